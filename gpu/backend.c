@@ -59,8 +59,20 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 // --- A step ---
 
-// Activation operand, attention scratch, sampling state, input and outcome of a step; the experts' arrays are
-// negligible.
+static int32_t partial_tiles(const struct gpu_backend *backend)
+{
+    const struct device_facts *facts = device_facts(backend->device);
+    return facts->has_wgmma ? product_partial_tiles(facts->n_multiprocessors) : 0;
+}
+
+static uint64_t partial_bytes(const struct gpu_backend *backend, int32_t n_inputs)
+{
+    const struct device_facts *facts = device_facts(backend->device);
+    return facts->has_wgmma ? product_partial_bytes(facts->n_multiprocessors, n_inputs) : 0;
+}
+
+// Activation operand, partial sums of products, attention scratch, sampling state, input and outcome of a
+// step; the experts' arrays are negligible.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
@@ -71,13 +83,14 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     int32_t n_pairs = n_rows_max * larger_of(shape->experts.n_used, 1);
     uint64_t step =
         (uint64_t)n_rows_max * (uint64_t)(shape->rope.n_dims * shape->rope.n_tables + 16) * sizeof(float);
-    (void)base;
+    const struct gpu_backend *backend = gpu_backend_of(base);
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
-                                   shape->n_context);
+                                   shape->n_context) +
+           partial_bytes(backend, widest);
 }
 
 // Allocates the scratch of the largest step.
@@ -99,6 +112,8 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
          activation_operand_bytes(backend->capacity.n_rows_max, backend->capacity.n_inputs_max), "operands"},
         {&backend->memory.operand_scales, rows * sizeof(float), "operands"},
         {&backend->memory.attention, gpu_attention_scratch_bytes(backend), "attention"},
+        {&backend->memory.partial_sums, partial_bytes(backend, backend->capacity.n_inputs_max), "products"},
+        {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
         {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
         {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
         {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
@@ -115,6 +130,9 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
     if (status != STATUS_OK)
         return status;
     device_zero(backend->device, backend->memory.counts.memory, backend->memory.counts.size_bytes);
+    if (backend->memory.partial_arrivals.memory)
+        device_zero(backend->device, backend->memory.partial_arrivals.memory,
+                    backend->memory.partial_arrivals.size_bytes);
     backend->capacity.reserved = true;
     return STATUS_OK;
 }
@@ -122,8 +140,10 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
 static void add_times(struct step_slot *slot)
 {
     phases_add(&slot->phases, &slot->times);
-    if (slot->way != STEP_EAGER)
-        phases_add(&slot->entry->phases, &slot->times);
+    if (slot->forward.way != STEP_EAGER)
+        phases_add(&slot->forward.entry->phases, &slot->times);
+    if (slot->sampling.way != STEP_EAGER)
+        phases_add(&slot->sampling.entry->phases, &slot->times);
     phases_add(&slot->outcome_phases, &slot->times);
     slot->timed = true;
 }
@@ -209,7 +229,9 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
             larger_of(backend->current.longest.n_rows, step->sequences[i].n_tokens);
     }
     backend->current.decoding = is_decoding(backend, step);
-    backend->current.kind = (struct graph_kind){step->n_tokens, backend->current.longest.n_positions, 0, 0};
+    backend->current.kind = (struct graph_kind){.part = step->samples_apart ? GRAPH_FORWARD : GRAPH_WHOLE,
+                                                .n_rows = step->n_tokens,
+                                                .n_positions = backend->current.longest.n_positions};
     if (backend->current.decoding) {
         int32_t n_rows = graph_rows(step->n_tokens);
         backend->current.kind.n_rows =
@@ -223,20 +245,26 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
 // A graph of some hundred launches needs megabytes of device memory; running out would end the worker.
 static const uint64_t graph_memory_least = 64ull << 20;
 
+static struct step_part choose_graph(struct gpu_backend *backend, const struct graph_kind *kind)
+{
+    struct step_part part;
+    part.entry = graphs_choose(&backend->graphs, backend->device, kind, &part.way);
+    if (part.way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
+        part.way = STEP_EAGER;
+    return part;
+}
+
 static void choose_way(struct gpu_backend *backend, const struct step *step)
 {
     struct step_slot *slot = backend->submitted.slot,
                      *other = &backend->submitted.slots[slot == backend->submitted.slots];
-    slot->way = STEP_EAGER;
-    slot->entry = NULL;
+    slot->forward = slot->sampling = (struct step_part){STEP_EAGER, NULL};
     if (backend->current.decoding) {
         slot->events = backend->current.times && backend->submitted.n_under_way > 0 ? 1 - other->events : 0;
         backend->current.kind.events = slot->events;
-        slot->entry = graphs_choose(&backend->graphs, backend->device, &backend->current.kind, &slot->way);
+        slot->forward = choose_graph(backend, &backend->current.kind);
     }
-    if (slot->way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
-        slot->way = STEP_EAGER;
-    if (slot->way == STEP_EAGER) {
+    if (slot->forward.way == STEP_EAGER) {
         backend->current.padded = (struct upload_counts){
             step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
         backend->current.longest.n_positions_padded = backend->current.longest.n_positions;
@@ -278,9 +306,12 @@ static enum status prepare_step(struct gpu_backend *backend, const struct step *
         choose_way(backend, step);
         backend->current.layout = upload_layout(step, &backend->current.padded, page_positions);
     }
-    upload_fill(backend->submitted.slot->upload_host, &backend->current.layout, step,
-                &backend->current.padded, page_positions, &backend->current.shared,
-                &backend->current.assignment, backend->capacity.n_cols_max);
+    struct step_slot *slot = backend->submitted.slot;
+    upload_fill(slot->upload_host, &backend->current.layout, step, &backend->current.padded, page_positions,
+                &backend->current.shared, &backend->current.assignment, backend->capacity.n_cols_max);
+    slot->n_outputs = step->n_outputs;
+    slot->n_outputs_padded = backend->current.padded.n_outputs;
+    slot->outcome_bytes = gpu_outcome_wanted_bytes(backend, step);
     return STATUS_OK;
 }
 
@@ -300,13 +331,14 @@ static void mark_end(struct gpu_backend *backend, struct phases *phases)
 static struct phases *phases_of(struct gpu_backend *backend)
 {
     struct step_slot *slot = backend->submitted.slot;
-    return slot->way == STEP_EAGER ? &slot->phases : &slot->entry->phases;
+    struct phases *eager = slot->part == &slot->forward ? &slot->phases : &slot->outcome_phases;
+    return slot->part->way == STEP_EAGER ? eager : &slot->part->entry->phases;
 }
 
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->fault.failed && backend->submitted.slot->way != STEP_REPLAYS)
+    if (!backend->fault.failed && backend->submitted.slot->part->way != STEP_REPLAYS)
         mark_phase(backend, phases_of(backend), next);
 }
 
@@ -344,6 +376,21 @@ static void resolve_tokens(struct gpu_backend *backend)
                    (int32_t *)(void *)upload, backend->memory.outcome.memory);
 }
 
+// Uploads bytes [begin, end) of the input and starts the part's graph.
+static void begin_part(struct gpu_backend *backend, struct phases *phases, size_t begin, size_t end)
+{
+    const struct step_slot *slot = backend->submitted.slot;
+    mark_phase(backend, phases, PHASE_UPLOAD);
+    device_upload(backend->device, (unsigned char *)backend->memory.upload.memory + begin,
+                  slot->upload_host + begin, end - begin);
+    if (slot->part->way != STEP_EAGER)
+        mark_end(backend, phases);
+    if (slot->part->way == STEP_REPLAYS)
+        device_graph_launch(backend->device, slot->part->entry->graph);
+    else if (slot->part->way == STEP_CAPTURES)
+        device_graph_begin(backend->device);
+}
+
 static void begin_step(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
@@ -357,6 +404,7 @@ static void begin_step(struct backend *base, const struct step *step)
     backend->current.pending = (struct pending_add){0};
     backend->current.pending_norm.out = NULL;
     backend->current.ropes.n = 0;
+    slot->part = &slot->forward;
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
     backend->fault.failed = prepare_step(backend, step, &backend->fault.error) != STATUS_OK;
@@ -364,25 +412,36 @@ static void begin_step(struct backend *base, const struct step *step)
         return;
     backend->figures.n_steps++;
     slot->phases.n = slot->outcome_phases.n = 0;
-    mark_phase(backend, &slot->phases, PHASE_UPLOAD);
-    device_upload(backend->device, backend->memory.upload.memory, slot->upload_host,
-                  backend->current.layout.total_bytes);
-    if (slot->way != STEP_EAGER)
-        mark_end(backend, &slot->phases);
-    if (slot->way == STEP_REPLAYS) {
-        device_graph_launch(backend->device, slot->entry->graph);
-        backend->figures.n_replayed++;
-    } else if (slot->way == STEP_CAPTURES) {
-        device_graph_begin(backend->device);
+    const struct upload_layout *layout = &backend->current.layout;
+    begin_part(backend, &slot->phases, 0, step->samples_apart ? layout->masks : layout->total_bytes);
+    backend->figures.n_replayed += slot->part->way == STEP_REPLAYS;
+    if (slot->part->way == STEP_CAPTURES || (slot->part->way == STEP_EAGER && has_pending(step)))
         resolve_tokens(backend);
-    } else if (has_pending(step)) {
-        resolve_tokens(backend);
-    }
+}
+
+// The sampling has the padding of the forward pass.
+static void resume_step(struct backend *base, const struct step *step)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    struct step_slot *slot = backend->submitted.slot;
+    const struct upload_layout *layout = &backend->current.layout;
+    assert(!backend->current.step && step->samples_apart && slot->part == &slot->forward &&
+           backend->submitted.n_under_way > 0);
+    backend->current.step = step;
+    slot->part = &slot->sampling;
+    if (slot->forward.way != STEP_EAGER)
+        slot->sampling = choose_graph(backend, &(struct graph_kind){.part = GRAPH_SAMPLING,
+                                                                    .n_rows = backend->current.kind.n_rows,
+                                                                    .events = slot->events});
+    upload_fill_masks(slot->upload_host, layout, step);
+    begin_part(backend, &slot->outcome_phases, layout->masks, layout->total_bytes);
+    backend->figures.n_apart++;
+    backend->figures.n_apart_replayed += slot->part->way == STEP_REPLAYS;
 }
 
 static void finish_capture(struct gpu_backend *backend)
 {
-    struct graph_entry *entry = backend->submitted.slot->entry;
+    struct graph_entry *entry = backend->submitted.slot->part->entry;
     mark_end(backend, &entry->phases);
     entry->graph = device_graph_end(backend->device);
     entry->refused = !entry->graph; // the step was enqueued without one
@@ -403,12 +462,25 @@ static enum status wait_now(struct backend *base, struct error *error)
     return error->status;
 }
 
+static void download_outcome(struct gpu_backend *backend)
+{
+    struct step_slot *slot = backend->submitted.slot;
+    mark_phase(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
+    slot->drawn = slot->drawn && slot->n_outputs > 0;
+    if (slot->drawn)
+        device_download(backend->device, slot->outcome_host, backend->memory.outcome.memory,
+                        slot->outcome_bytes);
+    mark_end(backend, &slot->outcome_phases);
+    device_event_record(backend->device, slot->ended);
+}
+
 static enum status submit_step(struct backend *base, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
     struct step_slot *slot = backend->submitted.slot;
     const struct step *step = backend->current.step;
     assert(step);
+    bool is_first = slot->part == &slot->forward, is_last = !is_first || !step->samples_apart;
     gpu_enqueues(backend); // flushes what is pending
     backend->current.step = NULL;
     if (backend->fault.failed) {
@@ -416,20 +488,13 @@ static enum status submit_step(struct backend *base, struct error *error)
         *error = backend->fault.error;
         return error->status;
     }
-    if (slot->way == STEP_CAPTURES)
+    if (slot->part->way == STEP_CAPTURES)
         finish_capture(backend);
-    else if (slot->way == STEP_EAGER)
-        mark_end(backend, &slot->phases);
-    mark_phase(backend, &slot->outcome_phases, PHASE_DOWNLOAD);
-    slot->n_outputs = step->n_outputs;
-    slot->n_outputs_padded = backend->current.padded.n_outputs;
-    slot->drawn = slot->drawn && step->n_outputs > 0;
-    if (slot->drawn)
-        device_download(backend->device, slot->outcome_host, backend->memory.outcome.memory,
-                        gpu_outcome_wanted_bytes(backend, step));
-    mark_end(backend, &slot->outcome_phases);
-    device_event_record(backend->device, slot->ended);
-    backend->submitted.n_under_way++;
+    else if (slot->part->way == STEP_EAGER)
+        mark_end(backend, phases_of(backend));
+    if (is_last)
+        download_outcome(backend);
+    backend->submitted.n_under_way += is_first;
     enum status status = device_status(backend->device, error); // an invalid launch is an error of this step
     if (status != STATUS_OK)
         backend->submitted.n_under_way = 0;
@@ -502,6 +567,8 @@ static void destroy_backend(struct backend *base)
                                     &backend->memory.operand_items,
                                     &backend->memory.operand_scales,
                                     &backend->memory.attention,
+                                    &backend->memory.partial_sums,
+                                    &backend->memory.partial_arrivals,
                                     &backend->memory.given,
                                     &backend->memory.counts,
                                     &backend->memory.states,
@@ -557,6 +624,7 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .wait = wait_now,
                                                           .submit = submit_step,
                                                           .collect = collect_step,
+                                                          .resume = resume_step,
                                                           .end = end_step};
 
 enum status gpu_backend_create(struct backend **out, const struct gpu_options *options, struct error *error)

@@ -64,12 +64,14 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
     unsigned char *memory = malloc(shared_bytes + 127);
     assert(memory);
     unsigned char *shared = memory + (-(uintptr_t)memory & 127);
-    for (unsigned z = 0; z < grid.z; z++)
-        for (unsigned y = 0; y < grid.y; y++)
-            for (unsigned x = 0; x < grid.x; x++) {
-                memset(memory, 0xFF, shared_bytes + 127);
-                run_block(n_threads, grid, (struct emulate_shape){x, y, z}, shared, shared_bytes);
-            }
+    unsigned n_blocks = grid.x * grid.y * grid.z;
+    for (unsigned i = 0; i < n_blocks; i++) {
+        unsigned block = emulate_is_reverse() ? n_blocks - 1 - i : i;
+        memset(memory, 0xFF, shared_bytes + 127);
+        run_block(n_threads, grid,
+                  (struct emulate_shape){block % grid.x, block / grid.x % grid.y, block / grid.x / grid.y},
+                  shared, shared_bytes);
+    }
     free(memory);
     emulate_copies_end(n_threads);
     emulate_threads_end();

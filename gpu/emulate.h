@@ -37,8 +37,8 @@ extern "C" {
 // has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
                  void (*thread)(void *context), void *context);
-// Runs threads from last to first, and bulk copies at once, not at the wait: a missing barrier changes
-// results in one of the two orders.
+// Runs blocks and threads from last to first, and bulk copies at once, not at the wait: a missing barrier
+// changes results in one of the two orders.
 void emulate_reverse(bool reverse);
 
 // For gpu/emulate_races.c: the thread that accesses device memory now. False: no kernel is running, or the
@@ -60,7 +60,7 @@ void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate
 
 // The rest is for kernels (gpu/kernel_emulated.h).
 
-struct emulate_fiber *emulate_fiber_now(void);
+struct emulate_fiber *emulate_fiber_now(void) __attribute__((const)); // of a thread always the same
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
 void emulate_barrier_named(int id, int n_threads);

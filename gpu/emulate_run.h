@@ -58,6 +58,7 @@ struct emulate_block {
 };
 
 struct emulate_block emulate_block_now(void);
+bool emulate_is_reverse(void);
 
 // gpu/emulate_barriers.c
 void emulate_barriers_begin(void); // of a block

@@ -74,6 +74,11 @@ void emulate_reverse(bool reverse)
     run.reverse = reverse;
 }
 
+bool emulate_is_reverse(void)
+{
+    return run.reverse;
+}
+
 UNCHECKED struct emulate_fiber *emulate_fiber_now(void)
 {
     assert(run.active);
@@ -309,7 +314,8 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     return warp->exchange[slot];
 }
 
-static void fiber_main(void *argument)
+// Unchecked, because before a call that does not return the sanitizer clears the shadow of the whole stack.
+UNCHECKED static void fiber_main(void *argument)
 {
     struct fiber *fiber = argument;
     run.program.thread(run.program.context);

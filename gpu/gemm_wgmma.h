@@ -9,6 +9,10 @@
 // of each panel, a stage of x is 64 inputs of all rows. A stage has two barriers: full, which its copies
 // complete, and empty, at which each consumer warp arrives when it has read the stage.
 //
+// Where half of the multiprocessors would have no block, two blocks compute a tile of few rows: the first
+// one's chunks come before the second one's. The first leaves its totals in device memory, the second the
+// partial sums of each of its chunks, and the last of them to end adds these in order.
+//
 // The totals are in shared memory. A warp adds the partial sums of its chunk when the slice of the chunk
 // before has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row
 // by row.
@@ -65,11 +69,42 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int totals_at = over_chunks * slice_bytes;
     static constexpr int barriers_at = totals_at + total_bytes;
     static constexpr int slice_barriers = 2 * (n_x_stages + n_tile_stages) + n_panels;
-    static constexpr int shared_bytes =
-        WGMMA_BYTES_ALIGNMENT + barriers_at + over_chunks * slice_barriers * 8;
-    static_assert(n_x_stages >= 2 && over_chunks * slice_barriers * 8 <= WGMMA_BYTES_BARRIERS, "fits");
+    static constexpr int is_last_at = barriers_at + over_chunks * slice_barriers * 8;
+    static constexpr int shared_bytes = WGMMA_BYTES_ALIGNMENT + is_last_at + 8;
+    static_assert(n_x_stages >= 2 && over_chunks * slice_barriers * 8 + 8 <= WGMMA_BYTES_BARRIERS, "fits");
     static_assert(shared_bytes <= WGMMA_BYTES_MAX, "fits");
+    static constexpr bool is_divisible = total_bytes <= PRODUCT_PARTIAL_TILE_BYTES;
 };
+
+// Tiles of two blocks: t and n_tiles + t.
+struct wgmma_division {
+    int32_t n_tiles;                  // of outputs; 0: a tile is one block's
+    int32_t n_first_chunks, n_chunks; // the first block's, and those of both
+    struct product_partials partials;
+};
+
+// A block's part of a tile.
+struct wgmma_part {
+    int32_t tile, first_chunk, end_chunk;
+    bool divided, second;
+};
+
+static __device__ __forceinline__ wgmma_part find_part(const struct product_plan &plan,
+                                                       const struct wgmma_division &division, int32_t block)
+{
+    wgmma_part part = {block, 0, (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS, division.n_tiles > 0,
+                       false};
+    if (!part.divided)
+        return part;
+    part.second = block >= division.n_tiles;
+    if (part.second) {
+        part.tile = block - division.n_tiles;
+        part.first_chunk = division.n_first_chunks;
+    } else {
+        part.end_chunk = division.n_first_chunks;
+    }
+    return part;
+}
 
 // A ring of stages and its barriers. Stages are counted without end.
 template <int n_stages, int stage_bytes> struct stage_ring {
@@ -140,7 +175,8 @@ template <class shape> struct wgmma_slice {
 // By the slice's producer, a warp.
 template <class shape>
 static __device__ __forceinline__ void wgmma_produce(const struct product_plan &plan, const row_tile &rows,
-                                                     const wgmma_slice<shape> &slice, int32_t first_chunk)
+                                                     const wgmma_part &part, const wgmma_slice<shape> &slice,
+                                                     int32_t slice_index)
 {
     constexpr struct tile_format format = shape::format;
     int lane = (int)threadIdx.x % 32;
@@ -149,8 +185,10 @@ static __device__ __forceinline__ void wgmma_produce(const struct product_plan &
         (const unsigned char *)plan.call.x.items + (int64_t)rows.first * SWIZZLED_ROW_BYTES;
     uint32_t x_bytes = (uint32_t)(swizzled_rows(rows.n) * SWIZZLED_ROW_BYTES), n_tiles = 0, n_x = 0;
     const unsigned char *tiles =
-        find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + lane % shape::n_panels, rows.expert).tiles;
-    for (int32_t group = first_chunk * SPLIT_K_GROUPS; group < plan.n_groups;) {
+        find_panel(plan, part.tile * shape::n_panels + lane % shape::n_panels, rows.expert).tiles;
+    int32_t end =
+        part.end_chunk * SPLIT_K_GROUPS < plan.n_groups ? part.end_chunk * SPLIT_K_GROUPS : plan.n_groups;
+    for (int32_t group = (part.first_chunk + slice_index) * SPLIT_K_GROUPS; group < end;) {
         slice.tiles.wait_empty(n_tiles);
         if (lane == 0)
             barrier_expect_bytes(slice.tiles.full_of(n_tiles), shape::tile_stage_bytes);
@@ -280,6 +318,83 @@ static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wg
     }
 }
 
+// Place of a divided tile's partial sums: slot 0 has the first block's totals, slot 1 + k the sums of the
+// second one's chunk k; laid out as the totals in shared memory.
+template <class shape>
+static __device__ __forceinline__ float4 *partial_place(const struct wgmma_division &division, int32_t tile,
+                                                        int32_t slot)
+{
+    int32_t n_slots = 1 + division.n_chunks - division.n_first_chunks;
+    int64_t index = (int64_t)(blockIdx.z * gridDim.y + blockIdx.y) * division.n_tiles + tile;
+    return (float4 *)division.partials.sums + (index * n_slots + slot) * (shape::total_bytes / 16);
+}
+
+// Leaves the partial sums of one of the second block's chunks.
+template <class shape>
+static __device__ __forceinline__ void wgmma_leave(const struct wgmma_division &division,
+                                                   const wgmma_part &part, int32_t chunk, int panel, int lane,
+                                                   const float (&acc)[shape::n_rows / 2])
+{
+    float4 *sums = partial_place<shape>(division, part.tile, 1 + chunk - part.first_chunk) +
+                   panel * shape::n_columns * 32 + lane;
+#pragma unroll
+    for (int n = 0; n < shape::n_columns; n++)
+        sums[n * 32] = make_float4(acc[4 * n], acc[4 * n + 1], acc[4 * n + 2], acc[4 * n + 3]);
+}
+
+// Counts a block's arrival, when its sums are stored. The last one adds the chunks of the second block to the
+// totals of the first, in shared memory, and returns true.
+template <class shape>
+static __device__ __forceinline__ bool wgmma_merge(const struct wgmma_division &division,
+                                                   const wgmma_part &part, unsigned char *memory)
+{
+    enum { IN_FLIGHT = 8 };
+    float4 *totals = (float4 *)(memory + shape::totals_at);
+    int32_t *is_last = (int32_t *)(memory + shape::is_last_at);
+    float4 *sums = partial_place<shape>(division, part.tile, 0);
+    if (!part.second)
+        for (int i = (int)threadIdx.x; i < shape::total_bytes / 16; i += shape::n_consumers)
+            sums[i] = totals[i];
+    barrier_named(1, shape::n_consumers);
+    if (threadIdx.x == 0) {
+        int32_t *arrivals = division.partials.arrivals +
+                            (int64_t)(blockIdx.z * gridDim.y + blockIdx.y) * division.n_tiles + part.tile;
+        __threadfence();
+        *is_last = atomicAdd(arrivals, 1) == 1;
+        if (*is_last)
+            atomicAdd(arrivals, -2);
+        __threadfence();
+    }
+    barrier_named(1, shape::n_consumers);
+    if (!*is_last)
+        return false;
+    int32_t n_chunks = division.n_chunks - division.n_first_chunks;
+    for (int i = (int)threadIdx.x; i < shape::total_bytes / 16; i += shape::n_consumers) {
+        float4 total = load_published_4(sums + i);
+        const float4 *next = sums + i;
+#pragma unroll 1
+        for (int32_t chunk = 0; chunk < n_chunks; chunk += IN_FLIGHT) {
+            float4 held[IN_FLIGHT];
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (chunk + k < n_chunks)
+                    held[k] = load_published_4(next + (k + 1) * (shape::total_bytes / 16));
+#pragma unroll
+            for (int k = 0; k < IN_FLIGHT; k++)
+                if (chunk + k < n_chunks) {
+                    total.x = total.x + held[k].x;
+                    total.y = total.y + held[k].y;
+                    total.z = total.z + held[k].z;
+                    total.w = total.w + held[k].w;
+                }
+            next += IN_FLIGHT * (shape::total_bytes / 16);
+        }
+        totals[i] = total;
+    }
+    barrier_named(1, shape::n_consumers);
+    return true;
+}
+
 // Four results of a row, of outputs 4 q .. 4 q + 3 of a panel.
 struct wgmma_results {
     float at[4];
@@ -333,7 +448,8 @@ static __device__ __noinline__ float gate_result(float gate, float up, enum acti
 // The epilogue: a warp stores 8 rows of a panel's outputs, or of a gate's, at a time.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store(const struct product_plan &plan, const row_tile &rows,
-                                                   const unsigned char *memory, int warp, int lane)
+                                                   const unsigned char *memory, int32_t tile, int warp,
+                                                   int lane)
 {
     constexpr int n_warps = shape::n_consumers / 32;
     int gates = plan.call.gated ? 2 : 1, n_panels = shape::n_panels / gates;
@@ -341,10 +457,9 @@ static __device__ __forceinline__ void wgmma_store(const struct product_plan &pl
     int32_t output = 4 * q;
     for (int p = warp % n_panels; p < n_panels; p += n_warps) {
         int panel = p * gates;
-        panel_place place = find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + panel, rows.expert),
-                    up = place;
+        panel_place place = find_panel(plan, tile * shape::n_panels + panel, rows.expert), up = place;
         if (plan.call.gated)
-            up = find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + panel + 1, rows.expert);
+            up = find_panel(plan, tile * shape::n_panels + panel + 1, rows.expert);
         int32_t n_left = place.n_outputs - output;
 #pragma unroll 1
         for (int n = warp / n_panels; n < shape::n_columns; n += (n_warps + n_panels - 1) / n_panels) {
@@ -368,7 +483,8 @@ static __device__ __forceinline__ void wgmma_store(const struct product_plan &pl
 }
 
 template <class shape>
-static __global__ void __launch_bounds__(shape::n_threads, 1) gemm_wgmma(const struct product_plan plan)
+static __device__ __forceinline__ void wgmma_block(const struct product_plan &plan,
+                                                   const struct wgmma_division &division, int32_t block)
 {
     launch_next();
     unsigned char *memory = dynamic_shared();
@@ -384,12 +500,12 @@ static __global__ void __launch_bounds__(shape::n_threads, 1) gemm_wgmma(const s
         barrier_init_fence();
     }
     __syncthreads();
-    int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
+    const wgmma_part part = find_part(plan, division, block);
     if (warp >= shape::n_consumers / 32) {
         registers_lower<shape::registers_producer>();
         int slice = warp - shape::n_consumers / 32;
         if (slice < shape::over_chunks)
-            wgmma_produce<shape>(plan, rows, wgmma_slice<shape>(memory, slice), slice);
+            wgmma_produce<shape>(plan, rows, part, wgmma_slice<shape>(memory, slice), slice);
         return;
     }
     registers_raise<shape::registers_consumer>();
@@ -399,12 +515,37 @@ static __global__ void __launch_bounds__(shape::n_threads, 1) gemm_wgmma(const s
     float acc[shape::n_rows / 2];
     struct wgmma_progress progress = {0, 0};
     struct wgmma_fragments fragments = {};
-    for (int32_t chunk = slice_index; chunk < n_chunks; chunk += shape::over_chunks) {
+    for (int32_t chunk = part.first_chunk + slice_index; chunk < part.end_chunk;
+         chunk += shape::over_chunks) {
         int32_t end = (chunk + 1) * SPLIT_K_GROUPS;
         wgmma_chunk<shape>(slice, chunk * SPLIT_K_GROUPS, end < plan.n_groups ? end : plan.n_groups, panel,
                            lane, progress, fragments, acc);
-        wgmma_add<shape>(memory, slice, slice_index, chunk, panel, lane, acc);
+        if (shape::is_divisible && part.second)
+            wgmma_leave<shape>(division, part, chunk, panel, lane, acc);
+        else
+            wgmma_add<shape>(memory, slice, slice_index, chunk, panel, lane, acc);
     }
     barrier_named(1, shape::n_consumers);
-    wgmma_store<shape>(plan, rows, memory, warp, lane);
+    if (shape::is_divisible && part.divided && !wgmma_merge<shape>(division, part, memory))
+        return;
+    wgmma_store<shape>(plan, rows, memory, part.tile, warp, lane);
+}
+
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads, 1)
+    gemm_wgmma(const struct product_plan plan, const struct wgmma_division division)
+{
+    wgmma_block<shape>(plan, division, (int32_t)blockIdx.x);
+}
+
+// Weights of two types: the first n_blocks blocks for one, the others for the other.
+template <class shape, class other_shape>
+static __global__ void __launch_bounds__(shape::n_threads, 1)
+    gemm_wgmma_pair(const struct product_plan plan, const struct product_plan other_plan, int32_t n_blocks)
+{
+    const struct wgmma_division whole = {};
+    if ((int32_t)blockIdx.x < n_blocks)
+        wgmma_block<shape>(plan, whole, (int32_t)blockIdx.x);
+    else
+        wgmma_block<other_shape>(other_plan, whole, (int32_t)blockIdx.x - n_blocks);
 }

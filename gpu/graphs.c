@@ -32,7 +32,7 @@ int32_t graph_shared_tiles(int32_t n_tiles)
 
 static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
 {
-    return a->n_rows == b->n_rows && a->n_positions == b->n_positions &&
+    return a->part == b->part && a->n_rows == b->n_rows && a->n_positions == b->n_positions &&
            a->n_shared_tiles == b->n_shared_tiles && a->events == b->events;
 }
 
@@ -43,6 +43,8 @@ static void release_graph(struct graph_entry *entry, struct device *device)
     *entry = (struct graph_entry){0};
 }
 
+enum { USES_UNDER_WAY = 4 }; // two steps of two parts
+
 // An entry for a new kind: a free one, else of those without a graph the one unused for longest, else of all.
 static struct graph_entry *replace_oldest(struct graphs *graphs, struct device *device)
 {
@@ -50,7 +52,7 @@ static struct graph_entry *replace_oldest(struct graphs *graphs, struct device *
         return &graphs->entries[graphs->n_entries++];
     struct graph_entry *oldest = NULL;
     for (struct graph_entry *entry = graphs->entries; entry < graphs->entries + GRAPHS_MAX; entry++) {
-        if (entry->used_at + 2 >= graphs->n_steps)
+        if (entry->used_at + USES_UNDER_WAY >= graphs->n_uses)
             continue;
         bool better = !oldest || (oldest->graph && !entry->graph) ||
                       (!oldest->graph == !entry->graph && entry->used_at < oldest->used_at);
@@ -73,7 +75,7 @@ struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, 
     }
     *way = entry->graph ? STEP_REPLAYS : entry->seen && !entry->refused ? STEP_CAPTURES : STEP_EAGER;
     entry->seen = true;
-    entry->used_at = graphs->n_steps++;
+    entry->used_at = graphs->n_uses++;
     return entry;
 }
 

@@ -1,6 +1,7 @@
-// CUDA graphs of decode steps. A graph is keyed by the padded number of tokens, the padded length of the
-// longest sequence and the padded number of shared tiles. The first step of a kind runs eagerly, which loads
-// its kernels; the second is captured; later ones replay the graph.
+// CUDA graphs of decode steps, or of the two parts of those whose sampling is submitted apart. A graph is
+// keyed by the padded number of tokens, the padded length of the longest sequence and the padded number of
+// shared tiles; one of the sampling by the first alone. The first step of a kind runs eagerly, which loads its
+// kernels; the second is captured; later ones replay the graph.
 #pragma once
 
 #include "gpu/phases.h"
@@ -14,8 +15,11 @@ enum {
     GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
 };
 
+enum graph_part { GRAPH_WHOLE, GRAPH_FORWARD, GRAPH_SAMPLING };
+
 // All counts are padded.
 struct graph_kind {
+    enum graph_part part;
     int32_t n_rows, n_positions, n_shared_tiles;
     int events; // which of two event sets it records: one is read while the next step records the other
 };
@@ -24,7 +28,7 @@ struct graph_entry {
     struct graph_kind kind;
     bool seen;
     bool refused;               // no graph could be made: runs eagerly from then on
-    int64_t used_at;            // of the last step of this kind, counted in steps
+    int64_t used_at;            // of its last use, counted in uses of graphs
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by the graph
 };
@@ -32,15 +36,15 @@ struct graph_entry {
 struct graphs {
     struct graph_entry entries[GRAPHS_MAX];
     int n_entries;
-    int64_t n_steps, n_evicted;
+    int64_t n_uses, n_evicted;
 };
 
 // Padding: rounds up so that few graphs serve all steps with little wasted work.
 int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);
-// Finds or adds the entry of a kind and sets how the step runs. Entries of the last two steps, which may be
-// under way, are never replaced.
+// Finds or adds the entry of a kind and sets how the step, or its part, runs. Entries of the last two steps,
+// which may be under way, are never replaced.
 struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, const struct graph_kind *kind,
                                   enum step_way *way);
 // Destroys all graphs, because memory that they point to was reallocated.

@@ -7,7 +7,7 @@
 //                  float2 float4 make_*
 //                  __threadfence
 //   of both files  launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half
-//                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published, prefetch_line,
+//                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published*, prefetch_line,
 //                  kept_value; of 9.0 (wgmma_cuda.h, wgmma_emulated.h) barrier_*, copy_bulk, wgmma*,
 //                  registers_*
 //

@@ -200,6 +200,11 @@ __device__ __forceinline__ float load_published(const float *address)
     return __ldcg(address);
 }
 
+__device__ __forceinline__ float4 load_published_4(const float4 *address)
+{
+    return __ldcg(address);
+}
+
 // Asks for the line of an address in device memory, for a later load by this multiprocessor.
 __device__ __forceinline__ void prefetch_line(const void *address)
 {

@@ -102,8 +102,9 @@ enum {
     PRODUCT_PARTS_MAX = 4,
     // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
     PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
-    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10, // of compute capability 9.0
-    WGMMA_ROWS_LEAST = 17,                  // fewer are the skinny GEMM's
+    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // of compute capability 9.0
+    WGMMA_ROWS_LEAST = 17,                    // fewer are the skinny GEMM's
+    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // of 64 outputs x 64 rows, the largest tile that is divided
 };
 
 struct product_part {
@@ -129,6 +130,19 @@ struct product_floats {
     int32_t rows_divisor;
 };
 
+// Where two blocks of a wgmma tile leave the sums of their split-K chunks (gpu/gemm_wgmma.h).
+struct product_partials {
+    float *sums;       // product_partial_bytes; NULL: none
+    int32_t *arrivals; // [product_partial_tiles] zeros; zeros again after the launch
+    uint64_t size_bytes;
+};
+
+struct product_device {
+    uint64_t shared_bytes_max; // shared memory per block, at least PRODUCT_SHARED_BYTES_LEAST
+    int32_t n_multiprocessors; // to distribute the work; 0: unknown
+    struct product_partials partials;
+};
+
 // GEMMs of the same x with weights of one type.
 struct product_launch {
     enum tensor_type type; // of all tiles
@@ -148,8 +162,7 @@ struct product_launch {
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
-    uint64_t shared_bytes_max; // shared memory per block, at least PRODUCT_SHARED_BYTES_LEAST
-    int32_t n_multiprocessors; // to distribute the work; 0: unknown
+    struct product_device device;
 };
 
 // Whether the rows of a GEMM are multiplied by wgmma: its operand must then be swizzled, else it must not.
@@ -160,9 +173,24 @@ static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, i
            n_experts == 0;
 }
 
+// Tiles of a launch that leaves half of the multiprocessors without a block.
+static inline int32_t product_partial_tiles(int32_t n_multiprocessors)
+{
+    return n_multiprocessors / 2;
+}
+
+// For the partial sums of as many tiles: the totals of the first part's chunks, and each chunk's of the
+// second part, which has at most half of them.
+static inline uint64_t product_partial_bytes(int32_t n_multiprocessors, int32_t n_inputs)
+{
+    uint64_t n_chunks = ((uint64_t)n_inputs + SPLIT_K_INPUTS - 1) / SPLIT_K_INPUTS;
+    return (uint64_t)product_partial_tiles(n_multiprocessors) * (1 + n_chunks / 2) *
+           PRODUCT_PARTIAL_TILE_BYTES;
+}
+
 void launch_product(void *stream, const struct product_launch *product);
 // GEMMs of the same x that differ in type, parts and operand's form alone; two of them are one launch where
-// there is a kernel for both types.
+// there is a kernel for both types: Q6_K beside Q4_K or Q5_K, up to 16 rows or by wgmma.
 void launch_products(void *stream, const struct product_launch *products, int32_t n);
 
 #ifdef __cplusplus

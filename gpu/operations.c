@@ -28,7 +28,7 @@ static void flush_pending(struct gpu_backend *backend)
 
 bool gpu_enqueues(struct gpu_backend *backend)
 {
-    if (backend->fault.failed || backend->submitted.slot->way == STEP_REPLAYS)
+    if (backend->fault.failed || backend->submitted.slot->part->way == STEP_REPLAYS)
         return false;
     flush_pending(backend);
     return true;
@@ -37,7 +37,7 @@ bool gpu_enqueues(struct gpu_backend *backend)
 // Pads a number of rows, or of (row, expert) pairs, which are a multiple of the step's rows.
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
-    if (backend->submitted.slot->way == STEP_EAGER)
+    if (backend->submitted.slot->part->way == STEP_EAGER)
         return n_rows;
     assert(n_rows % backend->current.step->n_tokens == 0);
     return n_rows / backend->current.step->n_tokens * backend->current.padded.n_rows;
@@ -222,7 +222,7 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->part->way == STEP_EAGER);
     device_upload_rows(backend->device, matrix->device.items, rows, (size_t)n_rows,
                        (size_t)matrix->n_cols * sizeof(float), (size_t)matrix->device.stride * sizeof(float));
 }
@@ -232,7 +232,7 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
     struct gpu_backend *backend = gpu_backend_of(base);
     if (!gpu_enqueues(backend))
         return;
-    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->way == STEP_EAGER);
+    assert(n_rows <= matrix->n_rows_max && backend->submitted.slot->part->way == STEP_EAGER);
     device_download_rows(backend->device, rows, matrix->device.items, (size_t)n_rows,
                          (size_t)matrix->n_cols * sizeof(float),
                          (size_t)matrix->device.stride * sizeof(float));

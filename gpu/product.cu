@@ -21,7 +21,7 @@ static struct product_plan make_plan(const struct product_launch *product)
 static void check_product(const struct product_launch *product)
 {
     assert(product->n_parts > 0 && product->n_parts <= PRODUCT_PARTS_MAX);
-    assert(product->shared_bytes_max >= PRODUCT_SHARED_BYTES_LEAST);
+    assert(product->device.shared_bytes_max >= PRODUCT_SHARED_BYTES_LEAST);
     assert(!product->gated || (product->n_parts == 2 && product->type != TENSOR_F32 && !product->add &&
                                product->parts[0].n_outputs == product->parts[1].n_outputs));
     (void)product;
@@ -66,8 +66,7 @@ void launch_product(void *stream, const struct product_launch *product)
 // The mixtures of Q4_K_M and Q5_K_M: keys and values of one layer have different types.
 static bool launch_pair(void *stream, const struct product_launch *product, const struct product_launch *q6_k)
 {
-    if (q6_k->type != TENSOR_Q6_K || product->x.n_rows > PRODUCT_PAIR_ROWS || product->n_experts > 0 ||
-        product->gated)
+    if (q6_k->type != TENSOR_Q6_K || product->n_experts > 0 || product->gated)
         return false;
     const struct product_plan plan = make_plan(product), q6_k_plan = make_plan(q6_k);
     switch (product->type) {

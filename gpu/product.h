@@ -11,7 +11,6 @@ enum {
     SPLIT_K_GROUPS = SPLIT_K_INPUTS / GROUP_INPUTS,
     GROUP_STEPS = GROUP_INPUTS / 32, // of the activation operand
     STEP_ROW_BYTES = 64,
-    PRODUCT_PAIR_ROWS = 8,
 };
 
 struct product_plan {
@@ -160,7 +159,7 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
 
 // The launch for one type; product_type.cu is compiled for each.
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
-// A skinny GEMM together with one of Q6_K weights, for at most PRODUCT_PAIR_ROWS rows. False: no such kernel.
+// A GEMM together with one of Q6_K weights. False: no such kernel.
 template <enum tensor_type type>
 bool launch_product_pair_of(void *stream, const struct product_plan *plan, const struct product_plan *q6_k);
 void launch_product_float(void *stream, const struct product_plan *plan);

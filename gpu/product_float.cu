@@ -42,15 +42,20 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
         float4 w = *(const float4 *)(weight + k);
 #pragma unroll
         for (int i = 0; i < ROWS; i++) {
+            if (i >= rows.n)
+                continue;
             float4 item = load_4(x[i], k, n_inputs);
             sums[i] = fmaf(w.w, item.w, fmaf(w.z, item.z, fmaf(w.y, item.y, fmaf(w.x, item.x, sums[i]))));
         }
     }
+#pragma unroll
     for (int i = 0; i < ROWS; i++) {
+        if (i >= rows.n)
+            break;
         float sum = sums[i];
         for (int mask = 16; mask > 0; mask /= 2)
             sum = sum + __shfl_xor_sync(0xFFFFFFFFu, sum, mask);
-        if (lane == 0 && i < rows.n)
+        if (lane == 0)
             put_result(plan, place, output, rows.first + i, sum);
     }
 }

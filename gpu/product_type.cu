@@ -8,7 +8,7 @@ enum {
     SMALL_ROWS = 32,         // tiles of 32 x 32 up to this many rows
     MIDDLE_ROWS = 96,        // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
     WGMMA_ROWS_FEW = 32,     // with wgmma: tiles of 64 outputs x 32 rows up to this many rows
-    WGMMA_ROWS_MIDDLE = 128, // 64 x 64 up to this many; then 128 x 128
+    WGMMA_ROWS_MIDDLE = 128, // 64 x 64 up to this many; then 128 x 128, or 64 x 128 if those are few
 };
 
 template <class shape> static void launch_tiled(void *stream, const struct product_plan *plan)
@@ -20,13 +20,54 @@ template <class shape> static void launch_tiled(void *stream, const struct produ
     launch_overlapped<gemm_tiled<shape>>(blocks, stream, *plan);
 }
 
+template <class shape> static int32_t output_tiles(const struct product_plan &plan)
+{
+    return (plan.first_panel[plan.call.n_parts] + shape::n_panels - 1) / shape::n_panels;
+}
+
+// Whether tiles leave at least half of the multiprocessors without a block.
+template <class shape> static bool are_few(const struct product_plan &plan)
+{
+    int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows);
+    return n_tiles <= product_partial_tiles(plan.call.device.n_multiprocessors);
+}
+
+// Each block of a divided tile has whole rounds of chunks, the first one not less. .n_tiles 0: not divided.
+template <class shape> static struct wgmma_division divide_tiles(const struct product_plan &plan)
+{
+    const struct product_partials &partials = plan.call.device.partials;
+    int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS, round = shape::over_chunks;
+    int32_t n_first = ((n_chunks + 1) / 2 + round - 1) / round * round, n_tiles = output_tiles<shape>(plan);
+    uint64_t n_all = (uint64_t)n_tiles * row_tiles_max(plan.call, shape::n_rows);
+    if (!shape::is_divisible || !partials.sums || n_first >= n_chunks || !are_few<shape>(plan) ||
+        n_all * (uint64_t)(1 + n_chunks - n_first) * shape::total_bytes > partials.size_bytes)
+        return {};
+    return {n_tiles, n_first, n_chunks, partials};
+}
+
+template <class shape> static struct launch_shape wgmma_blocks(const struct product_plan &plan, int32_t n)
+{
+    struct launch_shape blocks = {(unsigned)n, 1, 1, shape::n_threads, shape::shared_bytes};
+    set_row_tiles(blocks, plan.call, shape::n_rows);
+    return blocks;
+}
+
 template <class shape> static void launch_wgmma(void *stream, const struct product_plan *plan)
 {
-    struct launch_shape blocks = {(unsigned)((plan->first_panel[plan->call.n_parts] + shape::n_panels - 1) /
-                                             shape::n_panels),
-                                  1, 1, shape::n_threads, shape::shared_bytes};
-    set_row_tiles(blocks, plan->call, shape::n_rows);
-    launch_overlapped<gemm_wgmma<shape>>(blocks, stream, *plan);
+    const struct wgmma_division division = divide_tiles<shape>(*plan);
+    int32_t n_blocks = division.n_tiles > 0 ? 2 * division.n_tiles : output_tiles<shape>(*plan);
+    launch_overlapped<gemm_wgmma<shape>>(wgmma_blocks<shape>(*plan, n_blocks), stream, *plan, division);
+}
+
+template <class shape, class other_shape>
+static void launch_wgmma_pair(void *stream, const struct product_plan *plan,
+                              const struct product_plan *other_plan)
+{
+    int32_t n_blocks = output_tiles<shape>(*plan), n_other = output_tiles<other_shape>(*other_plan);
+    struct launch_shape blocks = wgmma_blocks<shape>(*plan, n_blocks + n_other);
+    if (other_shape::shared_bytes > shape::shared_bytes)
+        blocks.shared_bytes = other_shape::shared_bytes;
+    launch_overlapped<gemm_wgmma_pair<shape, other_shape>>(blocks, stream, *plan, *other_plan, n_blocks);
 }
 
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan)
@@ -37,6 +78,8 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
             launch_wgmma<wgmma_shape<type, 32, 1, 4>>(stream, plan);
         else if (call.x.n_rows <= WGMMA_ROWS_MIDDLE)
             launch_wgmma<wgmma_shape<type, 64, 1, 4>>(stream, plan);
+        else if (are_few<wgmma_shape<type, 128, 2, 1>>(*plan))
+            launch_wgmma<wgmma_shape<type, 128, 1, 2>>(stream, plan);
         else
             launch_wgmma<wgmma_shape<type, 128, 2, 1>>(stream, plan);
         return;
@@ -48,7 +91,7 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
         launch_skinny<type, 1, 1>(stream, plan);
     else if (n_rows <= SKINNY_ROWS_MAX)
         launch_skinny<type, 2, 2>(stream, plan);
-    else if (call.shared_bytes_max < TILED_BYTES_LARGE + TILED_BYTES_STATIC)
+    else if (call.device.shared_bytes_max < TILED_BYTES_LARGE + TILED_BYTES_STATIC)
         launch_tiled<tiled_shape<type, 4, 1, 1, 8, TILED_BYTES_SMALL>>(stream, plan);
     else if (n_rows <= SMALL_ROWS)
         launch_tiled<tiled_shape<type, 1, 1, 4, 4>>(stream, plan);
@@ -62,7 +105,21 @@ template <enum tensor_type type>
 bool launch_product_pair_of(void *stream, const struct product_plan *plan, const struct product_plan *q6_k)
 {
     if constexpr (type == TENSOR_Q4_K || type == TENSOR_Q5_K) {
-        launch_skinny_pair<type, TENSOR_Q6_K>(stream, plan, q6_k);
+        constexpr enum tensor_type other = TENSOR_Q6_K;
+        int32_t n_rows = plan->call.x.n_rows;
+        if (!plan->call.x.swizzled && n_rows <= SKINNY_ROWS_ONE_COLUMN)
+            launch_skinny_pair<type, other, 1, 1>(stream, plan, q6_k);
+        else if (!plan->call.x.swizzled && n_rows <= SKINNY_ROWS_MAX)
+            launch_skinny_pair<type, other, 2, 2>(stream, plan, q6_k);
+        else if (!plan->call.x.swizzled)
+            return false;
+        else if (n_rows <= WGMMA_ROWS_FEW)
+            launch_wgmma_pair<wgmma_shape<type, 32, 1, 4>, wgmma_shape<other, 32, 1, 4>>(stream, plan, q6_k);
+        else if (n_rows <= WGMMA_ROWS_MIDDLE)
+            launch_wgmma_pair<wgmma_shape<type, 64, 1, 4>, wgmma_shape<other, 64, 1, 4>>(stream, plan, q6_k);
+        else
+            launch_wgmma_pair<wgmma_shape<type, 128, 2, 1>, wgmma_shape<other, 128, 2, 1>>(stream, plan,
+                                                                                           q6_k);
         return true;
     }
     return false;

@@ -7,6 +7,16 @@ static enum activation_operand_form form_of(enum tensor_type tiles)
     return tiles == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF;
 }
 
+static struct product_device device_of(const struct gpu_backend *backend)
+{
+    const struct device_facts *facts = device_facts(backend->device);
+    return (struct product_device){facts->shared_bytes_max,
+                                   facts->n_multiprocessors,
+                                   {backend->memory.partial_sums.memory,
+                                    backend->memory.partial_arrivals.memory,
+                                    backend->memory.partial_sums.size_bytes}};
+}
+
 static struct activation_operand operand_of(const struct gpu_backend *backend, const struct matrix *x,
                                             int32_t n_rows, int32_t n_experts,
                                             enum activation_operand_form form)
@@ -128,8 +138,7 @@ static struct product_launch call_of_rows(struct gpu_backend *backend, const str
                                    .floats.items = x->device.items,
                                    .floats.stride = x->device.stride,
                                    .floats.rows_divisor = 1,
-                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
-                                   .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
+                                   .device = device_of(backend)};
 }
 
 static struct product_launch call_of_pairs(struct gpu_backend *backend, const struct matrix *x,
@@ -148,8 +157,7 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
                                    .n_experts = route->n_experts,
                                    .expert_first = route->first,
                                    .expert_order = route->order,
-                                   .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
-                                   .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
+                                   .device = device_of(backend)};
 }
 
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -254,8 +262,7 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
                                       .heads.n_rows = rows,
                                       .heads.x_step = from.step,
                                       .heads.y_step = to.step,
-                                      .shared_bytes_max = device_facts(backend->device)->shared_bytes_max,
-                                      .n_multiprocessors = device_facts(backend->device)->n_multiprocessors};
+                                      .device = device_of(backend)};
         call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
                                               .y = y->device.items + to.first + (int64_t)head * to.step,
                                               .y_stride = y->device.stride,

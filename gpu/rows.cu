@@ -7,7 +7,12 @@
 
 #include <math.h>
 
-enum { THREADS = 256, WARP = 32, WARPS = THREADS / WARP };
+enum {
+    THREADS = 256,
+    WARP = 32,
+    WARPS = THREADS / WARP,
+    ROUTE_FEW_ROWS = WARPS, // up to as many are routed by one launch
+};
 
 static __device__ float warp_sum(float x)
 {
@@ -245,13 +250,31 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 
 // ---- mixture of experts ----
 
-// Shared memory of a row's warp.
+// Of one row, in shared memory.
 struct route_state {
     // choice NaN: selected already, or not eligible
-    float probabilities[MODEL_EXPERTS_MAX], choice[MODEL_EXPERTS_MAX];
-    float ranks[ROUTE_GROUPS_MAX];
-    int picked[MODEL_EXPERTS_USED_MAX];
+    float *probabilities, *choice; // [n_experts]
+    float *ranks;                  // [n_groups]
+    int *picked;                   // [n_used]
 };
+
+// Shared memory of n_rows rows: the picked experts of all, then each row's floats.
+static __host__ __device__ int route_floats(const struct route_launch &a)
+{
+    return 2 * a.n_experts + a.n_groups;
+}
+
+static size_t route_bytes(const struct route_launch &a, int n_rows)
+{
+    return (size_t)n_rows * (size_t)(a.n_used + route_floats(a)) * 4;
+}
+
+static __device__ route_state route_state_at(unsigned char *memory, const struct route_launch &a, int n_rows,
+                                             int row)
+{
+    float *items = (float *)memory + n_rows * a.n_used + row * route_floats(a);
+    return {items, items + a.n_experts, items + 2 * a.n_experts, (int *)memory + row * a.n_used};
+}
 
 static __device__ float warp_max(float x)
 {
@@ -263,7 +286,7 @@ static __device__ float warp_max(float x)
 static __device__ void make_probabilities(struct route_state *shared, const struct route_launch &a,
                                           const float *logits)
 {
-    int lane = (int)threadIdx.x;
+    int lane = (int)threadIdx.x % WARP;
     float largest = -INFINITY, sum = 0.0f;
     for (int i = lane; i < a.n_experts; i += WARP)
         largest = fmaxf(largest, logits[i]);
@@ -287,7 +310,7 @@ static __device__ void make_probabilities(struct route_state *shared, const stru
 static __device__ void keep_groups(struct route_state *shared, const struct route_launch &a)
 {
     int n = a.n_experts / a.n_groups;
-    for (int group = (int)threadIdx.x; group < a.n_groups; group += WARP) {
+    for (int group = (int)threadIdx.x % WARP; group < a.n_groups; group += WARP) {
         float first = -INFINITY, second = -INFINITY;
         for (int i = group * n; i < (group + 1) * n; i++) {
             float value = shared->choice[i];
@@ -297,7 +320,7 @@ static __device__ void keep_groups(struct route_state *shared, const struct rout
         shared->ranks[group] = a.sigmoid && n > 1 ? first + second : first;
     }
     __syncwarp();
-    if (threadIdx.x == 0) {
+    if (threadIdx.x % WARP == 0) {
         uint64_t kept = 0;
         for (int place = 0; place < a.n_groups_used; place++) {
             int best = -1;
@@ -318,7 +341,7 @@ static __device__ int pick_expert(const struct route_state *shared, int n_expert
 {
     int best = -1;
     float value = 0.0f;
-    for (int i = (int)threadIdx.x; i < n_experts; i += WARP)
+    for (int i = (int)threadIdx.x % WARP; i < n_experts; i += WARP)
         if (!isnan(shared->choice[i]) && (best < 0 || shared->choice[i] > value)) {
             best = i;
             value = shared->choice[i];
@@ -347,13 +370,9 @@ static __device__ int first_unpicked(const struct route_state *shared, int n)
     }
 }
 
-// One warp per row.
-static __global__ void route_pick(struct route_launch a)
+// A row's experts and their weights, by a warp.
+static __device__ void pick_experts(const struct route_launch &a, struct route_state shared, int64_t row)
 {
-    launch_next();
-    launch_wait();
-    __shared__ struct route_state shared;
-    int64_t row = blockIdx.x;
     make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
     if (a.n_groups > 1)
         keep_groups(&shared, a);
@@ -364,17 +383,48 @@ static __global__ void route_pick(struct route_launch a)
             best = first_unpicked(&shared, place);
         sum += shared.probabilities[best];
         __syncwarp();
-        if (threadIdx.x == 0) {
+        if (threadIdx.x % WARP == 0) {
             shared.picked[place] = best;
             shared.choice[best] = NAN;
         }
         __syncwarp();
     }
-    for (int place = (int)threadIdx.x; place < a.n_used; place += WARP) {
+    for (int place = (int)threadIdx.x % WARP; place < a.n_used; place += WARP) {
         float weight = shared.probabilities[shared.picked[place]];
         a.experts[row * a.n_used + place] = shared.picked[place];
         a.weights[row * a.n_used + place] = (a.normalized ? weight / sum : weight) * a.scale;
     }
+}
+
+// One warp per row.
+static __global__ void route_pick(struct route_launch a)
+{
+    launch_next();
+    launch_wait();
+    pick_experts(a, route_state_at(dynamic_shared(), a, 1, 0), blockIdx.x);
+}
+
+// Picks and sorts: a warp of the only block per row, then a thread per expert.
+static __global__ void route_few(struct route_launch a)
+{
+    launch_next();
+    launch_wait();
+    int warp = (int)threadIdx.x / WARP, n_pairs = a.n_rows * a.n_used;
+    if (warp < a.n_rows)
+        pick_experts(a, route_state_at(dynamic_shared(), a, a.n_rows, warp), warp);
+    __syncthreads();
+    const int *picked = route_state_at(dynamic_shared(), a, a.n_rows, 0).picked;
+    for (int expert = (int)threadIdx.x; expert < a.n_experts; expert += THREADS) {
+        int first = 0, n = 0;
+        for (int pair = 0; pair < n_pairs; pair++)
+            first += picked[pair] < expert;
+        for (int pair = 0; pair < n_pairs; pair++)
+            if (picked[pair] == expert)
+                a.order[first + n++] = pair;
+        a.first[expert] = first;
+    }
+    if (threadIdx.x == 0)
+        a.first[a.n_experts] = n_pairs;
 }
 
 // Exclusive prefix sum of the block's flags; `total` is set to their number.
@@ -520,7 +570,12 @@ void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix
 
 void launch_route(void *stream, const struct route_launch *route)
 {
-    launch_overlapped<route_pick>({(unsigned)route->n_rows, 1, 1, WARP, 0}, stream, *route);
+    if (route->n_rows <= ROUTE_FEW_ROWS) {
+        launch_overlapped<route_few>({1, 1, 1, THREADS, route_bytes(*route, route->n_rows)}, stream, *route);
+        return;
+    }
+    launch_overlapped<route_pick>({(unsigned)route->n_rows, 1, 1, WARP, route_bytes(*route, 1)}, stream,
+                                  *route);
     launch_overlapped<route_sort>({(unsigned)route->n_experts, 1, 1, THREADS, 0}, stream, *route);
 }
 

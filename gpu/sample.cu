@@ -71,9 +71,12 @@ static __device__ __forceinline__ void see_logit(struct sample_extreme *extreme,
 static __device__ struct sample_extreme warp_extreme(struct sample_extreme own)
 {
     for (int offset = WARP / 2; offset > 0; offset /= 2) {
-        float largest = __shfl_xor_sync(0xFFFFFFFFu, own.largest, offset);
-        int first = __shfl_xor_sync(0xFFFFFFFFu, own.first, offset);
-        own.bad |= __shfl_xor_sync(0xFFFFFFFFu, own.bad, offset);
+        uint64_t mine =
+                     (uint64_t)__float_as_uint(own.largest) << 32 | (uint32_t)own.first << 1 | (own.bad != 0),
+                 other = __shfl_xor_sync(0xFFFFFFFFu, mine, offset);
+        float largest = __uint_as_float((uint32_t)(other >> 32));
+        int first = (int)((uint32_t)other >> 1);
+        own.bad |= (int)(other & 1);
         if (largest > own.largest || (largest == own.largest && first < own.first)) {
             own.largest = largest;
             own.first = first;
@@ -81,6 +84,12 @@ static __device__ struct sample_extreme warp_extreme(struct sample_extreme own)
     }
     own.largest = own.bad ? NAN : own.largest;
     return own;
+}
+
+// The same of a warp's threads after visit_logits; a warp without logits has nothing to exchange.
+static __device__ struct sample_extreme warp_extreme_of(struct sample_extreme own, int begin, int end)
+{
+    return begin + (int)threadIdx.x / WARP * WARP * 4 < end ? warp_extreme(own) : own;
 }
 
 // Of an output: the slices', by every warp.
@@ -104,7 +113,7 @@ static __device__ struct sample_extreme search_logits(struct extremes *shared, c
     struct sample_extreme extreme = {-INFINITY, n, 0};
     visit_logits<THREADS>(logits, 0, n,
                           [&extreme](float logit, int token) { see_logit(&extreme, logit, token); });
-    extreme = warp_extreme(extreme);
+    extreme = warp_extreme_of(extreme, 0, n);
     __syncthreads(); // earlier readers of the shared memory are done
     if (threadIdx.x % WARP == 0)
         shared->warps[threadIdx.x / WARP] = extreme;
@@ -474,7 +483,7 @@ static __global__ void __launch_bounds__(SCAN_THREADS) sample_scan(struct sample
             logit = logits[token] = -INFINITY;
         see_logit(&extreme, logit, token);
     });
-    extreme = warp_extreme(extreme);
+    extreme = warp_extreme_of(extreme, begin, end);
     if (threadIdx.x % WARP == 0)
         warps[threadIdx.x / WARP] = extreme;
     __syncthreads();
@@ -713,7 +722,8 @@ void launch_sample_logprobs(void *stream, const struct sample_arguments *argumen
 
 void launch_sample_adjust(void *stream, const struct sample_arguments *arguments)
 {
-    launch_overlapped<sample_adjust>({SAMPLE_SLOTS, 1, 1, THREADS, 0}, stream, *arguments);
+    int32_t n_blocks = arguments->n_outputs < SAMPLE_SLOTS ? arguments->n_outputs : (int32_t)SAMPLE_SLOTS;
+    launch_overlapped<sample_adjust>({(unsigned)n_blocks, 1, 1, THREADS, 0}, stream, *arguments);
 }
 
 void launch_sample_draw(void *stream, const struct sample_arguments *arguments)

@@ -45,7 +45,7 @@ void gpu_sample(struct backend *base, struct matrix *logits)
 
 static bool wants_top(const struct step *step)
 {
-    for (int32_t i = 0; i < step->n_outputs; i++)
+    for (int32_t i = 0; step->samples && i < step->n_outputs; i++)
         if (step->samples[i].sampling->logprobs && step->samples[i].sampling->top_logprobs > 0)
             return true;
     return false;

@@ -19,7 +19,8 @@ static inline int32_t skinny_warps(const struct product_plan &plan)
 // Blocks that run at once; unknown: no limit.
 template <class shape> static int32_t skinny_blocks_at_once(const struct product_plan &plan)
 {
-    int32_t n = plan.call.n_multiprocessors * (shape::n_blocks * SKINNY_WARPS_MAX / skinny_warps(plan));
+    int32_t n =
+        plan.call.device.n_multiprocessors * (shape::n_blocks * SKINNY_WARPS_MAX / skinny_warps(plan));
     return n > 0 ? n : (int32_t)LAUNCH_BLOCKS_X_MAX;
 }
 
@@ -61,12 +62,13 @@ static void launch_skinny(void *stream, const struct product_plan *plan)
 }
 
 // Blocks are divided by the bytes of the weights.
-template <enum tensor_type type, enum tensor_type other>
+template <enum tensor_type type, enum tensor_type other, int n_panels, int n_columns>
 static void launch_skinny_pair(void *stream, const struct product_plan *plan,
                                const struct product_plan *other_plan)
 {
-    typedef skinny_shape<type, 1, 1, SPLIT_K_GROUPS, SKINNY_BLOCKS> shape;
-    typedef skinny_shape<other, 1, 1, SPLIT_K_GROUPS, SKINNY_BLOCKS> other_shape;
+    constexpr int n_held = n_columns == 2 ? 1 : SPLIT_K_GROUPS;
+    typedef skinny_shape<type, n_panels, n_columns, n_held, SKINNY_BLOCKS> shape;
+    typedef skinny_shape<other, n_panels, n_columns, n_held, SKINNY_BLOCKS> other_shape;
     int64_t n_sets = skinny_sets<shape>(*plan), n_other_sets = skinny_sets<other_shape>(*other_plan);
     int64_t bytes = n_sets * plan->panel_bytes, other_bytes = n_other_sets * other_plan->panel_bytes;
     int64_t n = skinny_blocks_at_once<shape>(*plan);

@@ -54,18 +54,27 @@ struct pending_norm {
     bool consumed; // nothing but that GEMM reads it
 };
 
+// How the work that is submitted together is enqueued.
+struct step_part {
+    enum step_way way;
+    struct graph_entry *entry; // if it is captured or replayed
+};
+
 // State of a step from begin until its results are collected; two at a time.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
-    bool drawn; // tokens were sampled
-    enum step_way way;
-    struct graph_entry *entry; // if the step is captured or replayed
-    // event set of the graph, different from that of the other submitted step
+    size_t outcome_bytes; // to download
+    bool drawn;           // tokens were sampled
+    // without samples_apart `forward` is the whole step
+    struct step_part forward, sampling;
+    struct step_part *part; // of the two, that which is enqueued now or was last
+    // event set of the graphs, different from that of the other submitted step
     int events;
-    struct phases phases, outcome_phases; // upload and eager operations; download
-    struct step_times times;              // valid if `timed`
+    // upload and eager operations; of sampling apart, and download
+    struct phases phases, outcome_phases;
+    struct step_times times; // valid if `timed`
     bool timed;
 };
 
@@ -89,7 +98,8 @@ struct step_memory {
     // The step's input and outcome; submitted steps share them because they run one after the other.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
-    struct device_scratch given, counts, states; // sampling
+    struct device_scratch partial_sums, partial_arrivals; // of products: struct product_partials
+    struct device_scratch given, counts, states;          // sampling
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 

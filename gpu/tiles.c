@@ -77,6 +77,11 @@ static enum tensor_type type_of_equal_items(enum tensor_type type)
     }
 }
 
+static float matrix_scale(const struct tensor *tensor, uint64_t item)
+{
+    return tensor->scales ? tensor_scale(tensor, item / (tensor->dims[0] * tensor->dims[1])) : 1.0f;
+}
+
 static bool fits_half(const struct tensor *tensor, const struct tensor_traits *traits)
 {
     float items[TILE_INPUTS_MAX];
@@ -84,8 +89,9 @@ static bool fits_half(const struct tensor *tensor, const struct tensor_traits *t
     const uint8_t *block = tensor->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes) {
         traits->dequantize(block, items, traits->block_items);
+        float scale = matrix_scale(tensor, i * traits->block_items);
         for (uint32_t j = 0; j < traits->block_items; j++)
-            if (!(fabsf(items[j]) <= HALF_LARGEST))
+            if (!(fabsf(items[j] * scale) <= HALF_LARGEST))
                 return false;
     }
     return true;
@@ -96,6 +102,8 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     if (!traits->name || !traits->dequantize)
         return TENSOR_TYPE_COUNT;
+    if (tensor->scales) // multiplied into the items
+        return fits_half(tensor, traits) ? TENSOR_F16 : TENSOR_BF16;
     enum tensor_type type = type_of_equal_items(tensor->type);
     if (type == TENSOR_F32 || tensor->type == TENSOR_F16 || type == TENSOR_BF16)
         return type;
@@ -226,9 +234,9 @@ static uint16_t round_to_bfloat(float item)
 
 // `skipped`: index of the first item in the block, as float tiles are shorter than some blocks.
 static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
-                       const uint8_t *at, int skipped, int n)
+                       const uint8_t *at, int skipped, int n, float scale)
 {
-    if (tensor->type == type) {
+    if (tensor->type == type && !tensor->scales) {
         for (int i = 0; i < n; i++)
             piece->items[i] = load_u16(at + 2 * i);
         return;
@@ -238,8 +246,8 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
     uint32_t n_blocks = ((uint32_t)(skipped + n) + traits->block_items - 1) / traits->block_items;
     traits->dequantize(at, items, n_blocks * traits->block_items);
     for (int i = 0; i < n; i++)
-        piece->items[i] =
-            type == TENSOR_F16 ? round_to_half(items[skipped + i]) : round_to_bfloat(items[skipped + i]);
+        piece->items[i] = type == TENSOR_F16 ? round_to_half(items[skipped + i] * scale)
+                                             : round_to_bfloat(items[skipped + i] * scale);
 }
 
 // Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.
@@ -250,7 +258,8 @@ static void take_row(struct row_piece *piece, enum tensor_type type, const struc
     const uint8_t *at = (const uint8_t *)tensor->data + row * tensor_row_bytes(tensor) +
                         (uint64_t)first / traits->block_items * traits->block_bytes;
     if (type == TENSOR_F16 || type == TENSOR_BF16)
-        take_items(piece, type, tensor, at, (int)(first % traits->block_items), n);
+        take_items(piece, type, tensor, at, (int)(first % traits->block_items), n,
+                   matrix_scale(tensor, row * tensor->dims[0]));
     else if (tensor->type == TENSOR_Q4_K || tensor->type == TENSOR_Q5_K)
         take_q4_k_or_q5_k(piece, tensor->type == TENSOR_Q5_K, at);
     else if (tensor->type == TENSOR_Q6_K)

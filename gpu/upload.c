@@ -164,10 +164,9 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
     struct sample_settings *all = (struct sample_settings *)(void *)(bytes + layout->settings);
     struct sample_bias *biases = (struct sample_bias *)(void *)bytes;
     int32_t *history = (int32_t *)(void *)bytes;
-    uint32_t *masks = (uint32_t *)(void *)bytes;
     int32_t bias = (int32_t)(layout->biases / sizeof *biases),
             token = (int32_t)(layout->history / sizeof *history);
-    int32_t mask = (int32_t)(layout->masks / sizeof *masks);
+    int32_t mask = (int32_t)(layout->masks / sizeof(uint32_t));
     for (int32_t i = 0; i < counts->n_outputs; i++) {
         all[i] = (struct sample_settings){0};
         if (i >= step->n_outputs)
@@ -212,9 +211,25 @@ static void fill_samples(unsigned char *bytes, const struct upload_layout *layou
         if (request->allowed) {
             settings->flags |= SAMPLE_MASKED;
             settings->first_mask = mask;
-            memcpy(masks + mask, request->allowed, (size_t)request->n_allowed_words * sizeof *masks);
             mask += request->n_allowed_words;
         }
+    }
+}
+
+void upload_fill_masks(unsigned char *bytes, const struct upload_layout *layout, const struct step *step)
+{
+    const struct sample_settings *settings =
+        (const struct sample_settings *)(const void *)(bytes + layout->settings);
+    for (int32_t i = 0; i < step->n_outputs; i++) {
+        const struct sample_request *request = &step->samples[i];
+        if (!(settings[i].flags & SAMPLE_MASKED))
+            continue;
+        unsigned char *mask = bytes + (size_t)settings[i].first_mask * sizeof(uint32_t);
+        size_t size_bytes = (size_t)request->n_allowed_words * sizeof(uint32_t);
+        if (request->allowed)
+            memcpy(mask, request->allowed, size_bytes);
+        else
+            memset(mask, 0xff, size_bytes);
     }
 }
 
@@ -232,4 +247,6 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
     fill_runs(bytes, layout, step, counts, assignment);
     if (step->samples)
         fill_samples(bytes, layout, step, counts, n_vocab);
+    if (step->samples && !step->samples_apart)
+        upload_fill_masks(bytes, layout, step);
 }

@@ -4,6 +4,8 @@
 //   shared prefixes' tiles and members, runs of attention and zeros to count arrivals |
 //   block tables, biases, histories, masks of allowed tokens
 //
+// The masks of a step with samples_apart are a second upload, before its sampling.
+//
 // Offsets of the part before the bar depend on the padded counts only, so a graph captured for these counts
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
 // the upload. Padding has no effect: token 0, sequences without rows, outputs without SAMPLE_WANTED.
@@ -41,9 +43,12 @@ struct upload_layout {
 // Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
-// Fills `bytes` [layout->total_bytes]. Block tables are referenced by their index in it as int32_t. Token ids
-// in the samples must be below n_vocab (asserted). `assignment` is used if there are runs.
+// Fills `bytes` [layout->total_bytes], but for the masks of a step with samples_apart. Block tables are
+// referenced by their index in it as int32_t. Token ids in the samples must be below n_vocab (asserted).
+// `assignment` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
                  int32_t n_vocab);
+// Fills the masks, where upload_fill found them. One that is gone since allows all tokens.
+void upload_fill_masks(unsigned char *bytes, const struct upload_layout *layout, const struct step *step);

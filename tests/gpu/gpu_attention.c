@@ -692,74 +692,6 @@ static void rotating_while_storing_gives_the_bytes_of_three_launches(void **stat
     }
 }
 
-// Checks that the runs have each segment once; returns the longest one's number of segments.
-static int32_t check_runs(const struct attention_sequence *sequences, int32_t n,
-                          const struct attention_run *runs, int32_t n_runs)
-{
-    int32_t longest = 0, at = 0, segment = 0; // the next one
-    for (int32_t run = 0; run < n_runs; run++) {
-        int32_t in_run = 0;
-        struct attention_run end = runs[run + 1];
-        while (at < n && (at < end.sequence || (at == end.sequence && segment < end.segment))) {
-            int32_t n_segments =
-                sequences[at].n_rows
-                    ? (sequences[at].position + sequences[at].n_rows - 1) / ATTENTION_SEGMENT + 1
-                    : 0;
-            in_run += segment < n_segments && segment >= sequences[at].n_shared;
-            if (++segment >= n_segments) {
-                segment = 0;
-                at++;
-            }
-        }
-        longest = in_run > longest ? in_run : longest;
-    }
-    assert_true(at == n || (at == runs[n_runs].sequence && segment == 0));
-    return longest;
-}
-
-static void runs_are_even_and_cut_only_where_that_helps(void **state)
-{
-    enum { N = 64, RUNS = 33 };
-    struct attention_run runs[RUNS + 1];
-    struct attention_sequence sequences[N] = {{0}};
-    struct attention_assign_rules rules = {32, 8, RUNS, true};
-    int32_t n_cut = 0;
-    for (int32_t i = 0; i < N; i++)
-        sequences[i] = (struct attention_sequence){i, 1, 511, 0, i, 0, 0};
-    attention_assign(sequences, N, &rules, runs);
-    assert_int_equal(check_runs(sequences, N, runs, RUNS), 4);
-    for (int32_t i = 0; i < N; i++)
-        assert_int_equal(sequences[i].n_runs, 1);
-    // one long sequence: 128 segments, and 126 of the others; 8 a run
-    sequences[20].position = 32767;
-    attention_assign(sequences, N, &rules, runs);
-    assert_true(check_runs(sequences, N, runs, RUNS) <= 9);
-    for (int32_t i = 0; i < N; i++)
-        n_cut += sequences[i].n_runs > 1;
-    assert_true(sequences[20].n_runs >= 16 && n_cut <= RUNS);
-    rules.may_cut = false;
-    attention_assign(sequences, N, &rules, runs);
-    assert_true(check_runs(sequences, N, runs, RUNS) <= 136);
-    assert_int_equal(sequences[20].n_runs, 1);
-    rules.may_cut = true;
-    attention_assign(sequences, 1, &rules, runs); // two segments, two blocks
-    assert_int_equal(check_runs(sequences, 1, runs, RUNS), 1);
-    assert_int_equal(sequences[0].n_runs, 2);
-    seed = 9;
-    for (int round = 0; round < 300; round++) {
-        int32_t n = 1 + (int32_t)(random_bits(&seed) >> 8) % N;
-        rules.n_runs = 1 + (int32_t)(random_bits(&seed) >> 8) % RUNS;
-        for (int32_t i = 0; i < n; i++) {
-            int32_t position = (int32_t)(random_bits(&seed) >> 8) % (i % 7 ? 2000 : 20000);
-            sequences[i] =
-                (struct attention_sequence){i, i % 5 ? 1 : 0, position, 0, i, i % 3 ? 0 : position / 512, 0};
-        }
-        rules.may_cut = round % 2;
-        attention_assign(sequences, n, &rules, runs);
-        check_runs(sequences, n, runs, rules.n_runs);
-    }
-}
-
 int main(void)
 {
     if (!open_device())
@@ -768,7 +700,6 @@ int main(void)
         cmocka_unit_test(attention_is_near_double_precision),
         cmocka_unit_test(cuts_batch_and_assignment_leave_the_bytes_alone),
         cmocka_unit_test(rotating_while_storing_gives_the_bytes_of_three_launches),
-        cmocka_unit_test(runs_are_even_and_cut_only_where_that_helps),
         cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,14 @@
 // Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
 // Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
 //
-//   gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny] [TYPE...]
+//   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]
 //   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent
 //
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
-// operations / rate; the defaults are for an H200 (copy and mma.sync, gpu/README.md). Weights rotate over
-// copies that exceed the second-level cache. --tiny: sizes for a dry run over the emulated device, whose
-// times mean nothing. With types, products of these alone.
+// operations / rate, that of wgmma where it multiplies; the defaults are an H200's: the rates as measured
+// (gpu/README.md), the bandwidth assumed. Weights rotate over copies that exceed the second-level cache.
+// --tiny: sizes for a dry run over the emulated device, whose times mean nothing. With types, products of
+// these alone.
 #include "gpu/attention_assign.h"
 #include "gpu/device.h"
 #include "gpu/kernels.h"
@@ -31,7 +32,7 @@ enum {
 
 static struct device *device;
 static bool tiny;
-static double bandwidth_bytes = 4300e9, rate_flop = 490e12;
+static double bandwidth_bytes = 4300e9, mma_flop = 543e12, wgmma_flop = 885e12;
 static bool wanted[TENSOR_TYPE_COUNT]; // types of weights
 
 static void wait_for_device(void)
@@ -59,9 +60,9 @@ static void *filled(size_t size)
 }
 
 static void print_line(const char *what, const char *type, int32_t n_inputs, int32_t n_outputs,
-                       int32_t n_rows, double us, double bytes, double operations)
+                       int32_t n_rows, double us, double bytes, double operations, double rate)
 {
-    double bound_us = bytes / bandwidth_bytes * 1e6, compute_us = operations / rate_flop * 1e6;
+    double bound_us = bytes / bandwidth_bytes * 1e6, compute_us = operations / rate * 1e6;
     bound_us = compute_us > bound_us ? compute_us : bound_us;
     printf("%s,%s,%d,%d,%d,%.2f,%.1f,%.2f,%.2f,%.1f\n", what, type, n_inputs, n_outputs, n_rows, us,
            us > 0 ? bytes / us / 1e3 : 0, us > 0 ? operations / us / 1e6 : 0, bound_us,
@@ -130,20 +131,21 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
         float *floats =
                   type == TENSOR_F32 ? filled((size_t)*n_rows * (size_t)n_inputs * sizeof(float)) : NULL,
               *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
-        products.call = (struct product_launch){.type = type,
-                                                .n_parts = 1,
-                                                .parts = {{NULL, NULL, y, n_outputs, n_outputs}},
-                                                .x = x,
-                                                .floats.items = floats,
-                                                .floats.stride = n_inputs,
-                                                .floats.rows_divisor = 1,
-                                                .shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                                .n_multiprocessors = device_facts(device)->n_multiprocessors};
+        products.call =
+            (struct product_launch){.type = type,
+                                    .n_parts = 1,
+                                    .parts = {{NULL, NULL, y, n_outputs, n_outputs}},
+                                    .x = x,
+                                    .floats.items = floats,
+                                    .floats.stride = n_inputs,
+                                    .floats.rows_divisor = 1,
+                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                    .device.n_multiprocessors = device_facts(device)->n_multiprocessors};
         if (weights && x.items && x.scales && y && (floats || type != TENSOR_F32)) {
             double us = time_of(launch_once_product, &products);
             double bytes = (double)products.copy_bytes + (double)*n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
             print_line("product", type_names[type], n_inputs, n_outputs, *n_rows, us, bytes,
-                       2.0 * n_inputs * n_outputs * *n_rows);
+                       2.0 * n_inputs * n_outputs * *n_rows, x.swizzled ? wgmma_flop : mma_flop);
         }
         void *const memory[] = {x.items, x.scales, floats, y};
         for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
@@ -287,7 +289,7 @@ static void bench_store(const char *type, const struct attention_launch *call, c
                                     .queries = {(float *)call->q, call->strides.q, N_HEADS, DIM, rotation}};
     if (k && v && angles)
         print_line("store", type, DIM, N_HEADS * DIM, n_rows, time_of(launch_once_store, &store),
-                   3.0 * (double)key_bytes + 2.0 * n_rows * N_HEADS * DIM * sizeof(float), 0);
+                   3.0 * (double)key_bytes + 2.0 * n_rows * N_HEADS * DIM * sizeof(float), 0, mma_flop);
     device_free(device, k);
     device_free(device, v);
     device_free(device, angles);
@@ -337,7 +339,7 @@ static void bench_attention(const struct attentions *attentions)
     if (complete)
         print_line(attentions->name, type, attentions->n_most, N_HEADS * DIM, n,
                    time_of(launch_once_attention, &call), (double)bytes + 2.0 * (double)row_bytes * n,
-                   4.0 * N_HEADS * DIM * (double)inputs.n_positions);
+                   4.0 * N_HEADS * DIM * (double)inputs.n_positions, mma_flop);
     if (complete && attentions->n_most == 512)
         bench_store(type, &call, row_sequences, n);
     for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
@@ -382,15 +384,19 @@ int main(int argc, char **argv)
             tiny = true;
         else if (strcmp(argv[i], "--bandwidth") == 0 && i + 1 < argc)
             bandwidth_bytes = strtod(argv[++i], NULL) * 1e9;
-        else if (strcmp(argv[i], "--rate") == 0 && i + 1 < argc)
-            rate_flop = strtod(argv[++i], NULL) * 1e12;
+        else if (strcmp(argv[i], "--mma") == 0 && i + 1 < argc)
+            mma_flop = strtod(argv[++i], NULL) * 1e12;
+        else if (strcmp(argv[i], "--wgmma") == 0 && i + 1 < argc)
+            wgmma_flop = strtod(argv[++i], NULL) * 1e12;
         else if (want_type(argv[i]))
             all = false;
         else
-            return printf("gpu_bench [--bandwidth GB/s] [--rate TFLOP/s] [--tiny] [TYPE...]\n"), 2;
+            return printf(
+                       "gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]\n"),
+                   2;
     for (size_t i = 0; all && i < sizeof type_names / sizeof *type_names; i++)
         wanted[i] = type_names[i] != NULL;
-    if (!(bandwidth_bytes > 0) || !(rate_flop > 0))
+    if (!(bandwidth_bytes > 0) || !(mma_flop > 0) || !(wgmma_flop > 0))
         return printf("gpu_bench: a bound is no positive number\n"), 2;
     if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK)
         return printf("skipped: %s\n", error.text), 77;

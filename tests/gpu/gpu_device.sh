@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
 # For a day on which a GPU is at hand, maybe on a machine that has a driver and python3 with numpy and nothing else of ours:
 #   tests/gpu/gpu_device.sh pack DIR                  here, with nvcc: DIR/pack.tar.xz, all that the rest needs beside the sources
-#   tests/gpu/gpu_device.sh check OUT                 there: does anything run, gpu_probe, the predicted bytes, every operation at once, what
+#   tests/gpu/gpu_device.sh first OUT [MODEL.gguf]    there, when time is short, in 400 s: does it run right, alone == in a batch, decode, prefill
+#   tests/gpu/gpu_device.sh second OUT [MODEL.gguf]   the next 400 s: each kernel, a larger batch, other ways to the same bytes, the faults
+#   tests/gpu/gpu_device.sh check OUT                 with more time: does anything run, gpu_probe, the predicted bytes, every operation at once, what
 #                                                 failed again under memcheck, all oracle cases, the whole program
 #   tests/gpu/gpu_device.sh bench OUT                 each kernel beside its bound (OUT/bench.csv)
-#   tests/gpu/gpu_device.sh measure OUT [MODEL.gguf]  the goals (OUT/goals.csv), alone == in a batch, where a step's time goes
-#   tests/gpu/gpu_device.sh sanitize OUT              memcheck and racecheck
+#   tests/gpu/gpu_device.sh measure OUT [MODEL.gguf]  the goals (OUT/goals.csv), alone == in batches, beside the CPU, where a step's time goes
+#   tests/gpu/gpu_device.sh sanitize OUT              memcheck, racecheck and synccheck
 #   tests/gpu/gpu_device.sh faults OUT                a device that is lost on purpose: last of all
-#   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five
-# Each part fits a call of ten minutes, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
+#   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five: check to faults
+# Each part fits a call of ten minutes, the first two one of 400 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
 # has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
 # because it hangs in the driver, is abandoned. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device
-# and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580);
+# and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580, or 390);
 # ONLY, the stages to run; LIMIT_NAME, seconds of stage NAME (- is _);
-# SHARED (../shared); DECODE, PREFILL, options of sheaf bench; BATCH and STEPS of the trace.
+# SHARED (../shared); DECODE, PREFILL, SATURATED, options of sheaf bench; BATCH and STEPS of the trace, LARGE, a larger batch.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-what=${1:?pack, check, bench, measure, sanitize, faults or all} out=${2:?folder for results} model=${3:-}
+what=${1:?pack, first, second, check, bench, measure, sanitize, faults or all} out=${2:?folder for results} model=${3:-}
 dry=${DRY:-}
 build=${BUILD:-build-gpu} suffix=_device
 sheaf=${SHEAF:-}
@@ -30,7 +32,7 @@ if [[ $dry ]]; then
 fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
-batch=${BATCH:-64}
+batch=${BATCH:-64} large=${LARGE:-256}
 programs=(probe golden sample rows products attention forward hybrid bench faults)
 file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
@@ -43,8 +45,8 @@ export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # --- Stages ---
 
-begin_part() {
-    part_ends=$((SECONDS + ${PART_S:-580}))
+begin_part() { # [SECONDS]
+    part_ends=$((SECONDS + ${PART_S:-${1:-580}}))
 }
 
 report() { # NAME HOW SECONDS
@@ -201,7 +203,7 @@ check() {
     begin_part
     export -f facts golden
     stage facts 30 bash -euc facts
-    for name in capture zero order columns graph launch memory cache; do
+    for name in capture zero order columns wgmma graph launch memory cache; do
         stage "probe-$name" 10 "$(program probe)" "$name"
     done
     start golden 60 bash -euc golden
@@ -245,7 +247,7 @@ sanitize() {
         report sanitize 'skipped: no compute-sanitizer' 0
         return
     fi
-    for tool in memcheck racecheck; do
+    for tool in memcheck racecheck synccheck; do
         command=(compute-sanitizer --tool "$tool" --error-exitcode 1)
         [[ ! $dry ]] || command=(env)
         for name in sample rows forward attention products; do
@@ -256,58 +258,165 @@ sanitize() {
     done
 }
 
+# A greedy draw is the same in spite of small differences, and one among all tokens of random weights ranks them all.
 make_jobs() {
-    python3 - "$batch" "${STEPS:-128}" >"$work/jobs.jsonl" <<'PYTHON'
+    python3 - "$large" "${STEPS:-128}" >"$work/jobs.jsonl" <<'PYTHON'
 import json, sys
 n, steps = int(sys.argv[1]), int(sys.argv[2])
 for i in range(n):
     print(json.dumps({"prompt": f"{i}" + " the" * (512 - steps // 2 if steps > 32 else 20), "max_tokens": steps, "ignore_eos": True,
-                      "temperature": 0.8, "seed": i}))
+                      "temperature": 0.8, "top_k": 40, "seed": i}))
+PYTHON
+    head -n "$batch" "$work/jobs.jsonl" >"$work/batch.jsonl"
+    python3 - >"$work/short.jsonl" <<'PYTHON'
+import json
+print(json.dumps({"prompt": "the" * 20, "max_tokens": 16, "ignore_eos": True, "temperature": 0}))
 PYTHON
 }
 
-trace() {
-    "$sheaf" run "$work/jobs.jsonl" -o "$work/answers.jsonl" --model "$model" --backend cuda --max-batch "$batch" \
-        --trace-steps "$out/trace.jsonl"
+run_jobs() { # JOBS ANSWERS BATCH OPTION...
+    "$sheaf" run "$1" -o "$2" --store "$2.db" --model "$model" --backend cuda --max-batch "$3" "${@:4}"
 }
 
-# Three jobs of the batch, each computed alone: the same answers.
+trace() {
+    run_jobs "$work/batch.jsonl" "$work/answers.jsonl" "$batch" --trace-steps "$out/trace.jsonl"
+}
+
+# A job a line of ONE is the line FIRST + i of OTHERS: the same answers.
+compare_answers() { # ONE OTHERS FIRST
+    python3 - "$@" <<'PYTHON'
+import json, sys
+def choices(path):
+    return [json.loads(line)["response"]["body"]["choices"] for line in open(path, encoding="utf-8")]
+one, others, first = choices(sys.argv[1]), choices(sys.argv[2]), int(sys.argv[3]) - 1
+differ = [first + i + 1 for i, choice in enumerate(one) if choice != others[first + i]]
+print(f"{len(one)} answers from line {first + 1} on: " + (f"lines {differ} differ" if differ else "the same"))
+for line in differ[:2]:
+    print(one[line - first - 1], others[line - 1], sep="\n")
+sys.exit(bool(differ) or not one)
+PYTHON
+}
+
+# The batch's jobs among more.
+among() {
+    run_jobs "$work/jobs.jsonl" "$work/among.jsonl" "$large"
+    compare_answers "$work/answers.jsonl" "$work/among.jsonl" 1
+}
+
+# Three jobs of the batch, each computed alone.
 alone() {
     local line
     for line in 1 $((batch / 2)) "$batch"; do
         sed -n "${line}p" "$work/jobs.jsonl" >"$work/one.jsonl"
-        "$sheaf" run "$work/one.jsonl" -o "$work/alone.jsonl" --store "$work/alone-$line.db" --model "$model" --backend cuda \
-            --max-batch 1
-        python3 - "$work/answers.jsonl" "$line" "$work/alone.jsonl" <<'PYTHON'
-import json, sys
-among = json.loads(open(sys.argv[1], encoding="utf-8").read().splitlines()[int(sys.argv[2]) - 1])
-alone = json.loads(open(sys.argv[3], encoding="utf-8").read())
-same = alone["response"]["body"]["choices"] == among["response"]["body"]["choices"]
-print(f"line {sys.argv[2]}: " + ("the same answer" if same else f"alone {alone}, in the batch {among}"))
-sys.exit(not same)
-PYTHON
-        rm "$work/alone.jsonl"
+        run_jobs "$work/one.jsonl" "$work/alone-$line.jsonl" 1
+        compare_answers "$work/alone-$line.jsonl" "$work/answers.jsonl" "$line"
     done
+}
+
+# Each step's logits beside the CPU's.
+beside_cpu() {
+    run_jobs "$work/short.jsonl" "$work/beside.jsonl" 1 --check-cpu 1
+}
+
+# Starts to make one of Llama-3-8B's shape, if none is named or there already.
+start_model() {
+    [[ -z $model ]] || return 0
+    model=${TMPDIR:-/tmp}/llama3-8b-q4_k_m.gguf
+    [[ -s $model ]] || start model 240 bash -euc "python3 '$shared/tools/make_model.py' '$model.part' --type q4_k_m --shape llama3-8b \
+        --vocab '$shared/vocab/llama-bpe.gguf' && mv '$model.part' '$model'"
+}
+
+prepare_jobs() {
+    make_jobs
+    export model
+    export -f trace among alone beside_cpu run_jobs compare_answers
+}
+
+stage_bench() { # NAME SECONDS OPTION...
+    stage "$1" "$2" "$sheaf" bench "$model" --backend cuda --json "${@:3}"
+}
+
+stage_decode() { # SECONDS
+    stage_bench decode "$1" ${DECODE:---prompt 480 --generate 64 --batch 1,64,256}
+}
+
+stage_prefill() { # SECONDS
+    stage_bench prefill "$1" ${PREFILL:---prompt 1024 --generate 1 --batch 8 --max-rows 8192}
+}
+
+stage_saturated() { # SECONDS
+    stage_bench saturated "$1" ${SATURATED:---prompt 128 --generate 128 --batch 256}
+}
+
+# Eager launches of a decoding step, by name, each with its time and what bounds it.
+stage_ncu() { # SECONDS
+    [[ $dry ]] || ! command -v ncu >/dev/null || stage ncu "$1" ncu --clock-control none --kernel-name 'regex:gemm_|decode|norm_' \
+        --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy --section WarpStateStats --launch-skip 600 \
+        --launch-count 30 "$sheaf" bench "$model" --backend cuda --no-graphs --prompt 64 --generate 8 --batch "$batch" --repeat 1
+}
+
+write_goals() {
+    python3 tests/gpu/gpu_goals.py "$work" "$out" "$batch"
 }
 
 measure() {
     begin_part
-    if [[ -z $model ]]; then
-        model=${TMPDIR:-/tmp}/llama3-8b-q4_k_m.gguf
-        [[ -s $model ]] || stage model 240 python3 "$shared/tools/make_model.py" "$model" --type q4_k_m --shape llama3-8b \
-            --vocab "$shared/vocab/llama-bpe.gguf"
-    fi
-    make_jobs
-    export -f trace alone
-    stage decode 180 "$sheaf" bench "$model" --backend cuda --json ${DECODE:---prompt 480 --generate 64 --batch 1,64,256}
-    stage prefill 90 "$sheaf" bench "$model" --backend cuda --json ${PREFILL:---prompt 1024 --generate 1 --batch 8 --max-rows 8192}
+    start_model
+    finish
+    prepare_jobs
+    stage_decode 180
+    stage_prefill 90
+    stage_saturated 60
     stage trace 120 bash -euc trace
+    stage among 120 bash -euc among
     stage alone 90 bash -euc alone
-    # Eager launches of a decoding step, by name, each with its time and what bounds it.
-    [[ $dry ]] || ! command -v ncu >/dev/null || stage ncu 100 ncu --clock-control none --kernel-name 'regex:gemm_|attend|norm_rows' \
-        --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy --section WarpStateStats --launch-skip 600 \
-        --launch-count 30 "$sheaf" bench "$model" --backend cuda --no-graphs --prompt 64 --generate 8 --batch "$batch" --repeat 1
-    python3 tests/gpu/gpu_goals.py "$work" "$out" "$batch" || n_failed=$((n_failed + 1))
+    stage beside-cpu 90 bash -euc beside_cpu
+    stage_ncu 100
+    write_goals || n_failed=$((n_failed + 1))
+}
+
+# The two parts for a device that is lent for a quarter of an hour. Their goals.csv has what each of them measures.
+first() {
+    begin_part 390
+    export -f facts golden
+    stage facts 15 bash -euc facts
+    start_model
+    start golden 90 bash -euc golden
+    start sample 90 "$(program sample)"
+    start rows 60 "$(program rows)"
+    start products 100 "$(program products)"
+    start attention 100 "$(program attention)"
+    finish
+    prepare_jobs
+    stage trace 60 bash -euc trace
+    stage alone 60 bash -euc alone
+    stage_decode 90
+    stage_prefill 45
+    write_goals || true
+}
+
+second() {
+    local name
+    begin_part 390
+    export dry
+    export -f write_bench
+    start_model
+    for name in wgmma order columns zero; do
+        start "probe-$name" 10 "$(program probe)" "$name"
+    done
+    finish
+    stage bench 110 bash -euo pipefail -c write_bench
+    prepare_jobs
+    stage trace 45 bash -euc trace
+    stage among 60 bash -euc among
+    for name in no-wgmma no-overlap; do
+        stage_bench "decode-$name" 30 ${DECODE:---prompt 480 --generate 64 --batch 64} "--$name"
+    done
+    stage_saturated 30
+    stage beside-cpu 40 bash -euc beside_cpu
+    stage_ncu 60
+    stage faults 30 "$(program faults)"
+    write_goals || true
 }
 
 if [[ $what == pack ]]; then
@@ -316,7 +425,7 @@ if [[ $what == pack ]]; then
 fi
 find_programs
 touch "$out/stages.csv"
-export sheaf bin suffix work out model batch
+export sheaf bin suffix work out model batch large
 case $what in
 all)
     check
@@ -325,11 +434,11 @@ all)
     sanitize
     faults
     ;;
-check | bench | measure | sanitize | faults)
+first | second | check | bench | measure | sanitize | faults)
     "$what"
     ;;
 *)
-    echo "expected pack, check, bench, measure, sanitize, faults or all, got $what" >&2
+    echo "expected pack, first, second, check, bench, measure, sanitize, faults or all, got $what" >&2
     exit 2
     ;;
 esac

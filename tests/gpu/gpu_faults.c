@@ -50,6 +50,12 @@ static enum status submit_step(void *context, struct step *step, struct error *e
     return forward_submit(machine->forward, step, error);
 }
 
+static enum status submit_sampling(void *context, struct step *step, struct error *error)
+{
+    struct fault_machine *machine = context;
+    return forward_submit_sampling(machine->forward, step, error);
+}
+
 static enum status collect_step(void *context, struct step *step, struct sample_result *results,
                                 struct error *error)
 {
@@ -87,6 +93,7 @@ static void machine_open(struct fault_machine *machine, const struct model *mode
     struct engine engine = {.context = machine, .step = compute_step};
     if (!placement) {
         engine.submit = submit_step;
+        engine.submit_sampling = submit_sampling;
         engine.collect = collect_step;
     }
     struct batcher_config config = {.engine = engine,
@@ -109,8 +116,10 @@ static void machine_close(struct fault_machine *machine)
     pool_destroy(machine->pool);
 }
 
+// The steps of a job with bad words sample apart.
 static struct job *make_job(int number)
 {
+    static struct text bad_words[] = {TEXT("ab"), TEXT("e")};
     struct job *job = job_create();
     char id[16];
     int32_t n = 5 + 4 * number;
@@ -128,6 +137,8 @@ static struct job *make_job(int number)
     job->request.stop.ignore_eos = true;
     job->request.sampling.temperature = number % 2 ? 0.9f : 0.0f;
     job->request.sampling.seed = (uint64_t)number;
+    job->request.vocabulary.bad_words = bad_words;
+    job->request.vocabulary.n_bad_words = number == 3 ? 2 : 0;
     return job;
 }
 
@@ -264,7 +275,8 @@ static void a_graph_that_cannot_be_made_leaves_its_step_to_launches(void **state
         machine_close(&machine);
         take_answers(&finished, failing ? answers : expected);
         n_graphs = failing ? n_graphs : n;
-        assert_int_equal(n, n_graphs - (failing > 0));
+        // without the graph of a forward pass its sampling has none
+        assert_in_range(n_graphs - n, failing > 0, failing > 0 ? 2 : 0);
         if (failing)
             assert_memory_equal(answers, expected, sizeof expected);
     }

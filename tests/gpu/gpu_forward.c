@@ -5,6 +5,7 @@
 #include "engine/forward.h"
 #include "tests/forward_steps.h"
 #include "tests/gpu/gpu_machine.h"
+#include "tests/open_model.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -103,6 +104,11 @@ static struct forward_subject subjects[] = {
      {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
      KV_F16,
      40},
+    // Of MLPs of five split-K chunks and two tiles of outputs, for 4 multiprocessors (gpu/gemm_wgmma.h).
+    {"tiles of two blocks",
+     {.type = TENSOR_Q8_0, .seed = 12, .n_layers = 1, .n_embd = 128, .n_ff = 2304},
+     KV_F16,
+     20},
 };
 
 // --- A model on a backend ---
@@ -168,7 +174,7 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
 {
     static float expected[LENGTH_MAX * N_VOCAB], first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
     const struct forward_subject *subject = *state;
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine cpu, gpu;
     size_t n = (size_t)subject->length * N_VOCAB;
     machine_open(&cpu, model, subject, false, false);
@@ -188,74 +194,123 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
 
 // --- Graphs ---
 
-enum { DRAWN = 12 };
+enum { DRAWN = 12, MASK_WORDS = (N_VOCAB + 31) / 32 };
 
-static void take_drawn(struct running *running, int n_sequences, int index,
-                       const struct sample_result *results, struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+// Step by step; each step submitted before the one before is collected; the same, and its sampling after
+// that.
+enum way { AT_ONCE, AHEAD, APART };
+
+// Some tokens of each sequence, with four kinds of settings.
+struct generation {
+    int n_sequences;
+    struct running running[SEQUENCES_MAX];
+    struct sampling settings[SEQUENCES_MAX];
+    // of two steps
+    struct made_step made[2];
+    struct sample_request requests[2][SEQUENCES_MAX];
+    uint32_t masks[2][SEQUENCES_MAX][MASK_WORDS];
+};
+
+static void generation_start(struct generation *g, int n_sequences)
 {
+    *g = (struct generation){.n_sequences = n_sequences};
+    start_sequences(g->running, n_sequences, 20, 20);
     for (int s = 0; s < n_sequences; s++) {
-        drawn[s][index] = results[s];
-        assert_in_range(results[s].token, 0, N_VOCAB - 1);
-        running[s].ids[20 + index] = results[s].token;
+        g->running[s].length = 20;
+        g->running[s].chunk = 20;
+        g->settings[s] = (struct sampling){.temperature = s ? 0.9f : 0.0f,
+                                           .top_p = s == 2 ? 0.8f : 1.0f,
+                                           .repetition_penalty = s == 3 ? 1.2f : 1.0f,
+                                           .seed = (uint64_t)(5 + s),
+                                           .logprobs = s == 1 || s == 3,
+                                           .top_logprobs = s == 3 ? 5 : 0};
     }
 }
 
-// Some tokens of each sequence; with four kinds of settings. Ahead, each step is submitted before the one
-// before is collected.
-static void generate(struct machine *machine, int n_sequences, bool ahead,
+// The masks are empty so far; the second sequence has none.
+static struct step *make_drawing_step(struct generation *g, int index, bool pending, bool masked)
+{
+    struct made_step *made = &g->made[index % 2];
+    assert_true(make_step(made, g->running, g->n_sequences, 0));
+    made->step.n_outputs = g->n_sequences;
+    made->step.samples = g->requests[index % 2];
+    memset(g->masks[index % 2], 0, sizeof g->masks[0]);
+    for (int s = 0; s < g->n_sequences; s++) {
+        made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_tokens - 1;
+        g->requests[index % 2][s] =
+            (struct sample_request){.sampling = &g->settings[s],
+                                    .index = (uint32_t)index,
+                                    .pending = pending ? 1 + s : 0,
+                                    .prompt = g->running[s].ids,
+                                    .n_prompt = 20,
+                                    .generated = g->running[s].ids + 20,
+                                    .n_generated = index - pending,
+                                    .allowed = masked && s != 1 ? g->masks[index % 2][s] : NULL,
+                                    .n_allowed_words = MASK_WORDS};
+    }
+    return &made->step;
+}
+
+// A quarter of the tokens, which depends on the token before.
+static void fill_masks(struct generation *g, int index)
+{
+    for (int s = 0; s < g->n_sequences; s++)
+        for (int token = 0; token < N_VOCAB; token++)
+            if ((token * 7 + g->running[s].ids[19 + index] * 3 + s) % 4 == 0)
+                g->masks[index % 2][s][token / 32] |= UINT32_C(1) << token % 32;
+}
+
+static void take_drawn(struct generation *g, int index, const struct sample_result *results,
+                       struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+{
+    for (int s = 0; s < g->n_sequences; s++) {
+        drawn[s][index] = results[s];
+        assert_in_range(results[s].token, 0, N_VOCAB - 1);
+        g->running[s].ids[20 + index] = results[s].token;
+    }
+}
+
+static void check_status(enum status status, const struct error *error)
+{
+    if (status != STATUS_OK)
+        fail_msg("%s", error->text);
+}
+
+static void generate(struct machine *machine, int n_sequences, enum way way, bool masked,
                      struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
-    static struct running running[SEQUENCES_MAX];
-    static struct made_step all[2];
-    struct sampling settings[SEQUENCES_MAX];
-    struct sample_request requests[2][SEQUENCES_MAX];
+    static struct generation g;
     struct sample_result results[SEQUENCES_MAX];
     struct error error = {0};
-    start_sequences(running, n_sequences, 20, 20);
-    for (int s = 0; s < n_sequences; s++) {
-        running[s].length = 20;
-        running[s].chunk = 20;
-        settings[s] = (struct sampling){.temperature = s ? 0.9f : 0.0f,
-                                        .top_p = s == 2 ? 0.8f : 1.0f,
-                                        .repetition_penalty = s == 3 ? 1.2f : 1.0f,
-                                        .seed = (uint64_t)(5 + s),
-                                        .logprobs = s == 1 || s == 3,
-                                        .top_logprobs = s == 3 ? 5 : 0};
-    }
+    generation_start(&g, n_sequences);
     for (int index = 0; index < DRAWN; index++) {
-        struct made_step *made = &all[index % 2];
-        bool pending = ahead && index > 0;
-        assert_true(make_step(made, running, n_sequences, 0));
-        made->step.n_outputs = n_sequences;
-        made->step.samples = requests[index % 2];
+        bool pending = way != AT_ONCE && index > 0;
+        struct step *step = make_drawing_step(&g, index, pending, masked);
+        step->samples_apart = way == APART;
+        if (masked && way != APART)
+            fill_masks(&g, index);
+        if (way == AT_ONCE)
+            check_status(forward_step(machine->forward, step, results, NULL, &error), &error);
+        else
+            check_status(forward_submit(machine->forward, step, &error), &error);
+        if (pending)
+            check_status(forward_collect(machine->forward, results, &error), &error);
+        if (way == AT_ONCE || pending)
+            take_drawn(&g, index - pending, results, drawn);
+        if (masked && way == APART)
+            fill_masks(&g, index);
+        if (way == APART)
+            check_status(forward_submit_sampling(machine->forward, step, &error), &error);
         for (int s = 0; s < n_sequences; s++) {
-            made->outputs[s] = made->sequences[s].first_row + made->sequences[s].n_tokens - 1;
-            requests[index % 2][s] = (struct sample_request){.sampling = &settings[s],
-                                                             .index = (uint32_t)index,
-                                                             .pending = pending ? 1 + s : 0,
-                                                             .prompt = running[s].ids,
-                                                             .n_prompt = 20,
-                                                             .generated = running[s].ids + 20,
-                                                             .n_generated = index - pending};
-        }
-        enum status status = ahead ? forward_submit(machine->forward, &made->step, &error)
-                                   : forward_step(machine->forward, &made->step, results, NULL, &error);
-        if (status == STATUS_OK && pending)
-            status = forward_collect(machine->forward, results, &error);
-        if (status != STATUS_OK)
-            fail_msg("%s", error.text);
-        if (!ahead || pending)
-            take_drawn(running, n_sequences, index - pending, results, drawn);
-        for (int s = 0; s < n_sequences; s++) {
-            if (ahead)
-                running[s].ids[running[s].length] = -1 - s;
-            running[s].length++;
+            if (way != AT_ONCE)
+                g.running[s].ids[g.running[s].length] = -1 - s;
+            g.running[s].length++;
         }
     }
-    if (ahead) {
-        assert_int_equal(forward_collect(machine->forward, results, &error), STATUS_OK);
-        take_drawn(running, n_sequences, DRAWN - 1, results, drawn);
-    }
+    if (way == AT_ONCE)
+        return;
+    check_status(forward_collect(machine->forward, results, &error), &error);
+    take_drawn(&g, DRAWN - 1, results, drawn);
 }
 
 static void a_graph_draws_what_launches_one_by_one_draw(void **state)
@@ -263,44 +318,85 @@ static void a_graph_draws_what_launches_one_by_one_draw(void **state)
     static struct sample_result eager[SEQUENCES_MAX][DRAWN], graph[SEQUENCES_MAX][DRAWN],
         again[SEQUENCES_MAX][DRAWN];
     const struct forward_subject *subject = *state;
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
-    generate(&machine, 3, false, eager);
+    generate(&machine, 3, AT_ONCE, false, eager);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
-    generate(&machine, SEQUENCES_MAX, false, eager); // the first three draw the same among four
+    generate(&machine, SEQUENCES_MAX, AT_ONCE, false, eager); // the first three draw the same among four
     machine_close(&machine);
     machine_open(&machine, model, subject, true, false);
-    generate(&machine, SEQUENCES_MAX, false, graph);
+    generate(&machine, SEQUENCES_MAX, AT_ONCE, false, graph);
     struct gpu_counts counts = gpu_backend_counts(machine.backend);
     assert_int_equal(counts.n_graphs, 1);
     assert_int_equal(counts.n_replayed, DRAWN - 3); // prompts, then one step eagerly, one captured
     assert_memory_equal(graph, eager, sizeof eager);
     // Three sequences run in the graph of four, padded, and a trace inside it changes nothing.
-    generate(&machine, 3, false, again);
+    generate(&machine, 3, AT_ONCE, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 1);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
     struct step_times times = {0};
     machine.backend->device.trace(machine.backend, &times);
-    generate(&machine, 3, false, again);
+    generate(&machine, 3, AT_ONCE, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 2);
     assert_memory_equal(again, eager, 3 * sizeof eager[0]);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
     // Ahead too, where a traced graph is needed twice: a step's events are read while the next one runs.
-    generate(&machine, SEQUENCES_MAX, true, again);
+    generate(&machine, SEQUENCES_MAX, AHEAD, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 3);
     assert_memory_equal(again, eager, sizeof eager);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         assert_true(times.us[phase] > 0.0);
     machine.backend->device.trace(machine.backend, NULL);
-    generate(&machine, SEQUENCES_MAX, true, again);
+    generate(&machine, SEQUENCES_MAX, AHEAD, false, again);
     assert_memory_equal(again, eager, sizeof eager);
     machine_close(&machine);
     machine_open(&machine, model, subject, true, true);
-    generate(&machine, SEQUENCES_MAX, true, again);
+    generate(&machine, SEQUENCES_MAX, AHEAD, false, again);
     assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 0);
     assert_memory_equal(again, eager, sizeof eager);
+    machine_close(&machine);
+    model_close(model);
+}
+
+// A step whose sampling waits for masks has a graph of each part; a trace adds up the times of both.
+static void sampling_submitted_apart_draws_what_whole_steps_draw(void **state)
+{
+    static struct sample_result whole[SEQUENCES_MAX][DRAWN], free_ones[SEQUENCES_MAX][DRAWN],
+        apart[SEQUENCES_MAX][DRAWN];
+    const struct forward_subject *subject = *state;
+    struct model *model = open_model_of(&subject->recipe);
+    struct machine machine;
+    machine_open(&machine, model, subject, true, true);
+    generate(&machine, SEQUENCES_MAX, AT_ONCE, true, whole);
+    generate(&machine, SEQUENCES_MAX, AT_ONCE, false, free_ones);
+    assert_memory_equal(whole[1], free_ones[1], sizeof whole[1]);
+    assert_memory_not_equal(whole, free_ones, sizeof whole);
+    generate(&machine, SEQUENCES_MAX, APART, true, apart);
+    assert_memory_equal(apart, whole, sizeof whole);
+    machine_close(&machine);
+    machine_open(&machine, model, subject, true, false);
+    generate(&machine, SEQUENCES_MAX, APART, true, apart);
+    assert_memory_equal(apart, whole, sizeof whole);
+    struct gpu_counts counts = gpu_backend_counts(machine.backend);
+    assert_int_equal(counts.n_graphs, 2);
+    assert_int_equal(counts.n_replayed, DRAWN - 3); // prompts, then one step eagerly, one captured
+    assert_int_equal(counts.n_apart, DRAWN);
+    assert_int_equal(counts.n_apart_replayed, DRAWN - 4); // it is padded from the captured step on
+    generate(&machine, 3, APART, true, apart);            // in the graphs of four
+    assert_memory_equal(apart, whole, 3 * sizeof whole[0]);
+    generate(&machine, SEQUENCES_MAX, AHEAD, false, apart);
+    assert_memory_equal(apart, free_ones, sizeof free_ones);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 3);
+    struct step_times times = {0};
+    machine.backend->device.trace(machine.backend, &times);
+    generate(&machine, SEQUENCES_MAX, APART, true, apart);
+    assert_memory_equal(apart, whole, sizeof whole);
+    assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, 7); // two sets of events
+    for (int phase = 0; phase < PHASE_COUNT; phase++)
+        assert_true(times.us[phase] > 0.0);
+    machine.backend->device.trace(machine.backend, NULL);
     machine_close(&machine);
     model_close(model);
 }
@@ -362,7 +458,7 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     static struct sample_result together[SEQUENCES_MAX][DRAWN], alone[SEQUENCES_MAX][DRAWN],
         eager[SEQUENCES_MAX][DRAWN];
     const struct forward_subject *subject = *state;
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine machine;
     machine_open(&machine, model, subject, true, true);
     for (int s = 0; s < SEQUENCES_MAX; s++)
@@ -397,11 +493,11 @@ static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state
     if (!device_is_emulated())
         skip();
     static struct sample_result roomy[SEQUENCES_MAX][DRAWN], tight[SEQUENCES_MAX][DRAWN];
-    struct model *model = made_model_open(&((const struct forward_subject *)*state)->recipe);
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
     for (uint64_t bytes = 60ull << 20; bytes <= 240ull << 20; bytes *= 4) {
         struct machine machine;
         machine_open_with(&machine, model, *state, &(struct gpu_options){.emulated_memory_bytes = bytes});
-        generate(&machine, SEQUENCES_MAX, true, bytes > 100ull << 20 ? roomy : tight);
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, bytes > 100ull << 20 ? roomy : tight);
         assert_int_equal(gpu_backend_counts(machine.backend).n_graphs, bytes > 100ull << 20);
         machine_close(&machine);
     }
@@ -425,7 +521,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects, N = (N_SUBJECTS + STRIDE - 1) / STRIDE };
-    static struct CMUnitTest tests[N + 5];
+    static struct CMUnitTest tests[N + 6];
     for (int i = 0; i < N; i++) {
         struct forward_subject *subject = &subjects[i * STRIDE];
         tests[i] =
@@ -447,5 +543,7 @@ int main(int argc, char **argv)
     tests[N + 4] =
         (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
                             NULL, NULL, &subjects[0]};
+    tests[N + 5] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
+                                       NULL, NULL, &subjects[0]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 // orders to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
 #include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
+#include "tests/open_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,8 @@
 enum { PAGE_POSITIONS = 16 };
 
 static const struct model_recipe recipe = {.family = "llama", .seed = 11};
+// Of few operations, for tests that repeat its steps.
+static const struct model_recipe short_recipe = {.family = "llama", .seed = 11, .n_layers = 1, .n_vocab = 96};
 
 static const struct forward_limits limits = {.n_tokens_max = 64,
                                              .n_outputs_max = 4,
@@ -37,18 +40,20 @@ static void machine_open(struct machine *machine, const struct model *model, int
 static void a_lost_device_ends_its_step_and_says_so(void **state)
 {
     (void)state;
-    struct model *model = made_model_open(&recipe);
+    struct model *model = open_model_of(&short_recipe);
     struct error error = {0};
+    enum status status = STATUS_RESTART;
     int n_failed = 0;
-    // Work number 80 is of the loading or the first step, later ones of later steps, graphs among them.
-    for (int64_t failing = 80; failing <= 1280; failing *= 2) {
+    // Work number 40 is of the loading or the first step, later ones of later steps, graphs among them, until
+    // one is after the last step.
+    for (int64_t failing = 40; status != STATUS_OK; failing += failing / 2) {
         struct machine machine = {0};
         machine_open(&machine, model, failing);
         struct single_step single;
         struct sample_result result;
-        enum status status = STATUS_OK;
+        status = STATUS_OK;
         single_step_init(&single);
-        for (; single.position < 30 && status == STATUS_OK; single.position++) {
+        for (; single.position < 20 && status == STATUS_OK; single.position++) {
             single.sequence.position = single.position;
             status = forward_step(machine.forward, &single.step, &result, NULL, &error);
         }
@@ -62,49 +67,70 @@ static void a_lost_device_ends_its_step_and_says_so(void **state)
         }
         machine_close(&machine);
     }
-    assert_true(n_failed >= 1);
+    print_message("failed: %d\n", n_failed);
+    assert_true(n_failed > 2);
     model_close(model);
+}
+
+enum { STEPS_UNDER_WAY = 20 };
+
+// Steps of which two are under way at a time; `apart`: their sampling is submitted apart. Counts failures of
+// that submission.
+static enum status run_with_two_steps(const struct model *model, int64_t failing, bool apart, int *n_sampling)
+{
+    static const uint32_t mask[64] = {0xFF0F};
+    struct machine machine = {0};
+    struct error error = {0};
+    machine_open(&machine, model, failing);
+    int32_t tokens[2] = {1, -1}, positions[STEPS_UNDER_WAY], output = 0, pages[] = {3, 5};
+    struct step_sequence sequences[STEPS_UNDER_WAY];
+    struct step steps[STEPS_UNDER_WAY];
+    struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
+    struct sample_request requests[STEPS_UNDER_WAY];
+    struct sample_result result;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < STEPS_UNDER_WAY && status == STATUS_OK; i++) {
+        positions[i] = i;
+        sequences[i] = (struct step_sequence){.n_tokens = 1, .position = i, .pages = pages};
+        requests[i] = (struct sample_request){.sampling = &sampling,
+                                              .index = (uint32_t)i,
+                                              .pending = i > 0,
+                                              .allowed = apart ? mask : NULL,
+                                              .n_allowed_words = token_mask_words(model->shape.n_vocab)};
+        steps[i] = (struct step){.n_tokens = 1,
+                                 .tokens = &tokens[i > 0],
+                                 .positions = &positions[i],
+                                 .n_sequences = 1,
+                                 .sequences = &sequences[i],
+                                 .n_outputs = 1,
+                                 .output_rows = &output,
+                                 .samples = &requests[i],
+                                 .samples_apart = apart};
+        status = forward_submit(machine.forward, &steps[i], &error);
+        if (status == STATUS_OK && i > 0)
+            status = forward_collect(machine.forward, &result, &error);
+        if (status == STATUS_OK && apart) {
+            status = forward_submit_sampling(machine.forward, &steps[i], &error);
+            *n_sampling += status != STATUS_OK;
+        }
+    }
+    assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
+    machine_close(&machine); // with a step under way, or none
+    return status;
 }
 
 static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
 {
     (void)state;
-    struct model *model = made_model_open(&recipe);
-    enum { N_STEPS = 30 };
-    int n_failed = 0;
-    for (int64_t failing = 60; failing <= 400; failing += 17) {
-        struct machine machine = {0};
-        struct error error = {0};
-        machine_open(&machine, model, failing);
-        int32_t tokens[2] = {1, -1}, positions[N_STEPS], output = 0, pages[] = {3, 5};
-        struct step_sequence sequences[N_STEPS];
-        struct step steps[N_STEPS];
-        struct sampling sampling = {.top_p = 1.0f, .repetition_penalty = 1.0f};
-        struct sample_request requests[N_STEPS];
-        struct sample_result result;
-        enum status status = STATUS_OK;
-        for (int32_t i = 0; i < N_STEPS && status == STATUS_OK; i++) {
-            positions[i] = i;
-            sequences[i] = (struct step_sequence){.n_tokens = 1, .position = i, .pages = pages};
-            requests[i] =
-                (struct sample_request){.sampling = &sampling, .index = (uint32_t)i, .pending = i > 0};
-            steps[i] = (struct step){.n_tokens = 1,
-                                     .tokens = &tokens[i > 0],
-                                     .positions = &positions[i],
-                                     .n_sequences = 1,
-                                     .sequences = &sequences[i],
-                                     .n_outputs = 1,
-                                     .output_rows = &output,
-                                     .samples = &requests[i]};
-            status = forward_submit(machine.forward, &steps[i], &error);
-            if (status == STATUS_OK && i > 0)
-                status = forward_collect(machine.forward, &result, &error);
-        }
-        n_failed += status != STATUS_OK;
-        assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_DEVICE));
-        machine_close(&machine); // with a step under way, or none
-    }
-    assert_true(n_failed > 3);
+    struct model *model = open_model_of(&short_recipe);
+    int n_failed[2] = {0}, n_sampling = 0;
+    for (int apart = 0; apart < 2; apart++) // until the work that fails is after the last step
+        for (int64_t failing = 40; run_with_two_steps(model, failing, apart, &n_sampling) != STATUS_OK;
+             failing += 11)
+            n_failed[apart]++;
+    print_message("failed: %d whole, %d apart, of these %d while submitting the sampling\n", n_failed[0],
+                  n_failed[1], n_sampling);
+    assert_true(n_failed[0] > 5 && n_failed[1] > n_failed[0] && n_sampling > 0);
     model_close(model);
 }
 
@@ -123,7 +149,7 @@ static void check_first_step(struct forward *forward)
 static void memory_that_does_not_suffice_refuses_the_model(void **state)
 {
     (void)state;
-    struct model *model = made_model_open(&recipe);
+    struct model *model = open_model_of(&recipe);
     for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
         struct error error = {0};
         struct machine machine = {0};

@@ -3,7 +3,8 @@
 
   gpu_goals.py LOGS OUT BATCH
 
-Reads LOGS/decode.log and LOGS/prefill.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run --trace-steps).
+Reads LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run
+--trace-steps). A saturated worker computes a token of a prompt for each token that it generates: their times add up.
 The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. OUT/phases.csv has where the
 time of such a step goes, and of steps with prompts. Exit status 1: something was not measured.
 """
@@ -12,8 +13,10 @@ import json
 import os
 import sys
 
-DECODE_GOALS = {1: 560, 64: 12000, 256: 22000}  # tokens/s
-PREFILL_GOAL, PREFILL_BATCH = 26000, 8
+# tokens/s of an H200: Llama-3-8B's shape, Q4_K_M
+DECODE_GOALS = {1: 720, 64: 20000}
+SATURATED_GOAL = 28000  # 128 tokens in and 128 out, any batch
+PREFILL_GOAL, PREFILL_BATCH = 40000, 8
 OFF_DEVICE_GOAL = 5  # per cent, at batch 64
 
 
@@ -61,8 +64,11 @@ def goals(logs, out, batch):
     """(what, "at least" or "at most", goal, measured or None)"""
     decode = {one["batch"]: one["decode_tokens_per_second"] for one in objects(os.path.join(logs, "decode.log"))}
     prefill = {one["batch"]: one["prefill_tokens_per_second"] for one in objects(os.path.join(logs, "prefill.log"))}
+    saturated = [1 / (1 / one["prefill_tokens_per_second"] + 1 / one["decode_tokens_per_second"])
+                 for one in objects(os.path.join(logs, "saturated.log"))]
     for size in sorted(set(DECODE_GOALS) | set(decode)):
         yield f"decode tokens/s, batch {size}", "at least", DECODE_GOALS.get(size), decode.get(size)
+    yield "tokens/s, 128 in and 128 out", "at least", SATURATED_GOAL, max(saturated, default=None)
     yield f"prefill tokens/s, batch {PREFILL_BATCH}", "at least", PREFILL_GOAL, prefill.get(PREFILL_BATCH)
     yield (f"% of a step not on the device, batch {batch}", "at most", OFF_DEVICE_GOAL,
            off_device_percent(objects(os.path.join(out, "trace.jsonl")), batch))

@@ -197,8 +197,8 @@ static struct outcome multiply(const struct golden_case *which, const void *tile
                                      .n_experts = far ? expert + 1 : 0,
                                      .expert_first = expert_first,
                                      .expert_order = far ? device_rows : NULL,
-                                     .shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                     .n_multiprocessors = device_facts(device)->n_multiprocessors};
+                                     .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                     .device.n_multiprocessors = device_facts(device)->n_multiprocessors};
     product.parts[0] =
         (struct product_part){address_before(tiles, (uint64_t)expert * matrix_bytes), NULL,
                               address_before(y, (uint64_t)row * (uint64_t)y_stride * sizeof *y), y_stride,

@@ -9,6 +9,7 @@
 #include "tests/assert_ok.h"
 #include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
+#include "tests/open_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,7 +140,7 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     enum { N = LENGTH * N_VOCAB };
     static float expected[N], first[N], other[N];
     const struct hybrid_subject *subject = *state;
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine cpu, hybrid;
     machine_open(&cpu, model, NULL, 0);
     compute_logits(&cpu, 1, LENGTH, expected);
@@ -190,7 +191,7 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
     const struct hybrid_subject *subject = *state;
     if (!device_is_emulated())
         skip();
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine machine;
     struct error error = {0};
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
@@ -219,7 +220,7 @@ static void a_device_lost_between_two_crossings_ends_the_step_and_a_new_one_goes
 static void a_traced_step_has_times_and_the_same_tokens(void **state)
 {
     const struct hybrid_subject *subject = *state;
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     struct machine machine;
     struct error error = {0};
     int32_t expected[N_GENERATED], drawn[N_GENERATED];
@@ -241,7 +242,7 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
 {
     const struct hybrid_subject *subject = *state;
     const struct placement placements[] = {{0, false}, {1, false}, {0, true}, {0, false}};
-    struct model *model = made_model_open(&subject->recipe);
+    struct model *model = open_model_of(&subject->recipe);
     for (int i = 0; i < 4; i++) {
         enum kv_type kv_type = i == 3 ? KV_Q8_0 : KV_F16;
         struct machine machine;
@@ -317,7 +318,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 {
     const struct model_recipe recipe = {
         .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
-    struct model *model = made_model_open(&recipe);
+    struct model *model = open_model_of(&recipe);
     int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
     for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
         struct error error = {0};

@@ -17,21 +17,6 @@ void machine_close(struct machine *machine)
     pool_destroy(machine->pool);
 }
 
-struct model *made_model_open(const struct model_recipe *recipe)
-{
-    struct error error = {0};
-    struct model *model;
-    char directory[64], path[96];
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    unlink(path);
-    rmdir(directory);
-    return model;
-}
-
 double squared_error(const float *got, const float *expected, size_t n)
 {
     double error = 0.0, all = 0.0;

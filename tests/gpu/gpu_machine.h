@@ -16,8 +16,6 @@ struct machine {
 
 void machine_close(struct machine *machine);
 
-struct model *made_model_open(const struct model_recipe *recipe); // its file is deleted
-
 // Relative to the expected items.
 double squared_error(const float *got, const float *expected, size_t n);
 

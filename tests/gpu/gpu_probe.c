@@ -8,6 +8,8 @@
 // zero        does a zero product raise the exponent to which a tensor core aligns: the emulation predicts no
 // order       does a tensor core's sum depend on the order of its 16 products: no
 // columns     does a column of a tensor core's product depend on its neighbors: no
+// wgmma       has wgmma other sums than mma, over random items of all exponents, zeros of both signs and
+//             subnormals among them: no
 // graph       microseconds of a node in a graph of 500 kernels one after the other
 // launch      the same, launched one by one
 // memory      bandwidth of reading and writing 1 GiB
@@ -19,12 +21,14 @@
 #include "gpu/kernels.h"
 #include "gpu/kernels_rows.h"
 #include "gpu/tiles.h"
+#include "tests/random.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_INPUTS = 128, N_OUTPUTS = 16, ROWS_MAX = 8, N_NODES = 500 };
+enum { N_INPUTS = 128, N_OUTPUTS = 16, ROWS_MAX = 8, N_NODES = 500, WGMMA_ROWS = 64 };
 
 static struct device *device;
 static int n_contradicted; // predictions
@@ -99,7 +103,7 @@ static void multiply(const uint16_t weights[N_INPUTS], const float *x, int32_t n
                                      .parts = {{device_tiles, NULL, y, N_OUTPUTS, N_OUTPUTS}},
                                      .x = operand,
                                      .floats.rows_divisor = 1,
-                                     .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                     .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
     launch_product(device_stream(device), &product);
     device_download(device, pinned, y, (size_t)n_rows * N_OUTPUTS * sizeof *y);
     require_that(true, "product");
@@ -160,6 +164,91 @@ static void probe_columns(void)
         same = same && alone == among[row];
     }
     answer_text("columns", same ? "no" : "yes", "no");
+}
+
+// Random bits with a finite exponent; a quarter are zeros or subnormal.
+static uint16_t random_half(uint64_t *seed)
+{
+    uint32_t bits = random_bits(seed);
+    uint32_t exponent = bits >> 16 & 3 ? 1 + (bits >> 18) % 30 : 0,
+             fraction = bits >> 24 & 7 ? bits & 1023 : 0;
+    return (uint16_t)((bits >> 31) << 15 | exponent << 10 | fraction);
+}
+
+// The rows of `operand` times the weights; by wgmma if it is swizzled, else by mma. Pinned.
+static float *multiply_rows(const void *tiles, int32_t n_outputs, const float *x,
+                            struct activation_operand operand)
+{
+    size_t size = (size_t)operand.n_rows * (size_t)n_outputs * sizeof(float);
+    float *y = device_allocate(device, size), *pinned = device_pin(device, size);
+    require_that(y && pinned, "wgmma");
+    launch_activation_operand(device_stream(device),
+                              &(struct activation_operand_launch){operand, x, operand.n_inputs, NULL, 1});
+    struct product_launch product = {.type = TENSOR_F16,
+                                     .n_parts = 1,
+                                     .parts = {{tiles, NULL, y, n_outputs, n_outputs}},
+                                     .x = operand,
+                                     .floats.rows_divisor = 1,
+                                     .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
+    launch_product(device_stream(device), &product);
+    device_download(device, pinned, y, size);
+    require_that(true, "wgmma");
+    device_free(device, y);
+    return pinned;
+}
+
+static void probe_wgmma(void)
+{
+    const struct device_facts *facts = device_facts(device);
+    if (!product_is_wgmma(facts->has_wgmma, facts->shared_bytes_max, WGMMA_ROWS, 0)) {
+        printf("# no wgmma here\n");
+        return;
+    }
+    int32_t n_inputs = facts->emulated ? 128 : 4096, n_outputs = facts->emulated ? 32 : 1024;
+    size_t n_weights = (size_t)n_inputs * (size_t)n_outputs, n_x = (size_t)n_inputs * WGMMA_ROWS;
+    uint64_t seed = 1;
+    uint16_t *matrix = malloc(n_weights * sizeof *matrix);
+    float *x = malloc(n_x * sizeof *x);
+    void *packed = malloc(tiles_bytes(TENSOR_F16, n_outputs, n_inputs));
+    require_that(matrix && x && packed, "wgmma");
+    for (size_t i = 0; i < n_weights; i++)
+        matrix[i] = random_half(&seed);
+    for (size_t i = 0; i < n_x; i++) // down to what is subnormal beside the row's largest
+        x[i] = ldexpf((float)(random_bits(&seed) % 4096) - 2048.0f, (int)(random_bits(&seed) % 36));
+    struct tensor tensor = {.type = TENSOR_F16,
+                            .n_dims = 2,
+                            .dims = {(uint64_t)n_inputs, (uint64_t)n_outputs, 1, 1},
+                            .data = matrix};
+    tiles_pack(packed, TENSOR_F16, &tensor, 0, 0, tiles_panels(n_outputs));
+    void *tiles = upload(packed, tiles_bytes(TENSOR_F16, n_outputs, n_inputs));
+    float *device_x = upload(x, n_x * sizeof *x);
+    struct activation_operand operand = {OPERAND_HALF,
+                                         WGMMA_ROWS,
+                                         n_inputs,
+                                         device_allocate(device,
+                                                         activation_operand_bytes(WGMMA_ROWS, n_inputs)),
+                                         device_allocate(device, WGMMA_ROWS * sizeof(float)),
+                                         false};
+    require_that(operand.items && operand.scales, "wgmma");
+    float *by_mma = multiply_rows(tiles, n_outputs, device_x, operand);
+    operand.swizzled = true;
+    float *by_wgmma = multiply_rows(tiles, n_outputs, device_x, operand);
+    int32_t n_same = 0, n_sums = WGMMA_ROWS * n_outputs, n_numbers = 0;
+    for (int32_t i = 0; i < n_sums; i++) {
+        n_same += memcmp(by_mma + i, by_wgmma + i, sizeof *by_mma) == 0;
+        n_numbers += isfinite(by_mma[i]) && by_mma[i] != 0.0f;
+    }
+    printf("# %d of %d sums of %d products are the same\n", n_same, n_sums, n_inputs);
+    require_that(n_numbers > n_sums / 10 * 9, "most sums are numbers");
+    answer_text("wgmma", n_same == n_sums ? "no" : "yes", "no");
+    device_unpin(device, by_mma);
+    device_unpin(device, by_wgmma);
+    void *const memory[] = {tiles, device_x, operand.items, operand.scales};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        device_free(device, memory[i]);
+    free(matrix);
+    free(x);
+    free(packed);
 }
 
 // --- Launches and memory ---
@@ -245,9 +334,9 @@ static void probe_capture(void)
 static const struct {
     const char *name;
     void (*ask)(void);
-} questions[] = {{"capture", probe_capture}, {"zero", probe_zero},   {"order", probe_order},
-                 {"columns", probe_columns}, {"graph", probe_graph}, {"launch", probe_launch},
-                 {"memory", probe_memory},   {"cache", probe_cache}};
+} questions[] = {{"capture", probe_capture}, {"zero", probe_zero},     {"order", probe_order},
+                 {"columns", probe_columns}, {"wgmma", probe_wgmma},   {"graph", probe_graph},
+                 {"launch", probe_launch},   {"memory", probe_memory}, {"cache", probe_cache}};
 
 static bool is_asked(const char *name, int argc, char **argv)
 {

@@ -154,9 +154,9 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
     product.floats.stride = problem->x_stride;
     product.floats.rows = rows;
     product.floats.rows_divisor = 1;
-    product.shared_bytes_max = device_facts(device)->shared_bytes_max;
-    if (product.n_multiprocessors == 0) // a block for each set of panels; or few blocks with several
-        product.n_multiprocessors = n % 2 == 0 ? 0 : 1;
+    product.device.shared_bytes_max = device_facts(device)->shared_bytes_max;
+    if (product.device.n_multiprocessors == 0) // a block for each set of panels; or few blocks with several
+        product.device.n_multiprocessors = n % 2 == 0 ? 0 : 1;
     if (product.n_parts == 0) {
         product.n_parts = 1;
         product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias,
@@ -173,10 +173,13 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
 static void compute_pair(const struct product_problem *first, const struct product_problem *second, int32_t n)
 {
     const struct product_problem *problems[] = {first, second};
-    struct activation_operand operand = {OPERAND_HALF, n, first->n_inputs,
-                                         device_allocate(device,
-                                                         activation_operand_bytes(n, first->n_inputs)),
-                                         device_allocate(device, (size_t)n * sizeof(float))};
+    struct activation_operand operand = {
+        OPERAND_HALF,
+        n,
+        first->n_inputs,
+        device_allocate(device, activation_operand_bytes(n, first->n_inputs)),
+        device_allocate(device, (size_t)n * sizeof(float)),
+        product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max, n, 0)};
     struct activation_operand_launch make = {operand, first->device_x, first->x_stride, NULL, 1};
     launch_activation_operand(device_stream(device), &make);
     struct product_launch products[2];
@@ -189,8 +192,8 @@ static void compute_pair(const struct product_problem *first, const struct produ
                                     .parts = {{problem->device_tiles, problem->device_bias, problem->device_y,
                                                problem->y_stride, problem->n_outputs}},
                                     .x = operand,
-                                    .shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                    .n_multiprocessors = n % 2 == 0 ? 0 : 1};
+                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
+                                    .device.n_multiprocessors = n % 2 == 0 ? 0 : 1};
     }
     launch_products(device_stream(device), products, 2);
     wait_for_device();
@@ -238,8 +241,8 @@ static void assert_near_exact(const struct product_problem *problem, const float
 // Three chunks, the last one short; a panel and rows that are not full; blocks that end inside a group.
 static int32_t odd_inputs(enum tensor_type type)
 {
-    uint32_t items = tensor_traits(type)->block_items;
-    return items == 256 ? 1280 : items == 32 ? 1120 : 1093;
+    int32_t items = (int32_t)tensor_traits(type)->block_items;
+    return items == 1 ? 1093 : (1120 + items - 1) / items * items;
 }
 
 enum { N_OUTPUTS = 83 };
@@ -384,7 +387,8 @@ static void heads_begin_at_any_column(void **state)
                                              .heads.n_rows = N_ROWS,
                                              .heads.x_step = x_step,
                                              .heads.y_step = y_step,
-                                             .shared_bytes_max = device_facts(device)->shared_bytes_max};
+                                             .device.shared_bytes_max =
+                                                 device_facts(device)->shared_bytes_max};
             product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y,
                                                      y_stride, N_OUTPUTS_HEAD};
             launch_product(device_stream(device), &product);
@@ -468,14 +472,14 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
     }
 }
 
-// As keys and values of Q4_K_M: one launch for both types up to 8 rows.
+// As keys and values of Q4_K_M: one launch for both types.
 static void weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches(void **state)
 {
     static const enum tensor_type types[][2] = {{TENSOR_Q4_K, TENSOR_Q6_K},
                                                 {TENSOR_Q6_K, TENSOR_Q5_K},
                                                 {TENSOR_Q4_K, TENSOR_Q8_0}};
-    static const int32_t counts[] = {1, 8, 9};
-    enum { N_ROWS = 9, N_FIRST = 83, N_SECOND = 40 };
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 130}; // each of the kernels
+    enum { N_ROWS = 130, N_FIRST = 83, N_SECOND = 40 };
     uint64_t seed = 15;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         struct product_problem first =
@@ -571,7 +575,8 @@ static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
                          9, 2, &seed);
         for (int32_t n = 1; n <= 9; n += 8)
             for (int gated = 0; gated < 2; gated++) {
-                struct product_launch few = {.n_multiprocessors = 1}, many = {.n_multiprocessors = 1000};
+                struct product_launch few = {.device.n_multiprocessors = 1},
+                                      many = {.device.n_multiprocessors = 1000};
                 float *y, *expected;
                 if (gated) {
                     y = compute_gated(&problem, n, few, true);
@@ -586,6 +591,52 @@ static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
             }
         problem_free(&problem);
     }
+}
+
+// Tiles of two blocks, or of fewer outputs, where many multiprocessors have no block.
+static void multiprocessors_without_a_block_change_no_bytes(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_inputs; // in 5, 9 or 21 split-K chunks, of which the second block has 1 or 9
+        int32_t counts[2];
+    } cases[] = {{TENSOR_Q4_K, 4 * 512 + 256, {17, 64}},
+                 {TENSOR_Q6_K, 8 * 512 + 256, {33, 130}},
+                 {TENSOR_BF16, 20 * 512 + 64, {17, 0}}};
+    enum { N_ROWS = 130, N_MULTIPROCESSORS = 24, N_OUTPUTS_GATED = 75 };
+    uint64_t seed = 17;
+    int32_t *arrivals = device_allocate(device, N_MULTIPROCESSORS * sizeof *arrivals);
+    device_zero(device, arrivals, N_MULTIPROCESSORS * sizeof *arrivals);
+    for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
+        struct product_problem problem = problem_make(product_tensor(cases[t].type, 2 * N_OUTPUTS_GATED,
+                                                                     cases[t].n_inputs, FILL_RANDOM, &seed),
+                                                      N_ROWS, 2, &seed);
+        uint64_t bytes = product_partial_bytes(N_MULTIPROCESSORS, cases[t].n_inputs);
+        float *sums = device_allocate(device, bytes);
+        assert_non_null(sums);
+        struct product_launch divided = {
+            .device = {.n_multiprocessors = N_MULTIPROCESSORS, .partials = {sums, arrivals, bytes}}};
+        for (int i = 0; i < 2 && cases[t].counts[i] > 0; i++) {
+            int32_t n = cases[t].counts[i];
+            emulate_reverse((t + (size_t)i) % 2 == 1); // so that each block of a tile is the last one
+            float *expected = problem_compute(&problem, 0, n, NULL, (struct product_launch){0}),
+                  *y = problem_compute(&problem, 0, n, NULL, divided),
+                  *expected_gated = compute_gated(&problem, n, (struct product_launch){0}, true),
+                  *gated = compute_gated(&problem, n, divided, true);
+            assert_same_rows(&problem, y, expected, n, 0);
+            assert_same_rows(&problem, gated, expected_gated, n, 0);
+            float *left = floats_of((const float *)arrivals, N_MULTIPROCESSORS);
+            for (int j = 0; j < N_MULTIPROCESSORS; j++)
+                assert_true(left[j] == 0.0f); // bits of integers: a small one is a number above 0
+            void *all[] = {expected, y, expected_gated, gated, left};
+            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+                free(all[j]);
+        }
+        emulate_reverse(false);
+        device_free(device, sums);
+        problem_free(&problem);
+    }
+    device_free(device, arrivals);
 }
 
 static void experts_have_their_own_gates(void **state)
@@ -655,6 +706,52 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
         }
 }
 
+// Experts of few and of many rows in one launch: each row has the bytes that it has alone.
+static void experts_with_few_and_with_many_rows_give_each_row_its_bytes(void **state)
+{
+    static const int32_t counts[] = {8, 0, 9, 16, 1, 17, 33};
+    enum { N_EXPERTS = sizeof counts / sizeof *counts, N_ROWS = 84 };
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16};
+    int32_t first[N_EXPERTS + 1] = {0}, order[N_ROWS], expert_of[N_ROWS];
+    for (int e = 0; e < N_EXPERTS; e++) {
+        for (int32_t i = first[e]; i < first[e] + counts[e]; i++)
+            expert_of[i] = e;
+        first[e + 1] = first[e] + counts[e];
+    }
+    assert_int_equal(first[N_EXPERTS], N_ROWS);
+    for (int32_t i = 0; i < N_ROWS; i++)
+        order[i] = (i * 5 + 2) % N_ROWS;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        uint64_t seed = 14;
+        struct product_problem problem =
+            problem_make(product_tensor(types[t], N_EXPERTS * 24, 512, FILL_RANDOM, &seed), N_ROWS, N_EXPERTS,
+                         &seed);
+        int32_t *device_order = on_device(order, sizeof order),
+                *device_first = on_device(first, sizeof first);
+        struct product_launch call = {.n_experts = N_EXPERTS,
+                                      .expert_first = device_first,
+                                      .expert_order = device_order};
+        float *y = problem_compute(&problem, 0, N_ROWS, device_order, call);
+        for (int32_t i = 0; i < N_ROWS; i += i % 7 + 1) {
+            int32_t alone_first[N_EXPERTS + 1];
+            for (int e = 0; e <= N_EXPERTS; e++)
+                alone_first[e] = e > expert_of[i];
+            int32_t *device_alone = on_device(alone_first, sizeof alone_first);
+            call.expert_first = device_alone;
+            call.expert_order = NULL;
+            float *alone = problem_compute(&problem, order[i], 1, NULL, call);
+            assert_memory_equal(alone, y + order[i] * problem.y_stride,
+                                (size_t)problem.n_outputs * sizeof *y);
+            free(alone);
+            device_free(device, device_alone);
+        }
+        free(y);
+        device_free(device, device_order);
+        device_free(device, device_first);
+        problem_free(&problem);
+    }
+}
+
 static void rows_that_are_not_numbers_harm_no_other_row(void **state)
 {
     static const enum tensor_type types[] = {TENSOR_Q6_K, TENSOR_BF16};
@@ -721,7 +818,9 @@ int main(void)
         cmocka_unit_test(weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches),
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
         cmocka_unit_test(many_panels_of_a_block_give_the_bytes_of_many_blocks),
+        cmocka_unit_test(multiprocessors_without_a_block_change_no_bytes),
         cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
+        cmocka_unit_test(experts_with_few_and_with_many_rows_give_each_row_its_bytes),
         cmocka_unit_test(experts_have_their_own_gates),
         cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),
         cmocka_unit_test(rows_of_any_size_keep_their_precision),

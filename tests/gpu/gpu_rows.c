@@ -432,6 +432,58 @@ static void activations_are_near_double_precision(void **state)
     free(y);
 }
 
+// Few rows are routed by one launch, more by two.
+static void experts_are_picked_and_sorted_alike_for_few_and_many_rows(void **state)
+{
+    enum { MOST = 20, N_EXPERTS = 300, N_USED = 5, N_PAIRS = MOST * N_USED };
+    static const int32_t counts[] = {MOST, 9, 8, 3, 1};
+    uint64_t seed = 6;
+    float *logits, *x = random_floats((size_t)MOST * N_EXPERTS, &seed, &logits), all[2][N_PAIRS];
+    int32_t *memory = device_allocate(device, (3 * N_PAIRS + N_EXPERTS + 1) * sizeof *memory);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        int32_t n = counts[c], n_pairs = n * N_USED;
+        struct route_launch route = {.logits = {logits, N_EXPERTS},
+                                     .n_rows = n,
+                                     .n_used = N_USED,
+                                     .n_experts = N_EXPERTS,
+                                     .normalized = true,
+                                     .scale = 2.5f,
+                                     .n_groups = 3,
+                                     .n_groups_used = 2,
+                                     .experts = memory,
+                                     .order = memory + N_PAIRS,
+                                     .first = memory + 3 * N_PAIRS,
+                                     .weights = (float *)memory + 2 * N_PAIRS};
+        launch_route(device_stream(device), &route);
+        float experts[N_PAIRS], weights[N_PAIRS], ordered[N_PAIRS], begins[N_EXPERTS + 1]; // bits of integers
+        copy_items(route.experts, experts, (size_t)n_pairs, false);
+        copy_items(route.weights, weights, (size_t)n_pairs, false);
+        copy_items(route.order, ordered, (size_t)n_pairs, false);
+        copy_items(route.first, begins, N_EXPERTS + 1, false);
+        if (c == 0) {
+            memcpy(all[0], experts, sizeof experts);
+            memcpy(all[1], weights, sizeof weights);
+        }
+        assert_memory_equal(experts, all[0], (size_t)n_pairs * sizeof *experts);
+        assert_memory_equal(weights, all[1], (size_t)n_pairs * sizeof *weights);
+        int32_t expert_of[N_PAIRS], order[N_PAIRS], first[N_EXPERTS + 1], at = 0;
+        memcpy(expert_of, experts, sizeof expert_of);
+        memcpy(order, ordered, sizeof order);
+        memcpy(first, begins, sizeof first);
+        for (int32_t expert = 0; expert < N_EXPERTS; expert++) {
+            assert_int_equal(first[expert], at);
+            for (int32_t pair = 0; pair < n_pairs; pair++)
+                if (expert_of[pair] == expert)
+                    assert_int_equal(order[at++], pair);
+        }
+        assert_int_equal(first[N_EXPERTS], n_pairs);
+        assert_int_equal(at, n_pairs);
+    }
+    free(x);
+    device_free(device, memory);
+    device_free(device, logits);
+}
+
 int main(void)
 {
     struct error error;
@@ -443,6 +495,7 @@ int main(void)
         cmocka_unit_test(operands_of_every_length_hold_their_rows),
         cmocka_unit_test(norms_of_every_length_are_near_double_precision),
         cmocka_unit_test(activations_are_near_double_precision),
+        cmocka_unit_test(experts_are_picked_and_sorted_alike_for_few_and_many_rows),
         cmocka_unit_test(rope_has_the_bytes_of_its_definition),
         cmocka_unit_test(a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand),
     };

@@ -43,16 +43,19 @@ static struct backend *backend_open(int32_t n_vocab, struct matrix **logits)
     return backend;
 }
 
+// The masks of `late`, if it is not NULL, are there when the rest of the step has been submitted.
 static void draw_on_device(struct backend *base, struct matrix *matrix, const float *logits,
                            int32_t n_outputs, const struct sample_request *requests,
-                           struct sample_result *results)
+                           const struct sample_request *late, struct sample_result *results)
 {
     struct error error = {0};
     int32_t tokens[N_OUTPUTS] = {0}, positions[N_OUTPUTS] = {0}, outputs[N_OUTPUTS];
     struct step_sequence sequences[N_OUTPUTS];
+    struct sample_request samples[N_OUTPUTS];
     for (int32_t i = 0; i < n_outputs; i++) {
         outputs[i] = i;
         sequences[i] = (struct step_sequence){.first_row = i, .n_tokens = 1};
+        samples[i] = requests[i];
     }
     struct step step = {.n_tokens = n_outputs,
                         .tokens = tokens,
@@ -61,11 +64,22 @@ static void draw_on_device(struct backend *base, struct matrix *matrix, const fl
                         .sequences = sequences,
                         .n_outputs = n_outputs,
                         .output_rows = outputs,
-                        .samples = requests};
+                        .samples = samples,
+                        .samples_apart = late != NULL};
     base->operations.begin(base, &step);
     base->operations.write(base, matrix, n_outputs, logits);
+    enum status status = late ? base->operations.submit(base, &error) : STATUS_OK;
+    for (int32_t i = 0; late && i < n_outputs; i++)
+        samples[i].allowed = late[i].allowed;
+    if (late && status == STATUS_OK)
+        base->operations.resume(base, &step);
     base->operations.sample(base, matrix);
-    if (base->operations.end(base, results, &error) != STATUS_OK)
+    if (late && status == STATUS_OK)
+        status = base->operations.submit(base, &error);
+    if (status == STATUS_OK)
+        status = late ? base->operations.collect(base, results, &error)
+                      : base->operations.end(base, results, &error);
+    if (status != STATUS_OK)
         fail_msg("%s", error.text);
 }
 
@@ -99,16 +113,30 @@ static void assert_same_results(const struct sample_result *got, const struct sa
     }
 }
 
-// All outputs at once on the device, one by one on the CPU.
+// All outputs at once on the device, one by one on the CPU. With masks, and every fourth time without, the
+// device draws a second time, apart from the rest of the step.
 static void compare_samples(const float *logits, int32_t n_vocab, int32_t n_outputs,
                             const struct sample_request *requests)
 {
     static struct sample_result got[N_OUTPUTS], expected[N_OUTPUTS];
+    static const uint32_t nothing[(N_VOCAB + 31) / 32];
+    static int n_compared;
+    struct sample_request early[N_OUTPUTS];
     struct matrix *matrix;
     struct backend *backend = backend_open(n_vocab, &matrix);
-    draw_on_device(backend, matrix, logits, n_outputs, requests, got);
     draw_on_cpu(logits, n_vocab, n_outputs, requests, expected);
+    draw_on_device(backend, matrix, logits, n_outputs, requests, NULL, got);
     assert_same_results(got, expected, n_outputs);
+    bool is_apart = n_compared++ % 4 == 0;
+    for (int32_t i = 0; i < n_outputs; i++) {
+        early[i] = requests[i];
+        early[i].allowed = requests[i].allowed ? nothing : NULL;
+        is_apart = is_apart || requests[i].allowed;
+    }
+    if (is_apart) {
+        draw_on_device(backend, matrix, logits, n_outputs, early, requests, got);
+        assert_same_results(got, expected, n_outputs);
+    }
     backend->device.matrix_destroy(backend, matrix);
     backend->device.destroy(backend);
 }
@@ -272,6 +300,32 @@ static void bad_logits_fail_their_own_row_alone(void **state)
     compare_samples(logits, N_VOCAB, 5, requests);
 }
 
+// Of an output that is not wanted any more. The others draw as if it had its mask.
+static void a_mask_that_is_gone_when_the_step_samples_allows_all(void **state)
+{
+    (void)state;
+    static float logits[3 * N_VOCAB];
+    uint32_t few[(N_VOCAB + 31) / 32] = {0};
+    struct sampling sampling = plain_sampling(0.0f);
+    struct sample_request early[3], late[3];
+    struct sample_result got[3], expected[3];
+    few[7] = 0x10;
+    for (int32_t i = 0; i < 3; i++) {
+        fill_logits(logits + i * N_VOCAB, N_VOCAB, PEAKED);
+        early[i] = late[i] = (struct sample_request){.sampling = &sampling,
+                                                     .allowed = few,
+                                                     .n_allowed_words = token_mask_words(N_VOCAB)};
+    }
+    late[1].allowed = NULL;
+    draw_on_cpu(logits, N_VOCAB, 3, late, expected);
+    struct matrix *matrix;
+    struct backend *backend = backend_open(N_VOCAB, &matrix);
+    draw_on_device(backend, matrix, logits, 3, early, late, got);
+    assert_same_results(got, expected, 3);
+    backend->device.matrix_destroy(backend, matrix);
+    backend->device.destroy(backend);
+}
+
 static void a_row_draws_the_same_alone(void **state)
 {
     (void)state;
@@ -285,9 +339,9 @@ static void a_row_draws_the_same_alone(void **state)
     }
     struct matrix *matrix;
     struct backend *backend = backend_open(N_VOCAB, &matrix);
-    draw_on_device(backend, matrix, logits, N_OUTPUTS, requests, together);
+    draw_on_device(backend, matrix, logits, N_OUTPUTS, requests, NULL, together);
     for (int32_t i = 0; i < N_OUTPUTS; i += 7)
-        draw_on_device(backend, matrix, logits + i * N_VOCAB, 1, &requests[i], &alone[i]);
+        draw_on_device(backend, matrix, logits + i * N_VOCAB, 1, &requests[i], NULL, &alone[i]);
     for (int32_t i = 0; i < N_OUTPUTS; i += 7)
         assert_same_results(&alone[i], &together[i], 1);
     backend->device.matrix_destroy(backend, matrix);
@@ -340,6 +394,7 @@ int main(void)
         cmocka_unit_test(small_vocabularies_are_drawn_from_whole),
         cmocka_unit_test(a_draw_far_down_the_ranking_finds_its_token),
         cmocka_unit_test(bad_logits_fail_their_own_row_alone),
+        cmocka_unit_test(a_mask_that_is_gone_when_the_step_samples_allows_all),
         cmocka_unit_test(a_row_draws_the_same_alone),
         cmocka_unit_test(phases_are_kept_in_their_own_memory_up_to_the_limit),
     };

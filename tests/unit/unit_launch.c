@@ -1,0 +1,56 @@
+// Names of kernels, from how compilers spell them (gpu/launch.h).
+#include "gpu/launch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void a_kernel_is_named_as_in_its_source(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"void note() [with auto kernel = add_rows]", "add_rows"},
+        {"void note() [kernel = &add_rows]", "add_rows"},
+        {"void note() [with auto kernel = sheaf::add_rows]", "add_rows"},
+        {"void note() [kernel = &sheaf::emulated::add_rows]", "add_rows"},
+        {"void note() [with auto kernel = multiply<8, true>]", "multiply<8, true>"},
+        {"void note() [with auto kernel = sheaf::multiply<kind::wide, 4>]", "multiply<kind::wide, 4>"},
+        {"void note() [with auto kernel = multiply<kind::wide>]", "multiply<kind::wide>"},
+        {"add_rows", "add_rows"},
+        {"&add_rows", "add_rows"},
+        {"", ""},
+    };
+    static struct kernel_entry entries[sizeof rows / sizeof *rows];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        kernel_register(&entries[i], &rows[i], rows[i][0]);
+        assert_string_equal(entries[i].name, rows[i][1]);
+        assert_ptr_equal(entries[i].function, &rows[i]);
+        assert_ptr_equal(kernel_list(), &entries[i]); // the last one first
+        assert_ptr_equal(entries[i].next, i ? &entries[i - 1] : NULL);
+    }
+}
+
+static void a_long_name_is_cut(void **state)
+{
+    static struct kernel_entry entries[3];
+    char description[2 * sizeof entries->name];
+    (void)state;
+    for (int over = 0; over < 3; over++) {
+        size_t length = sizeof entries->name - 2 + (size_t)over;
+        memset(description, 'k', length);
+        description[length] = '\0';
+        memset(entries[over].name, 'x', sizeof entries->name);
+        kernel_register(&entries[over], NULL, description);
+        assert_int_equal(strlen(entries[over].name), over < 2 ? length : sizeof entries->name - 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_kernel_is_named_as_in_its_source),
+                                       cmocka_unit_test(a_long_name_is_cut)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
