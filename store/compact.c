@@ -42,7 +42,8 @@ static enum status compact_steps_to(struct store *store, int64_t last_id, struct
             database,
             "INSERT INTO hours SELECT finished_at_us / 3600000000 AS hour, count(*), sum(n_sequences),"
             " sum(n_tokens), sum(prefill_tokens), sum(decode_tokens), sum(generated), sum(preempted),"
-            " sum(prepare_ms), sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced) FROM steps"
+            " sum(prepare_ms), sum(plan_ms), sum(compute_ms), sum(finish_ms), sum(forced),"
+            " sum(drafted), sum(accepted) FROM steps"
             " WHERE id <= ? GROUP BY 1 ON CONFLICT (hour) DO UPDATE SET steps = steps + excluded.steps,"
             " sequence_steps = sequence_steps + excluded.sequence_steps,"
             " n_tokens = n_tokens + excluded.n_tokens, prefill_tokens ="
@@ -50,7 +51,8 @@ static enum status compact_steps_to(struct store *store, int64_t last_id, struct
             " excluded.decode_tokens, generated = generated + excluded.generated, preempted = preempted +"
             " excluded.preempted, prepare_ms = prepare_ms + excluded.prepare_ms, plan_ms = plan_ms +"
             " excluded.plan_ms, compute_ms = compute_ms + excluded.compute_ms, finish_ms = finish_ms +"
-            " excluded.finish_ms, forced = forced + excluded.forced",
+            " excluded.finish_ms, forced = forced + excluded.forced, drafted = drafted + excluded.drafted,"
+            " accepted = accepted + excluded.accepted",
             error),
         last_id, 0, error);
     if (status != STATUS_OK)

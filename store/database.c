@@ -167,7 +167,8 @@ static enum status name_own_view(struct database *database, struct error *error)
 }
 
 // Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
-// one transaction; a second process that migrates at the same time finds nothing left to do.
+// one transaction; a second process that migrates at the same time finds nothing left to do. A new store is made
+// by `store_new`, which they amount to (embed_sql.py).
 static enum status migrate_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -187,6 +188,10 @@ static enum status migrate_schema(struct database *database, struct error *error
                       "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
                       database->path, version, STORE_VERSION);
     bool is_old = version < STORE_VERSION;
+    if (status == STATUS_OK && empty && version == 0) {
+        status = database_execute(database, store_new, error);
+        version = STORE_VERSION;
+    }
     for (; status == STATUS_OK && version < STORE_VERSION; version++) {
         status = database_execute(database, store_versions[version], error);
         if (status == STATUS_REFUSE)

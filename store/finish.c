@@ -129,6 +129,8 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
     if (digest_is_set(&job->request_hash))
         bind_blob(statement, first + 15,
                   (struct text){(const char *)&job->request_hash, sizeof job->request_hash});
+    if (figures->drafted_tokens)
+        BIND_INTEGERS(statement, first + 16, figures->drafted_tokens, figures->accepted_tokens);
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -138,15 +140,15 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     sqlite3_stmt *insert =
         database_statement(database, "INSERT INTO results (job, record) VALUES (?, ?)", error);
     sqlite3_stmt *update =
-        insert
-            ? database_statement(
-                  database,
-                  "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
-                  " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
-                  " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
-                  " constrained_by = ?, forced_tokens = ?, is_duplicate = ?, request_hash = ? WHERE id = ?",
-                  error)
-            : NULL;
+        insert ? database_statement(
+                     database,
+                     "UPDATE jobs SET status = ?, error_code = ?, error = ?, finish_reason = ?,"
+                     " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
+                     " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
+                     " constrained_by = ?, forced_tokens = ?, is_duplicate = ?, request_hash = ?,"
+                     " drafted_tokens = ?, accepted_tokens = ? WHERE id = ?",
+                     error)
+               : NULL;
     if (!update)
         return error->status;
     bind_integer(insert, 1, id);
@@ -155,7 +157,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);
-    bind_integer(update, 17, id);
+    bind_integer(update, 19, id);
     return database_run(database, update, error);
 }
 

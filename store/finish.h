@@ -27,7 +27,8 @@ void totals_finish(struct dataset_totals *totals);
 
 // Binds the columns of a finished job to parameters first..first+15: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
-// finished_at_us (`now_us`), constrained_by, forced_tokens, is_duplicate, request_hash. The job outlives the
+// finished_at_us (`now_us`), constrained_by, forced_tokens, is_duplicate, request_hash, drafted_tokens,
+// accepted_tokens. The job outlives the
 // statement's run.
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);

@@ -46,7 +46,7 @@ enum status store_progress(struct store *store, struct text dataset,
         &store->database,
         "SELECT p.dataset, submitted, done, failed, cancelled, jobs_per_second, seconds_left, is_cancelled,"
         " d.prompt_tokens, d.completion_tokens, d.cached_tokens, duplicates, d.duplicate_prompt_tokens +"
-        " d.duplicate_completion_tokens + d.duplicate_row_tokens"
+        " d.duplicate_completion_tokens + d.duplicate_row_tokens, is_total_unknown"
         " FROM progress p JOIN datasets d USING (dataset) WHERE ?1 IS NULL OR p.dataset = ?1"
         " ORDER BY d.submitted_at_us, p.dataset",
         error);
@@ -72,6 +72,7 @@ enum status store_progress(struct store *store, struct text dataset,
             .cached_tokens = sqlite3_column_int64(select, 10),
             .duplicates.n_jobs = sqlite3_column_int64(select, 11),
             .duplicates.n_tokens = sqlite3_column_int64(select, 12),
+            .is_total_unknown = sqlite3_column_int(select, 13) != 0,
         };
         status = count_running(store, progress.dataset, &progress.running, error);
         if (status == STATUS_OK && progress.failed)

@@ -30,7 +30,8 @@ static enum status end_job(struct store *store, const struct published_job *publ
         " made_by = ?10, status = ?11, error_code = ?12, error = ?13, finish_reason = ?14,"
         " prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
         " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23,"
-        " forced_tokens = ?24, is_duplicate = ?25, request_hash = ?26"
+        " forced_tokens = ?24, is_duplicate = ?25, request_hash = ?26, drafted_tokens = ?27,"
+        " accepted_tokens = ?28"
         " WHERE dataset = ?1 AND job_id = ?2 AND status IN ('queued', 'running')",
         error);
     if (!update)
@@ -48,15 +49,16 @@ static enum status end_job(struct store *store, const struct published_job *publ
     "INSERT OR FAIL INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic,"     \
     " partition, offset, made_by, status, error_code, error, finish_reason, prompt_tokens,"                  \
     " completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at_us,"           \
-    " constrained_by, forced_tokens, is_duplicate, request_hash, priority, deadline_us) VALUES "
-#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " constrained_by, forced_tokens, is_duplicate, request_hash, drafted_tokens, accepted_tokens,"           \
+    " priority, deadline_us) VALUES "
+#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
 
 static const char insert_one[] = JOBS ROW UNLESS_THERE;
 static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS UNLESS_THERE;
 
-enum { ROW_PARAMETERS = 28 };
+enum { ROW_PARAMETERS = 30 };
 
 // Inserts one job, or PROJECTION_ROWS. *n_new: the number of jobs without a row before; they have the highest
 // ids.
@@ -72,8 +74,8 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         const struct job *job = published[i].job;
         bind_identity(insert, first, &published[i]);
         bind_outcome(insert, first + 10, store, job, published[i].finished_at_us);
-        bind_integer(insert, first + 26, job->priority);
-        bind_nonzero(insert, first + 27, clock_us_of_s(job->deadline_s));
+        bind_integer(insert, first + 28, job->priority);
+        bind_nonzero(insert, first + 29, clock_us_of_s(job->deadline_s));
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;

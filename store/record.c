@@ -10,17 +10,17 @@ static enum status insert_step(struct store *store, const struct step_figures *s
     sqlite3_stmt *insert = database_statement(
         &store->database,
         "INSERT INTO steps (worker, finished_at_us, n_sequences, n_tokens, prefill_tokens, decode_tokens,"
-        " generated, preempted, waiting, pages_used, forced, prepare_ms, plan_ms, compute_ms, finish_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " generated, preempted, waiting, pages_used, forced, drafted, accepted, prepare_ms, plan_ms,"
+        " compute_ms, finish_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         error);
     if (!insert)
         return error->status;
     BIND_INTEGERS(insert, 1, store->worker, step->finished_us, step->n_sequences, step->n_tokens,
                   step->prefill_tokens, step->decode_tokens, step->n_generated, step->n_preempted,
-                  step->n_waiting, step->pages_used, step->n_forced);
+                  step->n_waiting, step->pages_used, step->n_forced, step->n_drafted, step->n_accepted);
     const int64_t phases[] = {step->prepare_us, step->plan_us, step->compute_us, step->finish_us};
     for (int i = 0; i < 4; i++)
-        sqlite3_bind_double(insert, i + 12, (double)phases[i] / 1000);
+        sqlite3_bind_double(insert, i + 14, (double)phases[i] / 1000);
     return database_run(&store->database, insert, error);
 }
 
@@ -28,6 +28,7 @@ static enum status add_steps(struct store *store, const struct store_record *rec
 {
     struct step_figures sum = {0};
     int64_t n_sequences = 0, n_tokens = 0, prefill = 0, decode = 0, generated = 0, forced = 0, busy_us = 0;
+    int64_t drafted = 0, accepted = 0;
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < record->n_steps; i++) {
         sum = record->steps[i];
@@ -37,6 +38,8 @@ static enum status add_steps(struct store *store, const struct store_record *rec
         decode += sum.decode_tokens;
         generated += sum.n_generated;
         forced += sum.n_forced;
+        drafted += sum.n_drafted;
+        accepted += sum.n_accepted;
         busy_us += sum.prepare_us + sum.plan_us + sum.compute_us + sum.finish_us;
         status = insert_step(store, &sum, error);
     }
@@ -49,13 +52,14 @@ static enum status add_steps(struct store *store, const struct store_record *rec
                   "UPDATE workers SET seen_at_us = ?, n_steps = n_steps + ?, n_sequence_steps ="
                   " n_sequence_steps + ?, n_tokens = n_tokens + ?, prefill_tokens = prefill_tokens + ?,"
                   " decode_tokens = decode_tokens + ?, generated_tokens = generated_tokens + ?,"
-                  " forced_tokens = forced_tokens + ?, busy_us = busy_us + ? WHERE id = ?",
+                  " forced_tokens = forced_tokens + ?, drafted_tokens = drafted_tokens + ?,"
+                  " accepted_tokens = accepted_tokens + ?, busy_us = busy_us + ? WHERE id = ?",
                   error)
             : NULL;
     if (!update)
         return error->status;
     BIND_INTEGERS(update, 1, clock_wall_us(), (int64_t)record->n_steps, n_sequences, n_tokens, prefill,
-                  decode, generated, forced, busy_us, store->worker);
+                  decode, generated, forced, drafted, accepted, busy_us, store->worker);
     return database_run(&store->database, update, error);
 }
 

@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 10,
+    STORE_VERSION = 11,
     STORE_BUSY_MS = 10000,          // waiting time for a lock,
     STORE_TURN_MS = 500,            // and where the caller must not block: a member of a group
     STORE_STEPS_KEPT = 100000,      // the newest; older ones are compacted
@@ -322,6 +322,8 @@ struct dataset_progress {
     // failed jobs: past their deadline; rejected because they crashed workers
     int64_t late, crashed;
     bool is_cancelled;
+    // Over Kafka, not of a mirror: `submitted` are the jobs that this store's workers took, and there are more.
+    bool is_total_unknown;
 };
 // Calls `receive` once per dataset; `dataset` with size 0: all.
 enum status store_progress(struct store *store, struct text dataset,
