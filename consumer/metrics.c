@@ -82,6 +82,8 @@ void metrics_step(struct metrics *metrics, const struct step_figures *step)
     metrics->tokens.n_prefill += step->prefill_tokens;
     metrics->tokens.n_generated += step->n_generated;
     metrics->tokens.n_forced += step->n_forced;
+    metrics->tokens.n_drafted += step->n_drafted;
+    metrics->tokens.n_accepted += step->n_accepted;
     recent_count(&metrics->recent, metrics_second(), 0, step->n_generated);
     metrics->steps.n_waiting = step->n_waiting;
     metrics->steps.pages_used = step->pages_used;
@@ -112,6 +114,7 @@ enum name {
     CONSTRAINED,
     TOKENS,
     FORCED_TOKENS,
+    DRAFT_TOKENS,
     STEPS,
     STEP_SECONDS,
     STEP_SEQUENCES,
@@ -170,6 +173,8 @@ static const struct {
                      "Published jobs whose answers had a constraint or tools."},
     [FORCED_TOKENS] = {"sheaf_forced_tokens_total", COUNTER,
                        "Generated tokens that a constraint left no choice of."},
+    [DRAFT_TOKENS] = {"sheaf_draft_tokens_total", COUNTER,
+                      "Draft tokens of speculation that were computed: accepted, rejected."},
     [STEPS] = {"sheaf_steps_total", COUNTER, "Steps of the engine."},
     [STEP_SECONDS] = {"sheaf_step_seconds", HISTOGRAM, "Time of a step, by phase."},
     [STEP_SEQUENCES] = {"sheaf_step_sequences", HISTOGRAM, "Sequences in a step: the batch."},
@@ -310,6 +315,10 @@ static void add_engine(const struct metrics *metrics, struct buffer *out)
     add_sample(out, TOKENS, "kind", "cached", (double)metrics->tokens.n_cached);
     add_sample(out, TOKENS, "kind", "duplicate", (double)metrics->tokens.n_duplicate);
     add_one(out, FORCED_TOKENS, (double)metrics->tokens.n_forced);
+    begin_metric(out, DRAFT_TOKENS);
+    add_sample(out, DRAFT_TOKENS, "kind", "accepted", (double)metrics->tokens.n_accepted);
+    add_sample(out, DRAFT_TOKENS, "kind", "rejected",
+               (double)(metrics->tokens.n_drafted - metrics->tokens.n_accepted));
     add_one(out, STEPS, (double)metrics->steps.n);
     begin_metric(out, STEP_SECONDS);
     for (int i = 0; i < 4; i++)

@@ -34,6 +34,7 @@ struct metrics {
     struct {
         int64_t n_prefill, n_generated, n_cached, n_duplicate;
         int64_t n_forced; // of n_generated
+        int64_t n_drafted, n_accepted;
     } tokens;
     struct {
         int64_t n, n_preempted;

@@ -31,8 +31,11 @@ static void add_dataset(void *context, const struct dataset_progress *progress)
     int64_t n_finished = progress->done + progress->failed + progress->cancelled;
     buffer_add_string(out, "<tr>");
     add_cell(out, progress->dataset);
-    buffer_add_format(out, "<td><progress max=\"%" PRId64 "\" value=\"%" PRId64 "\"></progress></td>",
-                      progress->submitted ? progress->submitted : 1, n_finished);
+    if (progress->is_total_unknown)
+        buffer_add_string(out, "<td></td>");
+    else
+        buffer_add_format(out, "<td><progress max=\"%" PRId64 "\" value=\"%" PRId64 "\"></progress></td>",
+                          progress->submitted ? progress->submitted : 1, n_finished);
     add_number(out, progress->submitted);
     add_number(out, progress->done);
     add_number(out, progress->failed);

@@ -94,6 +94,8 @@ enum status mirror_decode_result(struct job *job, const struct record *record)
     figures->decode_us = header_integer(record, "sheaf-decode-us", 0);
     figures->constrained_by = constraint_name_find(header_text(record, "sheaf-constrained-by"));
     figures->forced_tokens = (int32_t)header_integer(record, "sheaf-forced-tokens", 0);
+    figures->drafted_tokens = (int32_t)header_integer(record, "sheaf-drafted-tokens", 0);
+    figures->accepted_tokens = (int32_t)header_integer(record, "sheaf-accepted-tokens", 0);
     return STATUS_OK;
 }
 

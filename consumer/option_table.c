@@ -128,7 +128,8 @@ static const struct option options[] = {
      "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
      "and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 1, 0, "NAME",
-     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512 limit the instruction set"},
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
+     "instruction set"},
     {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
      "threads of the engine (one per core)"},
     {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
@@ -153,6 +154,9 @@ static const struct option options[] = {
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,
      "on a GPU, schedule a step after the one before has ended: for comparisons"},
+    {"speculate", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.speculate), 1, 0, "HOW",
+     "on a CPU, draft tokens from the prompt and from finished answers, to the same answers: auto (as many as "
+     "pay), off, or their number in each step of a sequence; a step has room for --max-rows less --max-batch (auto)"},
     {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 1, 0, "FILE",
      "write each step's tokens and times by phase, as JSON lines"},
     {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
@@ -162,7 +166,7 @@ static const struct option options[] = {
     {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.n_tokens_max), 1, 16384, "N",
-     "tokens in one step, prefill and decode together (derived)"},
+     "tokens in one step, prefill and decode together; at least --max-batch (derived)"},
     {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
      "jobs read ahead, of 256 MiB at most (derived; embedded queue: two batches, more for short jobs)"},
     {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
@@ -297,7 +301,8 @@ static const struct option options[] = {
      "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
      "each is scored with the end of the answer behind it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
-     "ask N times with N seeds; the answer is the majority's, a column has its share (1)"},
+     "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
+     "a column has its share (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, 0, "COLUMN[=PROPERTY]",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
      "a schema the property named, else the one of the column's name, else the first"},

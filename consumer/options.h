@@ -58,6 +58,7 @@ struct settings {
         char *backend, *test; // `test`: the mock engine's specification
         char *kv_type;        // of the pages
         char *trace_steps;
+        char *speculate; // "auto", "off" or a number of draft tokens
         int64_t threads, check_cpu;
         int64_t n_sequences_max, n_tokens_max; // of a step
         int64_t window;                        // jobs

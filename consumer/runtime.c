@@ -1,6 +1,7 @@
 #include "consumer/runtime.h"
 
 #include "batching/session_engine.h"
+#include "batching/speculation.h"
 #include "consumer/arithmetic.h"
 #include "consumer/bus_error.h"
 #include "consumer/check_log.h"
@@ -183,17 +184,10 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 // "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
 {
-    static const struct {
-        const char *name;
-        enum cpu_level level;
-    } names[] = {{"auto", CPU_AVX512},       {"cuda", CPU_AVX512},   {"cpu", CPU_AVX512},
-                 {"cpu:avx512", CPU_AVX512}, {"cpu:avx2", CPU_AVX2}, {"cpu:plain", CPU_PLAIN}};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(name, names[i].name) == 0) {
-            *level = names[i].level;
-            return true;
-        }
-    return false;
+    *level = (enum cpu_level)(CPU_LEVEL_COUNT - 1);
+    if (strncmp(name, "cpu:", strlen("cpu:")) == 0)
+        return cpu_level_find(name + strlen("cpu:"), level);
+    return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
 }
 
 static enum status open_gpu(struct runtime *runtime, const struct settings *settings, struct error *error)
@@ -356,19 +350,46 @@ enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
     return STATUS_OK;
 }
 
+// Draft tokens: at most in one step of the batch, and of each sequence (0: as many as pay).
+struct draft_numbers {
+    int32_t n_max, n_fixed;
+};
+
+// A GPU's steps are submitted ahead, and what a row costs is measured on a CPU: none there. The mock engine
+// has none unless they are asked for, so that its times are those of its specification.
+static enum status parse_speculate(const struct settings *settings, bool on_gpu, struct draft_numbers *drafts,
+                                   struct error *error)
+{
+    const char *text = settings->engine.speculate ? settings->engine.speculate : "auto";
+    bool is_auto = strcmp(text, "auto") == 0, is_off = strcmp(text, "off") == 0;
+    char *end = (char *)text;
+    long n = is_auto || is_off ? 0 : strtol(text, &end, 10);
+    if (!is_auto && !is_off && (end == text || *end || n < 1 || n > DRAFT_TOKENS_MAX))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--speculate: expected auto, off or a number of draft tokens from 1 to %d, got \"%s\"",
+            DRAFT_TOKENS_MAX, text);
+    bool drafts_any = !is_off && !on_gpu && !(is_auto && settings->engine.test);
+    *drafts = (struct draft_numbers){drafts_any ? LIMITS_DRAFTS : 0, (int32_t)n};
+    return STATUS_OK;
+}
+
 enum status runtime_check(const struct settings *settings, struct error *error)
 {
     const char *path = settings->model.path;
     enum cpu_level level;
     enum tensor_type type;
     enum kv_type kv_type;
+    struct draft_numbers drafts;
     if (access(path, R_OK) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
                          strerror(errno));
     enum status status = parse_backend(settings, &level, error);
     if (status == STATUS_OK && settings->model.quantize)
         status = parse_quantize(settings, &type, error);
-    return status == STATUS_OK ? runtime_kv_type(settings, &kv_type, error) : status;
+    if (status == STATUS_OK)
+        status = runtime_kv_type(settings, &kv_type, error);
+    return status == STATUS_OK ? parse_speculate(settings, false, &drafts, error) : status;
 }
 
 struct load_display {
@@ -400,8 +421,11 @@ static void say_plan(const struct runtime *runtime)
               pool_n_threads(runtime->device.pool), pool_n_threads(runtime->device.pool) == 1 ? "" : "s");
     log_write(LOG_INFO, "batch: up to %d sequences and %d rows a step, window of %d jobs",
               plan->batch.n_sequences_max, plan->batch.n_tokens_max, plan->batch.n_jobs_max);
-    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, KV %.1f MB (%d pages of %d positions)",
-              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
+    char drafts[48] = "";
+    if (plan->draft_bytes)
+        snprintf(drafts, sizeof drafts, "drafts %.1f MB, ", (double)plan->draft_bytes / 1e6);
+    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, %sKV %.1f MB (%d pages of %d positions)",
+              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, drafts,
               (double)plan->page_bytes / 1e6, plan->batch.n_pages, plan->batch.page_positions);
     int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions,
             n_context = runtime->model->shape.n_context;
@@ -476,6 +500,10 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                                   struct error *error)
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
+    struct draft_numbers drafts;
+    enum status status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+    if (status != STATUS_OK)
+        return status;
     struct batcher_config config = {
         .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
                                        : session_engine_bind(&runtime->session, !settings->engine.no_ahead),
@@ -493,7 +521,8 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                                    .page_bytes =
                                        runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
                                    .max_tokens_default = (int32_t)runtime->defaults.max_tokens}},
-        .limits = runtime->plan.batch};
+        .limits = runtime->plan.batch,
+        .n_drafts_fixed = drafts.n_fixed};
     return batcher_create(&runtime->batcher, &config, error);
 }
 
@@ -514,6 +543,10 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
+    struct draft_numbers drafts = {0};
+    if (status == STATUS_OK)
+        status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+    wanted.n_drafts_max = drafts.n_max;
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;
     if (status == STATUS_OK)

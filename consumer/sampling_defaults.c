@@ -3,6 +3,7 @@
 #include "consumer/log.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
         char *end;
         errno = 0;
         double number = strtod(text, &end);
-        if (!*text || *end || errno)
+        if (!*text || *end || errno || isnan(number))
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
                              parameters[i].option, text);
         enum status status = sampling_set(&defaults->sampling, parameters[i].field, number, error);

@@ -8,6 +8,16 @@
 
 enum { CHUNK_BYTES_FIRST = 4096, CHUNK_BYTES_MAX = 1 << 20, ALIGNMENT = 16 };
 
+// The address sanitizer finds accesses to what is not allocated, and to a gap behind each allocation.
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+enum { GAP_BYTES = 1 };
+#else
+#define ASAN_POISON_MEMORY_REGION(memory, size)
+#define ASAN_UNPOISON_MEMORY_REGION(memory, size)
+enum { GAP_BYTES = 0 };
+#endif
+
 struct arena_chunk {
     struct arena_chunk *next;
     size_t capacity;
@@ -20,8 +30,10 @@ static struct arena_chunk *chunk_create(size_t capacity)
     if (capacity > SIZE_MAX - sizeof(struct arena_chunk))
         return NULL;
     struct arena_chunk *chunk = malloc(sizeof *chunk + capacity);
-    if (chunk)
+    if (chunk) {
         *chunk = (struct arena_chunk){.capacity = capacity};
+        ASAN_POISON_MEMORY_REGION(chunk->data, capacity);
+    }
     return chunk;
 }
 
@@ -43,16 +55,17 @@ void arena_init_within(struct arena *arena, void *memory, size_t size)
     *chunk = (struct arena_chunk){.capacity = size - sizeof *chunk, .is_callers = true};
     arena->chunks = chunk;
     arena->total_bytes = chunk->capacity;
+    ASAN_POISON_MEMORY_REGION(chunk->data, chunk->capacity);
 }
 
 // Not zeroed.
 static void *allocate_chunk(struct arena *arena, size_t size)
 {
-    if (size > SIZE_MAX - ALIGNMENT)
+    if (size > SIZE_MAX - ALIGNMENT - GAP_BYTES)
         return NULL;
-    size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    if (!arena->chunks || arena->chunks->capacity - arena->used_bytes < size) {
-        struct arena_chunk *chunk = chunk_create(next_capacity(arena, size));
+    size_t taken = (size + GAP_BYTES + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if (!arena->chunks || arena->chunks->capacity - arena->used_bytes < taken) {
+        struct arena_chunk *chunk = chunk_create(next_capacity(arena, taken));
         if (!chunk)
             return NULL;
         chunk->next = arena->chunks;
@@ -61,7 +74,8 @@ static void *allocate_chunk(struct arena *arena, size_t size)
         arena->total_bytes += chunk->capacity;
     }
     void *memory = arena->chunks->data + arena->used_bytes;
-    arena->used_bytes += size;
+    ASAN_UNPOISON_MEMORY_REGION(memory, size);
+    arena->used_bytes += taken;
     return memory;
 }
 
@@ -96,6 +110,7 @@ void arena_finish(struct arena *arena)
 {
     for (struct arena_chunk *chunk = arena->chunks; chunk;) {
         struct arena_chunk *next = chunk->next;
+        ASAN_UNPOISON_MEMORY_REGION(chunk->data, chunk->capacity);
         if (!chunk->is_callers)
             free(chunk);
         chunk = next;

@@ -10,11 +10,30 @@ int decoding_find(const struct decoding *decoding, struct text name)
     return -1;
 }
 
+void decoding_give(struct decoding *decoding, int row, struct value *value)
+{
+    assert(row >= 0 && (size_t)row < decoding->n_fields);
+    decoding->values[row] = value;
+    decoding->given[row / 64] |= UINT64_C(1) << row % 64;
+}
+
+int decoding_next(const struct decoding *decoding, int row)
+{
+    for (row++; row < REQUEST_FIELDS_MAX; row = (row / 64 + 1) * 64) {
+        uint64_t above = decoding->given[row / 64] >> row % 64;
+        if (above)
+            return row + __builtin_ctzll(above);
+    }
+    return -1;
+}
+
 struct value *decoding_given(const struct decoding *decoding, const char *name)
 {
-    int row = decoding_find(decoding, text_from_string(name));
-    assert(row >= 0);
-    return decoding->values[row];
+    struct text wanted = text_from_string(name);
+    for (int row = -1; (row = decoding_next(decoding, row)) >= 0;)
+        if (text_equal(decoding->fields[row].name, wanted))
+            return decoding->values[row];
+    return NULL;
 }
 
 enum status decoding_expected(struct decoding *decoding, const char *name, const char *expected,

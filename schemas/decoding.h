@@ -48,12 +48,18 @@ struct decoding {
     const struct field *fields; // request_fields
     size_t n_fields;
     struct value *values[REQUEST_FIELDS_MAX]; // given values, by row of the table; NULL: missing, or null
-    size_t n_arguments;                       // values parsed out of tool_calls' arguments so far
-    int32_t max_tokens_default;               // of a record that names none; 0: no limit
+    uint64_t
+        given[REQUEST_FIELDS_MAX / 64]; // bits of the rows with a value: a record names few of the fields
+    size_t n_arguments;                 // values parsed out of tool_calls' arguments so far
+    int32_t max_tokens_default;         // of a record that names none; 0: no limit
 };
 
 // The field's row in the table, -1 of an unknown name.
 int decoding_find(const struct decoding *decoding, struct text name);
+// Gives the row's field a value.
+void decoding_give(struct decoding *decoding, int row, struct value *value);
+// The first row above `row` that was given a value, -1 if there is none. Begin with -1.
+int decoding_next(const struct decoding *decoding, int row);
 // The value given for the field, or NULL.
 struct value *decoding_given(const struct decoding *decoding, const char *name);
 

@@ -14,6 +14,8 @@ struct step_figures {
     int32_t decode_tokens;  // answer tokens
     int32_t n_generated;    // tokens drawn or forced
     int32_t n_forced;       // of them: a constraint left no choice, none was drawn
+    int32_t n_drafted;      // draft tokens, of decode_tokens
+    int32_t n_accepted;     // of them: drawn or forced
     int32_t n_preempted;    // preempted sequences, to be computed again
     int32_t n_waiting;      // sequences in the window
     int32_t pages_used, pages_total;

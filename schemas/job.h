@@ -284,6 +284,8 @@ struct job_figures {
     int32_t attempts;           // times the job was started, this one included
     uint64_t prefix_hash;       // of the shared prefix it used; 0: none
     int32_t forced_tokens;      // generated ones that a constraint left no choice of
+    int32_t drafted_tokens;     // computed before they were known to be the answer's (speculation)
+    int32_t accepted_tokens;    // of them: they were
     const char *constrained_by; // job_constraint_name's, static, of a job without its request; else NULL
     bool is_duplicate;          // the answer is another job's, nothing was computed
 };

@@ -3,6 +3,7 @@
 // it is encoded as structured_outputs.
 #include "schemas/request.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct constraint *constraint_of(struct decoding *decoding)
@@ -181,8 +182,8 @@ enum status constraint_decode_json_spacing(struct decoding *decoding, struct val
     struct constraint *constraint = constraint_of(decoding);
     int64_t indent = 0;
     if (value->kind == VALUE_STRING && text_equals_string(value->text, "compact"))
-        constraint->indent = 0;
-    else if (value->kind == VALUE_STRING && text_equals_string(value->text, "spaced"))
+        return STATUS_OK; // as without it
+    if (value->kind == VALUE_STRING && text_equals_string(value->text, "spaced"))
         constraint->indent = JSON_INDENT_SPACED;
     else if (value->kind == VALUE_STRING)
         return decoding_expected(decoding, "json_spacing", "\"compact\", \"spaced\" or a number of blanks",
@@ -254,13 +255,44 @@ static enum status finish_decision(struct decoding *decoding)
     return STATUS_OK;
 }
 
+static int compare_choices(const void *left, const void *right)
+{
+    const struct text *a = left, *b = right;
+    int order = memcmp(a->data, b->data, a->size < b->size ? a->size : b->size);
+    return order ? order : (a->size > b->size) - (a->size < b->size);
+}
+
+// Of two choices that read alike each would have a part of one probability.
+static enum status finish_scores(struct decoding *decoding)
+{
+    const struct constraint *constraint = &decoding->job->request.constraint;
+    size_t n = (size_t)constraint->n_choices;
+    if (constraint->kind != CONSTRAINT_CHOICE)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs: needs structured_outputs.choice");
+    struct text *sorted = malloc(n * sizeof *sorted);
+    if (!sorted)
+        return decoding_out_of_memory(decoding);
+    memcpy(sorted, constraint->choices, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, compare_choices);
+    enum status status = STATUS_OK;
+    for (size_t i = 1; i < n && status == STATUS_OK; i++)
+        if (text_equal(sorted[i], sorted[i - 1])) {
+            size_t shown = utf8_complete_prefix(sorted[i].data, sorted[i].size < 64 ? sorted[i].size : 64);
+            status =
+                error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                          "choice_logprobs: the choice \"%.*s\" occurs twice", (int)shown, sorted[i].data);
+        }
+    free(sorted);
+    return status;
+}
+
 enum status constraint_finish(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;
     const char *beside = named_beside(request);
-    if (request->scores.wanted && request->constraint.kind != CONSTRAINT_CHOICE)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "choice_logprobs: needs structured_outputs.choice");
+    if (request->scores.wanted && finish_scores(decoding) != STATUS_OK)
+        return decoding->error->status;
     if (request->scores.include_end && !request->scores.wanted)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "choice_logprobs_include_end: needs \"choice_logprobs\": true");

@@ -37,15 +37,34 @@ static void encode_escape(unsigned char byte, struct buffer *out)
     }
 }
 
+// The last bytes at once: those of the eight before the end, or of less than eight two halves that overlap.
+static bool is_tail_plain(const char *data, size_t size)
+{
+    uint64_t bytes = 0;
+    uint32_t halves[2];
+    if (size >= sizeof bytes) {
+        memcpy(&bytes, data + size - sizeof bytes, sizeof bytes);
+        return !json_has_special(bytes);
+    }
+    if (size < sizeof *halves)
+        return false;
+    memcpy(&halves[0], data, sizeof *halves);
+    memcpy(&halves[1], data + size - sizeof *halves, sizeof *halves);
+    return !json_has_special((uint64_t)halves[1] << 32 | halves[0]);
+}
+
 // The number of leading bytes that need no escape.
 static size_t plain_prefix(const char *data, size_t size)
 {
     size_t i = 0;
-    for (uint64_t bytes; size - i >= sizeof bytes; i += sizeof bytes) {
+    uint64_t bytes;
+    for (; size - i >= sizeof bytes; i += sizeof bytes) {
         memcpy(&bytes, data + i, sizeof bytes);
         if (json_has_special(bytes))
             break;
     }
+    if (size - i < sizeof bytes && is_tail_plain(data, size))
+        return size;
     while (i < size && (unsigned char)data[i] >= 0x20 && (unsigned char)data[i] < 0x80 && data[i] != '"' &&
            data[i] != '\\')
         i++;

@@ -1,6 +1,8 @@
 #include "schemas/nearest.h"
 
-enum { NEAREST_BYTES_MAX = 64 };
+#include <string.h>
+
+enum { NEAREST_BYTES_MAX = 64, SHORTENED_BYTES_MIN = 3 };
 
 // Insertions, deletions and replacements of one byte, in texts of at most NEAREST_BYTES_MAX.
 static size_t edit_distance(struct text a, struct text b)
@@ -30,7 +32,10 @@ bool nearest_try(struct nearest *nearest, struct text candidate)
 {
     if (nearest->name.size > NEAREST_BYTES_MAX || candidate.size > NEAREST_BYTES_MAX)
         return false;
-    size_t distance = edit_distance(nearest->name, candidate);
+    struct text name = nearest->name;
+    bool is_shortened = name.size >= SHORTENED_BYTES_MIN && name.size < candidate.size &&
+                        memcmp(name.data, candidate.data, name.size) == 0;
+    size_t distance = is_shortened ? 1 : edit_distance(name, candidate);
     if (distance >= nearest->distance)
         return false;
     nearest->distance = distance;

@@ -224,6 +224,7 @@ static const struct field fields[] = {
 
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 _Static_assert((int)N_FIELDS <= (int)REQUEST_FIELDS_MAX, "decoding.values holds one of each");
+_Static_assert(REQUEST_FIELDS_MAX % 64 == 0, "decoding.given has whole words");
 
 struct decoding request_decoding(struct job *job, struct error *error)
 {
@@ -367,6 +368,8 @@ enum status sampling_set(struct sampling *sampling, const char *name, double num
 
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults)
 {
+    if (!(defaults->given & ~sampling->given))
+        return;
     for (int i = 0; i < N_FIELDS; i++) {
         if (!(fields[i].given & defaults->given & ~sampling->given))
             continue;
@@ -414,7 +417,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
             status = error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                                "%s: belongs into \"body\"", fields[row].name.data);
         else
-            decoding->values[row] = &member->value;
+            decoding_give(decoding, row, &member->value);
         if (!stored)
             return decoding_out_of_memory(decoding);
     }
@@ -425,9 +428,9 @@ enum status request_decode_identity(struct decoding *decoding)
 {
     struct job *job = decoding->job;
     struct error first = {0};
-    for (int i = 0; i < N_FIELDS; i++)
-        if (fields[i].identity && decoding->values[i] &&
-            decode_field(decoding, &fields[i], decoding->values[i]) != STATUS_OK && first.status == STATUS_OK)
+    for (int i = -1; (i = decoding_next(decoding, i)) >= 0;)
+        if (fields[i].identity && decode_field(decoding, &fields[i], decoding->values[i]) != STATUS_OK &&
+            first.status == STATUS_OK)
             first = *decoding->error;
     job->naming = job->custom_id.size ? JOB_NAMED_BY_CUSTOM_ID
                   : job->job_id.size  ? JOB_NAMED_BY_ID
@@ -443,15 +446,15 @@ enum status request_decode_identity(struct decoding *decoding)
 static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;
-    struct value *value = decoding->values[row],
-                 **target = &decoding->values[decoding_find(decoding, text_from_string(name))];
-    if (!*target || value_equal(*target, value)) {
-        *target = value;
+    int target = decoding_find(decoding, text_from_string(name));
+    struct value *value = decoding->values[row], *other = decoding->values[target];
+    if (!other || value_equal(other, value)) {
+        decoding_give(decoding, target, value);
         return STATUS_OK;
     }
     char descriptions[2][VALUE_DESCRIPTION_BYTES];
     value_describe(value, descriptions[0]);
-    value_describe(*target, descriptions[1]);
+    value_describe(other, descriptions[1]);
     return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                      "%s: given as %s beside %s %s; one of them is enough", fields[row].name.data,
                      descriptions[0], name, descriptions[1]);
@@ -460,11 +463,11 @@ static enum status resolve_alias(struct decoding *decoding, int row)
 enum status request_decode(struct decoding *decoding)
 {
     enum status status = STATUS_OK;
-    for (int i = 0; i < N_FIELDS && status == STATUS_OK; i++)
-        if (fields[i].kind == FIELD_ALIAS && decoding->values[i])
+    for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
+        if (fields[i].kind == FIELD_ALIAS)
             status = resolve_alias(decoding, i);
-    for (int i = 0; i < N_FIELDS && status == STATUS_OK; i++)
-        if (!fields[i].identity && decoding->values[i])
+    for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
+        if (!fields[i].identity)
             status = decode_field(decoding, &fields[i], decoding->values[i]);
     if (status == STATUS_OK)
         status = prompt_finish(decoding);

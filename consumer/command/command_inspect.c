@@ -10,7 +10,6 @@
 struct type_count {
     int64_t n_tensors;
     uint64_t n_bytes;
-    uint64_t n_held_bytes; // as the weights are held when loaded (tensor_held_type)
 };
 
 static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR_TYPE_COUNT])
@@ -19,9 +18,6 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
         counts[tensor->type].n_tensors++;
         counts[tensor->type].n_bytes += tensor->size_bytes;
-        const struct tensor_traits *held = tensor_traits(tensor_held_type(tensor->type));
-        counts[tensor->type].n_held_bytes +=
-            tensor->dims[0] / held->block_items * tensor_n_rows(tensor) * held->block_bytes;
     }
 }
 
@@ -106,13 +102,8 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
         if (!counts[type].n_tensors)
             continue;
-        printf("%-11s %-6s %4lld tensors, %.1f MB", "weights", tensor_traits((uint32_t)type)->name,
+        printf("%-11s %-6s %4lld tensors, %.1f MB\n", "weights", tensor_traits((uint32_t)type)->name,
                (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
-        enum tensor_type held = tensor_held_type((enum tensor_type)type);
-        if (held != (enum tensor_type)type)
-            printf(", held as %s: %.1f MB", tensor_traits(held)->name,
-                   (double)counts[type].n_held_bytes / 1e6);
-        putchar('\n');
     }
     if (plan->batch.n_pages)
         printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",

@@ -58,6 +58,20 @@ static enum status report_failed(const struct run_command *run, struct error *er
                      advice);
 }
 
+static void report_files(const struct run_command *run)
+{
+    const struct output *output = &run->output;
+    const char *figures = run->temporary_folder ? "" : "; figures in ";
+    const char *store = run->temporary_folder ? "" : run->store_path;
+    if (run->settings->errors)
+        log_write(LOG_INFO, "%lld answers in %s, %lld errors in %s%s%s",
+                  (long long)(output->n_results - output->n_failed), run->settings->output,
+                  (long long)output->n_failed, run->settings->errors, figures, store);
+    else
+        log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
+                  run->settings->output, (long long)output->n_failed, figures, store);
+}
+
 static enum status collect_output(struct run_command *run, struct error *error)
 {
     int64_t n_missing = 0;
@@ -72,9 +86,7 @@ static enum status collect_output(struct run_command *run, struct error *error)
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
-                  run->settings->output, (long long)output->n_failed,
-                  run->temporary_folder ? "" : "; figures in ", run->temporary_folder ? "" : run->store_path);
+        report_files(run);
     return status == STATUS_OK && output->n_failed ? report_failed(run, error) : status;
 }
 

@@ -64,20 +64,29 @@ static void list_json(struct status_listing *listing, const struct dataset_progr
         buffer_add_string(out, "null");
     else
         json_encode_number(left, out);
-    buffer_add_format(out, ",\"late\":%lld,\"crashed\":%lld,\"is_cancelled\":%s}", (long long)progress->late,
-                      (long long)progress->crashed, progress->is_cancelled ? "true" : "false");
+    buffer_add_format(out, ",\"late\":%lld,\"crashed\":%lld,\"is_cancelled\":%s,\"is_total_unknown\":%s}",
+                      (long long)progress->late, (long long)progress->crashed,
+                      progress->is_cancelled ? "true" : "false",
+                      progress->is_total_unknown ? "true" : "false");
+}
+
+static void format_percent(char out[16], const struct dataset_progress *progress)
+{
+    int64_t n_finished = progress->done + progress->failed + progress->cancelled;
+    double share = progress->submitted ? (double)n_finished / (double)progress->submitted : 0;
+    if (progress->is_total_unknown)
+        snprintf(out, 16, "-");
+    else
+        snprintf(out, 16, "%.1f%%", 100.0 * share);
 }
 
 static void list_row(struct status_listing *listing, const struct dataset_progress *progress)
 {
-    char left[16];
+    char left[16], percent[16];
     format_seconds(left, seconds_left(listing, progress));
-    double percent = progress->submitted
-                         ? 100.0 * (double)(progress->done + progress->failed + progress->cancelled) /
-                               (double)progress->submitted
-                         : 0;
+    format_percent(percent, progress);
     buffer_add_printable(&listing->out, progress->dataset, 20);
-    buffer_add_format(&listing->out, " %9lld %9lld %7lld %9lld %8lld %6.1f%% %8.1f %8s\n",
+    buffer_add_format(&listing->out, " %9lld %9lld %7lld %9lld %8lld %7s %8.1f %8s\n",
                       (long long)progress->submitted, (long long)progress->done, (long long)progress->failed,
                       (long long)progress->cancelled, (long long)progress->running, percent,
                       progress->jobs_per_second, left);
@@ -246,6 +255,8 @@ static enum status add_fleet(struct status_listing *listing, struct store *store
         status = store_lag(store, &lag, error);
     if (status != STATUS_OK)
         return status;
+    if (!listing->totals.is_mirror) // a mirror has the jobs themselves
+        listing->n_unfinished += lag.jobs_behind;
     if (listing->json)
         buffer_add_format(
             &listing->out,

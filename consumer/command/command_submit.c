@@ -47,6 +47,10 @@ static enum status produce_lines(struct input *input, const struct kafka_config 
 static enum status submit_to_topic(struct input *input, const struct settings *settings, struct error *error)
 {
     struct kafka_settings kafka;
+    if (settings->store)
+        log_write(LOG_WARNING,
+                  "--store %s: not used, the jobs go to a topic; sheaf mirror keeps a store of it",
+                  settings->store);
     enum status status = kafka_settings_init(&kafka, settings, NULL, error);
     if (status != STATUS_OK)
         return status;

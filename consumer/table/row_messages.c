@@ -22,11 +22,16 @@ static bool is_blank(struct text line)
     return true;
 }
 
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
+}
+
 static enum status end_line(struct messages *messages)
 {
     struct text line = {messages->line.data, messages->line.size};
     if (messages->line.failed)
-        return error_set(messages->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
+        return refuse_memory(messages->error);
     if (is_blank(line)) {
         buffer_clear(&messages->line);
         return STATUS_OK;
@@ -41,6 +46,8 @@ static enum status end_line(struct messages *messages)
         json_encode(&message, messages->record);
     arena_finish(&arena);
     buffer_clear(&messages->line);
+    if (status == STATUS_RETRY) // not the row's fault
+        return refuse_memory(messages->error);
     return status == STATUS_OK ? STATUS_OK
                                : error_set(messages->error, STATUS_REJECT, ERROR_TEMPLATE,
                                            "message %zu is no JSON: %s", messages->n + 1, fault.text);

@@ -35,8 +35,6 @@ struct check {
     enum status status;
 };
 
-// Ends the message about a name that is no column: the column that was meant, or else the first ones, which
-// show a wrong delimiter too.
 static bool has_delimiter(struct text name)
 {
     bool has = false;
@@ -45,6 +43,8 @@ static bool has_delimiter(struct text name)
     return has;
 }
 
+// Ends the message about a name that is no column: the column that was meant, or else the first ones, which
+// show a wrong delimiter too.
 static void add_hint(struct buffer *hint, const struct table_columns *columns, struct text name)
 {
     for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} are read as an "a"

@@ -263,7 +263,10 @@ static enum status decode_line(struct table_reader *reader, struct text line, st
     *row = (struct table_row){.line = reader->lines.number, .raw = line};
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
         return reject_row(reader, row, "the row has more than 16 MiB", error);
-    if (json_decode_spelled(line, &reader->line_arena, object, &fault) != STATUS_OK)
+    enum status status = json_decode_spelled(line, &reader->line_arena, object, &fault);
+    if (status == STATUS_RETRY) // not the row's fault
+        return refuse_memory(reader, error);
+    if (status != STATUS_OK)
         return reject_row(reader, row, fault.text, error);
     return object->kind == VALUE_OBJECT ? STATUS_OK
                                         : reject_row(reader, row, "expected a JSON object", error);

@@ -286,9 +286,8 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
                              const struct value *added, const bool *is_given, struct error *error)
 {
-    memcpy(writer->fields, row->fields, writer->n_input * sizeof *writer->fields);
-    memcpy(writer->fields + writer->n_input, added,
-           (writer->n_columns - writer->n_input) * sizeof *writer->fields);
+    for (size_t i = 0; i < writer->n_columns; i++)
+        writer->fields[i] = i < writer->n_input ? row->fields[i] : added[i - writer->n_input];
     if (writer->insert)
         return table_insert_add(writer->insert, writer->fields, error);
     buffer_clear(&writer->line);
