@@ -16,13 +16,14 @@ static bool ahead; // how the tests run now
 // NULL: constraints are compiled as ever
 static void (*bench_compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
 static int64_t n_rows_ahead; // of all tests
+static int32_t bench_drafts; // n_drafts_fixed
 
 struct bench {
     struct fake_model *model;
     struct pool *pool;
     struct batcher *batcher;
     struct job_list finished;
-    int64_t prefill, decode, preempted, forced, generated;
+    int64_t prefill, decode, preempted, forced, generated, drafted, accepted;
 };
 
 static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*wall_clock_us)(void))
@@ -35,6 +36,7 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
         .pool = bench.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
         .limits = limits,
+        .n_drafts_fixed = bench_drafts,
         .compile = bench_compile,
         .wall_clock_us = wall_clock_us};
     assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
@@ -82,6 +84,8 @@ static inline void run_to_end(struct bench *bench)
         bench->preempted += figures.n_preempted;
         bench->forced += figures.n_forced;
         bench->generated += figures.n_generated;
+        bench->drafted += figures.n_drafted;
+        bench->accepted += figures.n_accepted;
         assert_true(round < 200000);
     }
 }

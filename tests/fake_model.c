@@ -13,7 +13,7 @@ enum { LONG = 1 << 20 }; // a slot written by a sequence with long_context
 struct fake_model {
     int32_t n_pages, page_positions;
     int32_t *slots; // token at [page][position]
-    int64_t n_rows, n_rows_ahead, n_steps, fail_step;
+    int64_t n_rows, n_rows_ahead, n_steps, n_samplings, fail_step, fail_sampling;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
     atomic_bool is_held;  // a step waits for it
@@ -23,6 +23,8 @@ struct fake_model {
         const struct step *original;
         int32_t *tokens;
         struct sampling *samplings;
+        uint32_t *masks; // of the samples
+        bool samples;    // its sampling is submitted
     } under_way[2];
     int n_under_way;
     int32_t *drawn, n_drawn; // of the step that ran last
@@ -35,7 +37,7 @@ struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions)
     model->page_positions = page_positions;
     model->slots = malloc((size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
     memset(model->slots, 0xFF, (size_t)n_pages * (size_t)page_positions * sizeof *model->slots);
-    model->fail_step = -1;
+    model->fail_step = model->fail_sampling = -1;
     pthread_mutex_init(&model->gate, NULL);
     return model;
 }
@@ -51,6 +53,7 @@ static void drop_oldest(struct fake_model *model)
     free((void *)oldest->step.output_rows);
     free((void *)oldest->step.samples);
     free(oldest->samplings);
+    free(oldest->masks);
     model->under_way[0] = model->under_way[1];
     model->n_under_way--;
 }
@@ -126,6 +129,16 @@ static void draw_output(struct fake_model *model, const struct step *step,
             (struct sample_result){.token = poisoned ? -1 : target, .logprob = logprob_of(hash, target)};
         return;
     }
+    // What penalties are computed from is what the pages hold. A step that was submitted runs when that memory
+    // may be another's.
+    int32_t n_known = model->n_under_way ? 0 : step->positions[row] + 1;
+    assert(n_known == 0 || request->n_prompt + request->n_generated == n_known);
+    assert(n_known == 0 || request->index == (uint32_t)request->n_generated);
+    for (int32_t p = 0; p < n_known; p++) {
+        int32_t token =
+            p < request->n_prompt ? request->prompt[p] : request->generated[p - request->n_prompt];
+        assert((*page_slot(model, sequence, p) & ~LONG) == token);
+    }
     int32_t token = next_token(hash, request->sampling->seed, request->choice, poisoned);
     for (; request->allowed && !token_mask_has(request->allowed, token); token = (token + 1) % FAKE_VOCAB)
         continue;
@@ -176,11 +189,28 @@ static void *copy_items(const void *items, size_t n, size_t size)
     return n ? memcpy(copied, items, n * size) : copied;
 }
 
+enum { MASK_WORDS = (FAKE_VOCAB + 31) / 32 };
+
+// As they are now: they may change once they are submitted.
+static void copy_masks(struct fake_step *copied)
+{
+    size_t n_outputs = (size_t)copied->step.n_outputs;
+    struct sample_request *samples = (struct sample_request *)copied->step.samples;
+    copied->masks = calloc(n_outputs + 1, MASK_WORDS * sizeof *copied->masks);
+    copied->samples = true;
+    for (size_t i = 0; i < n_outputs; i++) {
+        const uint32_t *allowed = copied->original->samples[i].allowed;
+        samples[i].allowed =
+            allowed ? memcpy(copied->masks + i * MASK_WORDS, allowed, MASK_WORDS * sizeof *allowed) : NULL;
+    }
+}
+
 static enum status fake_submit(void *context, struct step *step, struct error *error)
 {
     struct fake_model *model = context;
     (void)error;
     assert(model->n_under_way < 2);
+    assert(model->n_under_way == 0 || model->under_way[0].samples);
     if (step->await_masks)
         step->await_masks(step->masks_context);
     size_t n_rows = (size_t)step->n_tokens, n_sequences = (size_t)step->n_sequences,
@@ -207,6 +237,19 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     copied->step.sequences = sequences;
     copied->step.output_rows = copy_items(step->output_rows, n_outputs, sizeof *step->output_rows);
     copied->step.samples = samples;
+    if (!step->samples_apart)
+        copy_masks(copied);
+    return STATUS_OK;
+}
+
+static enum status fake_submit_sampling(void *context, struct step *step, struct error *error)
+{
+    struct fake_model *model = context;
+    assert(model->n_under_way == 1); // the step before is collected
+    assert(model->under_way[0].original == step && !model->under_way[0].samples);
+    if (model->n_samplings++ == model->fail_sampling)
+        return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost in sampling");
+    copy_masks(&model->under_way[0]);
     return STATUS_OK;
 }
 
@@ -215,7 +258,7 @@ static enum status fake_collect(void *context, struct step *step, struct sample_
 {
     struct fake_model *model = context;
     struct fake_step *oldest = &model->under_way[0];
-    assert(model->n_under_way > 0 && oldest->original == step);
+    assert(model->n_under_way > 0 && oldest->original == step && oldest->samples);
     (void)step;
     for (int32_t i = 0; i < oldest->step.n_tokens; i++)
         if (oldest->tokens[i] < 0) {
@@ -242,8 +285,11 @@ struct engine fake_model_engine(struct fake_model *model)
 
 struct engine fake_model_engine_ahead(struct fake_model *model)
 {
-    return (
-        struct engine){.context = model, .step = fake_step, .submit = fake_submit, .collect = fake_collect};
+    return (struct engine){.context = model,
+                           .step = fake_step,
+                           .submit = fake_submit,
+                           .submit_sampling = fake_submit_sampling,
+                           .collect = fake_collect};
 }
 
 int64_t fake_model_rows_ahead(const struct fake_model *model)
@@ -284,6 +330,11 @@ void fake_model_release(struct fake_model *model)
 void fake_model_fail_at(struct fake_model *model, int64_t step)
 {
     model->fail_step = step;
+}
+
+void fake_model_fail_sampling_at(struct fake_model *model, int64_t number)
+{
+    model->fail_sampling = number;
 }
 
 int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice,

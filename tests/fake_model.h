@@ -26,6 +26,8 @@ int64_t fake_model_rows_ahead(const struct fake_model *model);
 int64_t fake_model_steps(const struct fake_model *model);
 int32_t fake_model_largest_batch(const struct fake_model *model); // sequences in one step
 void fake_model_fail_at(struct fake_model *model, int64_t step);  // that step returns STATUS_RESTART
+// The same, of the number-th sampling that is submitted apart.
+void fake_model_fail_sampling_at(struct fake_model *model, int64_t number);
 // Between the two, which one thread calls, no step begins.
 void fake_model_hold(struct fake_model *model);
 void fake_model_release(struct fake_model *model);

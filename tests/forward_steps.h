@@ -34,9 +34,11 @@ static inline void start_sequences(struct running *running, int n_sequences, int
 
 struct made_step {
     struct step step;
-    struct step_sequence sequences[STEP_SEQUENCES_MAX];
+    struct step_sequence sequences[STEP_SEQUENCES_MAX + 1]; // with one of draft tokens
     int32_t tokens[STEP_ROWS_MAX], positions[STEP_ROWS_MAX], outputs[STEP_ROWS_MAX];
     int32_t first_output, n_first_outputs; // the first sequence's
+    int32_t n_accepted;                    // draft tokens, whose outputs are the last ones but the rejected
+    int32_t n_rejected;
 };
 
 // A chunk of every unfinished sequence; all rows of the first are read, of the others the last one. The order
@@ -66,4 +68,27 @@ static inline bool make_step(struct made_step *made, struct running *running, in
         }
     }
     return step->n_tokens > 0;
+}
+
+// Adds n draft tokens behind the first sequence's, as a sequence of their own at the step's end: in turns none
+// are right, the first ones, or all. The wrong ones' places in the pages are computed again later.
+static inline void add_drafts(struct made_step *made, struct running *running, int32_t n, int turn)
+{
+    struct step *step = &made->step;
+    struct running *r = &running[0];
+    int32_t left = r->length - r->done;
+    n = n < left ? n : left;
+    if (n <= 0 || made->n_first_outputs == 0)
+        return;
+    made->n_accepted = turn % 3 == 0 ? 0 : turn % 3 == 1 ? (n + 1) / 2 : n;
+    made->n_rejected = n - made->n_accepted;
+    made->sequences[step->n_sequences++] = (struct step_sequence){
+        .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
+    for (int32_t j = 0; j < n; j++) {
+        int32_t right = r->ids[r->done + j];
+        made->outputs[step->n_outputs++] = step->n_tokens;
+        made->positions[step->n_tokens] = r->done + j;
+        made->tokens[step->n_tokens++] = j < made->n_accepted ? right : (right + 5) % N_VOCAB;
+    }
+    r->done += made->n_accepted;
 }

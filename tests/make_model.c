@@ -301,6 +301,8 @@ static void add_tensor(struct maker *maker, const char *name, enum made_kind kin
         tensor->type = fit_type(r->experts_type, n_cols);
     if (r->gate_type && kind == MADE_MATRIX && strstr(name, "ffn_gate."))
         tensor->type = fit_type(r->gate_type, n_cols);
+    if (r->more_type && kind == MADE_MATRIX && (strstr(name, "attn_v.") || strstr(name, "ffn_down.")))
+        tensor->type = fit_type(r->more_type, n_cols);
     if (r->widen_tensor && strcmp(r->widen_tensor, name) == 0)
         tensor->dims[tensor->n_dims - 1]++;
     if (r->retype_tensor && strcmp(r->retype_tensor, name) == 0)
@@ -470,6 +472,24 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 
+// The factors beside a layer's matrices, of those that it has: one, or one an expert.
+static void add_scales(struct maker *maker, int32_t layer)
+{
+    static const char *const names[] = {"attn_q.scale",        "attn_q.input_scale",
+                                        "attn_output.scale",   "ffn_down.scale",
+                                        "ffn_gate_exps.scale", "ffn_up_exps.scale",
+                                        "ffn_down_exps.scale", "ffn_down_exps.input_scale"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64], weight[64];
+        int stem = (int)strcspn(names[i], ".");
+        snprintf(name, sizeof name, "blk.%d.%s", layer, names[i]);
+        snprintf(weight, sizeof weight, "blk.%d.%.*s.weight", layer, stem, names[i]);
+        for (int t = 0; t < maker->n_tensors; t++)
+            if (strcmp(maker->tensors[t].name, weight) == 0)
+                add_tensor(maker, name, MADE_NORM, maker->tensors[t].dims[2], 1, 1);
+    }
+}
+
 static void add_tensors(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -494,6 +514,10 @@ static void add_tensors(struct maker *maker)
         add_attention(maker, prefix);
         add_mlp(maker, prefix, i);
     }
+    for (int32_t i = 0; i < r->n_layers && r->scaled; i++)
+        add_scales(maker, i);
+    if (r->scaled)
+        add_tensor(maker, "output.scale", MADE_NORM, 1, 1, 1);
     if (r->extra_tensor)
         add_tensor(maker, r->extra_tensor, MADE_NORM, (uint64_t)r->n_embd, 1, 1);
 }
@@ -538,6 +562,12 @@ static void set_half(unsigned char *bytes, float x)
     bytes[1] = (unsigned char)(half >> 8);
 }
 
+static void set_half_of_four(unsigned char *words, float x)
+{
+    for (int i = 0; i < 4; i++)
+        words[2 * i + 1] = (unsigned char)((words[2 * i + 1] & 15) | (half_of(x) >> (4 * i) & 15) << 4);
+}
+
 // Where a block's scales stand and how large they are for weights of deviation 1; the rest of a block is
 // random bits.
 static const struct {
@@ -558,6 +588,16 @@ static const struct {
     {TENSOR_IQ4_NL, 0, -1, 1 / 68.0f, 0.0f},
     {TENSOR_IQ4_XS, 0, -1, 1 / 1250.0f, 0.0f},
     {TENSOR_MXFP4, -1, -1, 1 / 2.9f, 0.0f}, // an exponent instead
+    {TENSOR_NVFP4, -1, -1, 1 / 4.2f, 0.0f}, // four scales of 8 bits
+    {TENSOR_IQ2_XXS, 0, -1, 1 / 56.0f, 0.0f},
+    {TENSOR_IQ2_XS, 0, -1, 1 / 56.0f, 0.0f},
+    {TENSOR_IQ2_S, 0, -1, 1 / 56.0f, 0.0f},
+    {TENSOR_IQ3_XXS, 0, -1, 1 / 150.0f, 0.0f},
+    {TENSOR_IQ3_S, 0, -1, 1 / 160.0f, 0.0f},
+    {TENSOR_IQ1_S, 0, -1, 1 / 7.5f, 0.0f},
+    {TENSOR_IQ1_M, 48, -1, 1 / 7.5f, 0.0f}, // in the upper half-bytes of four words
+    {TENSOR_TQ1_0, 52, -1, 1 / 0.82f, 0.0f},
+    {TENSOR_TQ2_0, 64, -1, 1 / 1.22f, 0.0f},
 };
 
 static void put_block(struct buffer *out, struct stream *stream, enum tensor_type type, float deviation)
@@ -575,6 +615,13 @@ static void put_block(struct buffer *out, struct stream *stream, enum tensor_typ
     float factor = 0.5f + (float)next_words(stream).words[0] * 0x1p-32f;
     if (type == TENSOR_MXFP4)
         block[0] = (unsigned char)(127 + lrintf(log2f(factor * deviation * block_shapes[shape].scale)));
+    else if (type == TENSOR_NVFP4)
+        for (int i = 0; i < 4; i++) // UE4M3: three bits of fraction stay random
+            block[i] =
+                (unsigned char)((block[i] & 7) |
+                                (7 + lrintf(log2f(factor * deviation * block_shapes[shape].scale))) << 3);
+    else if (type == TENSOR_IQ1_M)
+        set_half_of_four(block + 48, factor * deviation * block_shapes[shape].scale);
     else
         set_half(block + block_shapes[shape].scale_offset, factor * deviation * block_shapes[shape].scale);
     if (block_shapes[shape].second_offset >= 0)

@@ -23,6 +23,7 @@ struct model_recipe {
         type; // of the matrices [TENSOR_F32]; those whose rows don't fit its blocks become Q8_0 or F16
     enum tensor_type experts_type; // of the experts' matrices [type]
     enum tensor_type gate_type;    // of the MLP's gate [type]
+    enum tensor_type more_type; // of values and of the MLP's down matrix [type], as in the mixtures of files
     uint64_t seed;
     int32_t n_layers, n_embd, n_heads, n_kv_heads; // [2, 64, 4, 2]
     int32_t head_dim, n_ff, n_vocab, n_context;    // [n_embd / n_heads, 96, 320, 512]
@@ -36,6 +37,7 @@ struct model_recipe {
                     // DeepSeek V3's compressed queries and router, GLM-4.5's and Command R+'s norms of heads,
                     // Ministral's and gpt-oss's longer context, OLMo 3's windows
     bool split;     // DeepSeek: what makes keys and values of a latent is cut by head, as newer files have it
+    bool scaled;    // further scales of matrices, as models of NVFP4 have them
     bool tokenizer; // vocabulary of bytes and ChatML marks, and the template
     struct made_key keys[MADE_KEYS_MAX];
     const char *drop_key;    // left out

@@ -72,8 +72,21 @@ static double *load(const struct reference *r, int layer, const char *name)
     if (!items || !wide)
         give_up("no memory");
     tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
-    for (size_t i = 0; i < n; i++)
-        wide[i] = (double)items[i];
+    char *kind = strstr(whole, ".weight");
+    const struct tensor *scales = NULL;
+    if (kind) {
+        memcpy(kind, ".scale", sizeof ".scale");
+        scales = gguf_tensor(r->gguf, whole);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float scale = 1.0f;
+        if (scales) // one, or one a matrix
+            memcpy(&scale,
+                   (const char *)scales->data +
+                       (scales->dims[0] > 1 ? i / (tensor->dims[0] * tensor->dims[1]) * 4 : 0),
+                   sizeof scale);
+        wide[i] = (double)items[i] * (double)scale;
+    }
     free(items);
     return wide;
 }

@@ -1,9 +1,11 @@
 """A result is a pure function of model and request: the same bytes however it was computed."""
+import platform
 import sqlite3
 
 from session import Skip, case, error_of, text_of, varied_jobs
 
 N_JOBS = 48
+LEVELS = {"aarch64": ("neon", "i8mm")}.get(platform.machine(), ("avx2", "avx512"))
 
 
 def same_as_reference(test, *options, arithmetic=()):
@@ -151,13 +153,13 @@ def plain_c_gives_the_same_bytes(test):
 
 
 @case
-def avx2_gives_the_same_bytes(test):
-    with_kernels(test, "avx2")
+def avx2_or_neon_gives_the_same_bytes(test):
+    with_kernels(test, LEVELS[0])
 
 
 @case
-def avx512_gives_the_same_bytes(test):
-    with_kernels(test, "avx512")
+def avx512_or_matrix_products_give_the_same_bytes(test):
+    with_kernels(test, LEVELS[1])
 
 
 @case

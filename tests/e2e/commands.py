@@ -87,6 +87,9 @@ def a_run_says_how_many_answers_and_errors_it_wrote_and_where(test):
     finished = test.run_file(status=3)
     assert re.search(r"8 answers in out\.jsonl, 1 of them errors; figures in \S+", finished.err), finished
     assert finished.err.endswith("1 job failed: exit status 3\n"), finished  # no job would be answered by asking again
+    finished = test.run("run", "in.jsonl", "-o", "apart.jsonl", "--errors", "errors.jsonl", "--model", test.model, status=3)
+    assert re.search(r": 7 answers in apart\.jsonl, 1 errors in errors\.jsonl; figures in \S+", finished.err), finished
+    assert [len(test.read(name).splitlines()) for name in ("apart.jsonl", "errors.jsonl")] == [7, 1]
     test.write("good.jsonl", short_jobs(7))
     assert "7 answers in good.out.jsonl, 0 of them errors" in test.run_file("good.jsonl", "good.out.jsonl", status=0).err
 
@@ -438,7 +441,7 @@ def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
 def every_query_of_its_document_can_be_asked_of_a_store_and_gives_its_columns(test):
     with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
         queries = re.findall(r"```sql\n(.*?)```\n\n```\n┌.*?┐\n│(.*?)│\n├", file.read(), re.S)
-    assert len(queries) == 25, len(queries)
+    assert len(queries) == 26, len(queries)
     test.write("in.jsonl", short_jobs(30) + ["{no json"])
     test.run_file()
     database = sqlite3.connect(f"file:{test.path('out.jsonl.db')}?mode=ro", uri=True)
@@ -511,16 +514,20 @@ def grammar_judges_cases_of_schemas_and_instances(test):
               "tests": [{"data": 2}, {"data": 2.0}, {"data": 1}, {"data": "2"}]},
              {"name": "refused", "schema": {"items": {"uniqueItems": True}}, "tests": [{"data": []}]},
              {"name": "nothing", "schema": False, "tests": [{"data": 1}]},
-             {"name": "all", "schema": True, "tests": [{"data": {"b": [1, {"\u00e9": None}], "a": "\n"}}]}]
+             {"name": "all", "schema": True, "tests": [{"data": {"b": [1, {"\u00e9": None}], "a": "\n"}}]},
+             {"name": "once", "schema": {"const": "winter"}, "tests": [{"data": "winter"}]},
+             {"name": "twice", "schema": {"const": "winter"}, "tests": [{"data": "winter"}] * 2}]
     test.write("cases.jsonl", cases)
     for spaces in ([], ["--spaces"]):
         out = test.run("grammar", "tiny.gguf", "--cases", "cases.jsonl", "--json", *spaces).out
         printed = [json.loads(line) for line in out.splitlines()]
-        assert [case["name"] for case in printed] == ["number", "refused", "nothing", "all"], printed
-        assert [case["status"] for case in printed] == ["ok", "refused", "error", "ok"], printed
+        assert [case["name"] for case in printed] == ["number", "refused", "nothing", "all", "once", "twice"], printed
+        assert [case["status"] for case in printed] == ["ok", "refused", "error", "ok", "ok", "ok"], printed
         assert [test["valid"] for test in printed[0]["tests"]] == [True, True, False, False], printed
         assert (printed[1]["keyword"], printed[1]["pointer"]) == ("uniqueItems", "/items/uniqueItems"), printed
         assert [test["valid"] for test in printed[3]["tests"]] == [True] and printed[3]["mask_us"]["count"] == printed[3]["tokens"], printed
+        once, twice = ([case["tokens"], case["forced_tokens"]] for case in printed[4:])
+        assert once[1] > 0 and twice == [2 * n for n in once], printed
         for times in (case["mask_us"] for case in printed):
             histogram = times["histogram"]
             assert sum(histogram) == times["count"] and bool(histogram) == bool(times["count"]), times
@@ -648,6 +655,7 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
     assert lines["tokenizer"] == "bpe gpt-2, bos {bos}, eos {eos}".format(**printed), lines
     assert sorted(weights) == sorted(f"{name:<6} {held['tensors']:4} tensors, {held['bytes'] / 1e6:.1f} MB"
                                      for name, held in printed["weights"].items()), (weights, printed)
+    assert sum(held["tensors"] for held in printed["weights"].values()) == len(list(tiny_model.tensors(tiny_model.N_VOCAB))), printed
     token_bytes = memory["pages"] / (memory["n_pages"] * 16)
     assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, KV "
                                f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines

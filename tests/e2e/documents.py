@@ -104,6 +104,7 @@ RELEASED = {
     "store-7.sql": "f7f1566ce757fc19",
     "store-8.sql": "bd993c74157972e1",
     "store-9.sql": "f7f03f8b9c592129",
+    "store-10.sql": "4137b58797172afa",
 }
 
 

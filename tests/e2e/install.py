@@ -47,6 +47,7 @@ def program_pages_completion_and_service_are_installed(test):
         assert os.path.getsize(os.path.join(folder, name)) > 0, name
     unit = content(folder, "usr/local/lib/systemd/system/sheaf.service")
     assert "ExecStart=/usr/local/bin/sheaf work --config" in unit and "@bindir@" not in unit, unit
+    assert "\nRestart=on-failure\n" in unit and "\nRestartPreventExitStatus=2 3\n" in unit, unit
     if shutil.which("systemd-analyze"):
         # Its program is in another root.
         path = test.path("sheaf.service")

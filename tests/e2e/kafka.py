@@ -304,7 +304,7 @@ class FarBroker:
             try:
                 with open(os.path.join(self.folder, "proxied"), encoding="utf-8") as file:
                     server = socket.create_connection(("127.0.0.1", int(file.read())))
-            except OSError:
+            except (OSError, ValueError):  # no broker, or its port is being written
                 client.close()
                 continue
             for ends in (client, server), (server, client):

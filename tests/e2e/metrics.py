@@ -309,7 +309,7 @@ def a_worker_that_waits_for_its_first_broker_says_that_it_starts(test):
 
 @case
 def the_endpoints_answer_while_a_commit_waits_for_a_broker_that_hangs(test):
-    """A call of librdkafka then waits for socket.timeout.ms, 60 s; a request that takes half of that fails."""
+    """A call of librdkafka then waits for socket.timeout.ms, 10 s and more than once."""
     topics = kafka.Topics(test, 1)
     if "folder" not in kafka.broker:
         raise Skip("the broker is not this suite's own")
@@ -346,11 +346,18 @@ def a_worker_without_jobs_is_not_ready_while_its_broker_hangs(test):
         hung = int(file.read())
     os.kill(hung, signal.SIGSTOP)
     try:
-        test.wait_until("it says why", lambda: "no broker has answered" in get(address, "/readyz")[2])
+        # a question without an answer, or the requests of its clients that time out: whichever is known first
+        test.wait_until("it says why", lambda: re.search("no broker (has answered|is up)", get(address, "/readyz")[2]))
         assert get(address, "/readyz")[0] == 503 and get(address, "/healthz")[0] == 200
     finally:
         os.kill(hung, signal.SIGCONT)
-    test.wait_until("it is ready again", lambda: get(address, "/readyz")[0] == 200)
+    answers = []
+
+    def is_ready():
+        answers[:] = get(address, "/readyz")
+        return answers[0] == 200
+
+    test.wait_until(lambda: f"it is ready again, and says {answers[2]!r}", is_ready)
     worker.terminate()
     assert test.wait(worker).status == 0
 

@@ -38,8 +38,9 @@ def time_left(seconds):
 
 def progress_row(dataset):
     share = 100 * (dataset["done"] + dataset["failed"] + dataset["cancelled"]) / dataset["submitted"] if dataset["submitted"] else 0
+    percent = "-" if dataset["is_total_unknown"] else f"{share:.1f}%"
     return (f"{dataset['dataset']:<20} {dataset['submitted']:9} {dataset['done']:9} {dataset['failed']:7} {dataset['cancelled']:9} "
-            f"{dataset['running']:8} {share:6.1f}% {dataset['jobs_per_second']:8.1f} {time_left(dataset['seconds_left']):>8}\n")
+            f"{dataset['running']:8} {percent:>7} {dataset['jobs_per_second']:8.1f} {time_left(dataset['seconds_left']):>8}\n")
 
 
 @case
@@ -68,6 +69,32 @@ def the_table_of_progress_has_the_figures_of_the_json(test):
     printed, text = both(test, "status")
     assert all(progress_row(dataset) in text for dataset in printed["datasets"]), (printed, text)
     assert [dataset["cancelled"] for dataset in printed["datasets"]] == [0, 3], printed
+
+
+@case
+def a_total_is_unknown_while_the_partitions_of_a_store_s_workers_have_more(test):
+    """As over Kafka, where a store has a dataset's jobs from when its workers take them."""
+    two_datasets(test)
+    write_rows(test, "UPDATE datasets SET submitted_at_us = NULL WHERE dataset = 'first'",
+               "UPDATE jobs SET queued_us = 1000000 WHERE dataset = 'first'",
+               "INSERT INTO partitions (topic, partition, worker, position, committed, log_end, in_flight, map_covered, updated_at_us)"
+               " SELECT 'jobs', 0, max(id), 6, 6, 10, 0, 3, 0 FROM workers")
+    columns = "SELECT dataset, percent IS NULL, seconds_left IS NULL, is_total_unknown FROM progress ORDER BY 1"
+    assert test.query(columns) == [("first", 1, 1, 1), ("second", 0, 1, 0)], test.query(columns)
+    printed, text = both(test, "status", "--dataset", "first")
+    first = printed["datasets"][0]
+    assert (first["is_total_unknown"], first["seconds_left"], printed["jobs_behind"]) == (True, None, 1), printed
+    assert progress_row(first) in text and "100.0%" not in text, text
+    watching = test.start("status", "--watch", "--dataset", "first")
+    for _ in range(2):
+        while "1 jobs behind" not in watching.stdout.readline():
+            pass
+    assert watching.poll() is None
+    write_rows(test, "UPDATE partitions SET map_covered = 4")  # what is behind is finished: so is the watching
+    assert test.wait(watching).status == 0
+    assert test.query(columns)[0] == ("first", 0, 0, 0), test.query(columns)
+    printed, text = both(test, "status", "--dataset", "first")
+    assert not printed["datasets"][0]["is_total_unknown"] and "100.0%" in text, text
 
 
 @case

@@ -100,9 +100,10 @@ class Session:
         return finished
 
     def wait_until(self, what, condition, deadline_s=DEADLINE_S):
+        """`what`: a text, or a function that makes one when the time is over."""
         deadline = time.monotonic() + deadline_s
         while not condition():
-            assert time.monotonic() < deadline, f"{what}: not after {deadline_s} s"
+            assert time.monotonic() < deadline, f"{what() if callable(what) else what}: not after {deadline_s} s"
             time.sleep(0.01)
 
     def end(self):
@@ -121,11 +122,15 @@ class Session:
                 self.log.append(f"sheaf {' '.join(process.arguments)}: {state}\n{self.stderr_of(process)}")
         return [line for text in self.log[-6:] for line in text.splitlines()[-LAST_LINES:]]
 
+    def is_sanitized(self):
+        """Whether the program has the address sanitizer, under which cases that repeat themselves may be shorter."""
+        with open(self.sheaf, "rb") as file:
+            return b"__asan_init" in file.read()
+
     def need_plain_memory(self):
         """Skips a case that bounds the address space, of which a sanitizer takes terabytes."""
-        with open(self.sheaf, "rb") as file:
-            if b"__asan_init" in file.read():
-                raise Skip("a sanitizer reserves address space")
+        if self.is_sanitized():
+            raise Skip("a sanitizer reserves address space")
 
     # ---- results ----
 

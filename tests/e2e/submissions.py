@@ -70,6 +70,15 @@ def write_control(topics, key, value):
 
 
 @case
+def a_store_beside_brokers_is_not_used_and_that_is_said(test):
+    topics = Topics(test, 1)
+    test.write("in.jsonl", lines_of(2))
+    said = test.run("submit", "in.jsonl", "--dataset", "d", "--store", "own.db", *topics.options).err
+    assert "warning: --store own.db: not used" in said and not os.path.exists(test.path("own.db")), said
+    must_be_once(topics, 2)
+
+
+@case
 def a_line_that_is_larger_than_the_topic_takes_is_answered_with_both_sizes(test):
     """A broker's max.message.bytes is 1,048,588."""
     topics = Topics(test, 1)

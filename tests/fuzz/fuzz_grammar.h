@@ -31,6 +31,8 @@ static inline struct grammar_limits fuzz_limits(void)
     limits.values[GRAMMAR_LIMIT_STATE_ITEMS] = 500;
     limits.values[GRAMMAR_LIMIT_STATE_TERMS] = 500;
     limits.values[GRAMMAR_LIMIT_MASK_SETS] = 500;
+    limits.values[GRAMMAR_LIMIT_FIRST_WORK] = 40000;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 20000;
     return limits;
 }
 

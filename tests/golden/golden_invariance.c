@@ -1,11 +1,13 @@
 // A sequence's logits are the same bytes however it is computed: alone or among others, in one chunk or token
-// by token, by one thread or two, by plain C or any faster kernels.
+// by token, with draft tokens or without, by one thread or two, by plain C or any faster kernels.
+#include "engine/base/elementary.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "tests/forward_steps.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,6 +22,8 @@ struct batch_way {
     int n_sequences, chunk;
     int n_threads;
     enum cpu_level level;
+    int n_drafts; // in each step, of which some are wrong
+    bool is_slow; // left out under the address sanitizer: it takes minutes and passes no code of its own
 };
 
 struct batch_subject {
@@ -41,7 +45,7 @@ static void compute_logits(const struct model *model, const struct batch_subject
     struct forward *forward;
     struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
                                     .n_outputs_max = ROWS_MAX,
-                                    .n_sequences_max = SEQUENCES_MAX,
+                                    .n_sequences_max = SEQUENCES_MAX + 1,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * way->n_sequences,
                                     .kv_type = subject->kv_type};
@@ -51,10 +55,15 @@ static void compute_logits(const struct model *model, const struct batch_subject
         fail_msg("%s", error.text);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
+        add_drafts(&made, running, way->n_drafts, turn);
         if (forward_step(forward, &made.step, NULL, read, &error) != STATUS_OK)
             fail_msg("%s", error.text);
         size_t n = (size_t)made.n_first_outputs * N_VOCAB;
         memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
+        logits += n;
+        n = (size_t)made.n_accepted * N_VOCAB;
+        int32_t first_draft = made.step.n_outputs - made.n_accepted - made.n_rejected;
+        memcpy(logits, read + (size_t)first_draft * N_VOCAB, n * sizeof *logits);
         logits += n;
     }
     forward_destroy(forward);
@@ -62,33 +71,51 @@ static void compute_logits(const struct model *model, const struct batch_subject
     pool_destroy(pool);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+enum { SANITIZED = true, TYPE_LENGTH = 24 };
+#else
+enum { SANITIZED = false, TYPE_LENGTH = 50 };
+#endif
+
 static const struct batch_way ways[] = {
     {"alone, at once, plain C, 1 thread", 1, LENGTH_MAX, 1, CPU_PLAIN},
-    {"token by token", 1, 1, 1, CPU_PLAIN},
-    {"in chunks of 7", 1, 7, 1, CPU_PLAIN},
-    {"2 threads", 1, LENGTH_MAX, 2, CPU_PLAIN},
+    {"token by token", 1, 1, 1, CPU_PLAIN, .is_slow = true},
+    {"in chunks of 7", 1, 7, 1, CPU_PLAIN, .is_slow = true},
+    {"2 threads", 1, LENGTH_MAX, 2, CPU_PLAIN, .is_slow = true},
     {"among others", 4, 7, 2, CPU_PLAIN},
     {"AVX2", 1, LENGTH_MAX, 1, CPU_AVX2},
     {"AVX2, among others", 3, 5, 2, CPU_AVX2},
     {"AVX-512", 1, LENGTH_MAX, 1, CPU_AVX512},
     {"AVX-512, token by token", 1, 1, 2, CPU_AVX512},
     {"AVX-512, among others", 5, 13, 2, CPU_AVX512},
+    {"with drafts, plain C", 1, 1, 1, CPU_PLAIN, 5, .is_slow = true},
+    {"with drafts, among others", 4, 3, 2, CPU_AVX2, 20},
+    {"with drafts, AVX-512", 2, 1, 2, CPU_AVX512, 8},
 };
 
-static void logits_are_the_same_bytes_in_every_way(void **state)
+static struct model *open_made(const struct batch_subject *subject, char directory[64])
 {
-    static float first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
-    const struct batch_subject *subject = *state;
     struct error error = {0};
     struct model *model;
-    char directory[64], path[96];
+    char path[96];
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &subject->recipe);
     if (model_open(&model, path, &error) != STATUS_OK)
         fail_msg("%s", error.text);
+    return model;
+}
+
+static void logits_are_the_same_bytes_in_every_way(void **state)
+{
+    static float first[LENGTH_MAX * N_VOCAB], other[LENGTH_MAX * N_VOCAB];
+    const struct batch_subject *subject = *state;
+    char directory[64];
+    struct model *model = open_made(subject, directory);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         size_t n_bytes = (size_t)subject->length * N_VOCAB * sizeof *first;
+        if (SANITIZED && ways[i].is_slow)
+            continue;
         memset(other, 0, n_bytes);
         compute_logits(model, subject, &ways[i], i ? other : first);
         if (i && memcmp(first, other, n_bytes) != 0)
@@ -105,7 +132,7 @@ static void logits_are_the_same_bytes_in_every_way(void **state)
 #define TYPE(label)                                                                                          \
     {                                                                                                        \
         "type " #label, {.type = TENSOR_##label, .seed = 22, .n_embd = 256, .n_heads = 8, .n_ff = 512},      \
-            KV_F32, 50                                                                                       \
+            KV_F32, TYPE_LENGTH                                                                              \
     }
 
 static struct batch_subject subjects[] = {
@@ -153,6 +180,20 @@ static struct batch_subject subjects[] = {
     TYPE(Q6_K),
     TYPE(IQ4_NL),
     TYPE(IQ4_XS),
+    TYPE(NVFP4),
+    {"scales of experts",
+     {.family = "qwen3moe", .type = TENSOR_NVFP4, .seed = 32, .n_embd = 256, .n_ff = 512, .scaled = true},
+     KV_F16,
+     70},
+    TYPE(IQ2_XXS),
+    TYPE(IQ2_XS),
+    TYPE(IQ2_S),
+    TYPE(IQ3_XXS),
+    TYPE(IQ3_S),
+    TYPE(IQ1_S),
+    TYPE(IQ1_M),
+    TYPE(TQ1_0),
+    TYPE(TQ2_0),
     {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 70},
     {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 70},
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},
@@ -173,9 +214,50 @@ static struct batch_subject subjects[] = {
      70},
 };
 
-int main(void)
+enum { N = sizeof subjects / sizeof *subjects };
+
+// FNV-1a.
+static uint64_t checksum(uint64_t sum, const void *bytes, size_t n_bytes)
 {
-    enum { N = sizeof subjects / sizeof *subjects };
+    for (size_t i = 0; i < n_bytes; i++)
+        sum = (sum ^ ((const uint8_t *)bytes)[i]) * 0x100000001B3u;
+    return sum;
+}
+
+static uint64_t checksum_elementary(void)
+{
+    uint64_t sum = 0;
+    for (int i = -40000; i < 40000; i++) {
+        double x = i * 0.0173, values[4] = {elementary_exp(x), elementary_log(fabs(x) + 1e-9)};
+        elementary_sincos(x, &values[2], &values[3]);
+        float negative = elementary_exp_negative((float)-fabs(x / 7));
+        sum = checksum(checksum(sum, values, sizeof values), &negative, sizeof negative);
+    }
+    return sum;
+}
+
+static void print_checksums(void)
+{
+    static float logits[LENGTH_MAX * N_VOCAB];
+    const struct batch_way way = {"among others", 3, 13, 2, CPU_AVX512};
+    printf("elementary functions: %016" PRIx64 "\n", checksum_elementary());
+    for (int i = 0; i < N; i++) {
+        char directory[64];
+        struct model *model = open_made(&subjects[i], directory);
+        compute_logits(model, &subjects[i], &way, logits);
+        size_t n_bytes = (size_t)subjects[i].length * N_VOCAB * sizeof *logits;
+        printf("%s: %016" PRIx64 "\n", subjects[i].name, checksum(0, logits, n_bytes));
+        model_close(model);
+        remove_directory(directory);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "--bytes") == 0) {
+        print_checksums();
+        return 0;
+    }
     static struct CMUnitTest tests[N];
     for (int i = 0; i < N; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name, logits_are_the_same_bytes_in_every_way, NULL, NULL,

@@ -193,22 +193,21 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
 {
     struct prompt *prompt =
         prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
-    for (int32_t n_drawn = 0; n_drawn < 5; n_drawn++) {
-        prompt->sequences.items[0].answer.n_drawn = n_drawn;
-        const uint32_t *mask = sequence_allowed(&prompt->sequences.items[0]);
-        assert_int_equal(count_allowed(mask), n_drawn < 3 ? FAKE_VOCAB - 3 : FAKE_VOCAB);
-        assert_int_equal(token_mask_has(mask, FAKE_EOS), n_drawn >= 3);
-        assert_int_equal(token_mask_has(mask, 40), n_drawn >= 3);
+    for (int32_t index = 0; index < 5; index++) {
+        const uint32_t *mask = sequence_allowed(&prompt->sequences.items[0], index);
+        assert_int_equal(count_allowed(mask), index < 3 ? FAKE_VOCAB - 3 : FAKE_VOCAB);
+        assert_int_equal(token_mask_has(mask, FAKE_EOS), index >= 3);
+        assert_int_equal(token_mask_has(mask, 40), index >= 3);
         assert_true(token_mask_has(mask, 41));
     }
     free_prompt(prompt);
     prompt = prepare_tokens("{'tokens':[5],'allowed_token_ids':[1,9,210],'min_tokens':1,'ignore_eos':true}",
                             STATUS_OK, NULL);
     // an eos that ends nothing may be drawn
-    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences.items[0])), 3);
+    assert_int_equal(count_allowed(sequence_allowed(&prompt->sequences.items[0], 0)), 3);
     free_prompt(prompt);
     prompt = prepare_tokens("{'tokens':[5],'stop_token_ids':[9]}", STATUS_OK, NULL);
-    assert_null(sequence_allowed(&prompt->sequences.items[0]));
+    assert_null(sequence_allowed(&prompt->sequences.items[0], 0));
     free_prompt(prompt);
 }
 

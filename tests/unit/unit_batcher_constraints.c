@@ -171,6 +171,16 @@ static void compiles_that_nobody_waits_for_end_with_the_batcher(void **state)
 
 enum { N_CONSTRAINED = 90 };
 
+// Those without a constraint: free, or with tokens that may not be drawn, of which one depends on the token
+// before.
+static void limit_tokens(struct job *job, int number)
+{
+    static struct text bad[] = {TEXT("ab"), TEXT("e")};
+    job->request.vocabulary.bad_words = bad;
+    job->request.vocabulary.n_bad_words = number / 6 % 2 ? 2 : 0;
+    job->request.stop.min_tokens = number / 6 % 4 > 1 ? 1 + number % 33 / 2 : 0;
+}
+
 static void take_constrained(struct bench *bench, int number)
 {
     static struct text choices[] = {{"abc", 3}, {"abd", 3}, {"zz", 2}};
@@ -191,6 +201,9 @@ static void take_constrained(struct bench *bench, int number)
     job->request.sampling.seed = (uint64_t)number;
     job->request.constraint = constraints[number % 6];
     job->request.n = number % 7 ? 1 : 3;
+    job->request.sampling.logprobs = number % 5 == 0;
+    if (number % 6 == 5)
+        limit_tokens(job, number);
     batcher_take(bench->batcher, job);
 }
 
@@ -232,7 +245,10 @@ static bool is_spelled(struct text text, int kind, bool finished)
     return i == text.size && (!finished || i > 0);
 }
 
-static void check_constrained(const struct job *job, struct text *alone)
+// [N_CONSTRAINED] the answers of each job, three of some, step by step in a batch of one.
+static struct text alone[N_CONSTRAINED * 3];
+
+static void check_constrained(const struct job *job)
 {
     int number = atoi(job->job_id.data), kind = number % 6;
     assert_int_equal(job->result.status, kind == 3 ? RESULT_FAILED : RESULT_DONE);
@@ -262,8 +278,6 @@ static void constrained_answers_are_those_of_each_job_alone(void **state)
          .page_positions = 16},
         {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 25, .page_positions = 4},
     };
-    static struct text alone[N_CONSTRAINED * 3];
-    memset(alone, 0, sizeof alone);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct bench bench = bench_open(cases[c]);
         for (int number = 0; number < N_CONSTRAINED; number++) {
@@ -274,11 +288,73 @@ static void constrained_answers_are_those_of_each_job_alone(void **state)
         run_to_end(&bench);
         assert_int_equal(bench.finished.n_jobs, N_CONSTRAINED);
         for (const struct job *job = bench.finished.first; job; job = job->next)
-            check_constrained(job, alone);
+            check_constrained(job);
         bench_close(&bench);
     }
-    for (int i = 0; i < N_CONSTRAINED * 3; i++)
-        free((char *)alone[i].data);
+}
+
+// A job that ends between two steps takes its outputs and masks along; the others' stay.
+static void constrained_answers_are_the_same_while_others_are_cancelled(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 16, .n_tokens_max = 64, .n_jobs_max = 200, .n_pages = 90, .page_positions = 4});
+    struct error error;
+    struct step_figures figures;
+    int n_cancelled = 0;
+    for (int number = 0; number < N_CONSTRAINED; number++)
+        take_constrained(&bench, number);
+    for (int round = 0; !batcher_is_empty(bench.batcher); round++) {
+        char id[16];
+        int length = snprintf(id, sizeof id, "%d", round * 7 % N_CONSTRAINED);
+        if (round % 3 == 2)
+            batcher_cancel(bench.batcher, TEXT("test"), (struct text){id, (size_t)length}, INT64_MAX);
+        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    }
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        bool is_cancelled = job->result.status == RESULT_CANCELLED;
+        n_cancelled += is_cancelled;
+        if (!is_cancelled)
+            check_constrained(job);
+    }
+    assert_in_range(n_cancelled, 5, N_CONSTRAINED / 2);
+    bench_close(&bench);
+}
+
+// The step is lost: tokens that were taken before it are kept in the jobs that they finished.
+static void a_sampling_that_fails_fails_its_step(void **state)
+{
+    (void)state;
+    if (!ahead)
+        return;
+    int n_finished = 0;
+    for (int64_t failing = 0; failing < 60; failing += 6) {
+        struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 16,
+                                                              .n_tokens_max = 64,
+                                                              .n_jobs_max = 200,
+                                                              .n_pages = 90,
+                                                              .page_positions = 4});
+        struct step_figures figures;
+        struct error error = {0};
+        struct job_list released = {0};
+        enum status status = STATUS_OK;
+        for (int number = 0; number < N_CONSTRAINED; number++)
+            take_constrained(&bench, number);
+        fake_model_fail_sampling_at(bench.model, failing);
+        while (status == STATUS_OK)
+            status = batcher_round(bench.batcher, &bench.finished, &figures, &error);
+        assert_int_equal(status, STATUS_RESTART);
+        assert_string_equal(error.text, "the fake device was lost in sampling");
+        batcher_release(bench.batcher, true, &released);
+        assert_int_equal(bench.finished.n_jobs + released.n_jobs, N_CONSTRAINED);
+        for (const struct job *job = bench.finished.first; job; job = job->next)
+            check_constrained(job);
+        n_finished += (int)bench.finished.n_jobs;
+        for (struct job *job; (job = job_list_take(&released));)
+            job_destroy(job);
+        bench_close(&bench);
+    }
+    assert_true(n_finished > 20);
 }
 
 static struct job *take_regex(struct bench *bench, const char *regex, int32_t max_tokens)
@@ -338,6 +414,101 @@ static void tokens_without_a_choice_are_not_drawn(void **state)
         assert_int_equal(fake_model_rows(bench.model), cases[c].n_rows);
         bench_close(&bench);
     }
+}
+
+// Of many letters, each found anywhere: each leads to a text of all the others, and one more.
+static void a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncomputed(void **state)
+{
+    (void)state;
+    enum { N_FOUND = 2500 };
+    static char regex[6 * N_FOUND];
+    size_t n = 0;
+    for (unsigned i = 0; i < N_FOUND; i++) {
+        unsigned letter = 0x4E00 + 2 * i;
+        n += (size_t)snprintf(regex + n, sizeof regex - n, "%s.*%c%c%c", i ? "|" : "", 0xE0 | letter >> 12,
+                              0x80 | (letter >> 6 & 0x3F), 0x80 | (letter & 0x3F));
+    }
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 8, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 100, .page_positions = 4});
+    take_of_regex(&bench, regex, "hostile");
+    run_to_end(&bench);
+    const struct job *hostile = bench.finished.first;
+    assert_int_equal(hostile->result.status, RESULT_FAILED);
+    assert_string_equal(hostile->result.error.text, "regex: grammar_first_work: more than 12000000");
+    assert_int_equal(fake_model_steps(bench.model), 0);
+    take_of_regex(&bench, "[a-m]{30}", "other");
+    run_to_end(&bench);
+    assert_int_equal(bench.finished.n_jobs, 2);
+    assert_int_equal(bench.finished.last->result.status, RESULT_DONE);
+    bench_close(&bench);
+}
+
+// Ahead, one more step is submitted before the last token is taken, and never collected.
+static void a_sequence_under_a_constraint_draws_in_every_step(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open((struct batch_limits){
+        .n_sequences_max = 8, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 100, .page_positions = 4});
+    take_regex(&bench, "[a-m]{30}", 1); // compiles it
+    run_to_end(&bench);
+    int64_t n_before = fake_model_steps(bench.model);
+    for (int i = 0; i < 6; i++) {
+        struct job *job = take_regex(&bench, "[a-m]{30}", 40);
+        job->request.sampling.seed = (uint64_t)i;
+    }
+    struct job *words = job_of((int32_t[]){20, 21, 22}, 3, 30, "bad words");
+    struct text bad[] = {TEXT("ab"), TEXT("e")};
+    words->request.vocabulary.bad_words = bad;
+    words->request.vocabulary.n_bad_words = 2;
+    words->request.stop.ignore_eos = true;
+    batcher_take(bench.batcher, words);
+    struct job *free_one = job_of((int32_t[]){20, 21, 23}, 3, 30, "free");
+    free_one->request.stop.ignore_eos = true;
+    batcher_take(bench.batcher, free_one);
+    run_to_end(&bench);
+    for (const struct job *job = bench.finished.first; job; job = job->next)
+        assert_int_equal(job->result.status, RESULT_DONE);
+    assert_int_equal(fake_model_steps(bench.model) - n_before, 30);
+    bench_close(&bench);
+}
+
+// Short answers are expected, so that more sequences are admitted than fit. Some tokens of these are forced.
+static int64_t answer_in_pages(int32_t n_pages, char texts[5][160])
+{
+    struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 6,
+                                                          .n_tokens_max = 16,
+                                                          .n_jobs_max = 300,
+                                                          .n_pages = n_pages,
+                                                          .page_positions = 4});
+    for (int j = 0; j < 200; j++)
+        batcher_take(bench.batcher, job_of((int32_t[]){150 + j % 50, 160 + j / 50}, 2, 1, "short"));
+    run_to_end(&bench);
+    for (int j = 0; j < 5; j++) {
+        struct job *job = take_regex(&bench, j % 2 ? "[a-m]{150}" : "([a-c]{3}xyxy){20}", 140);
+        job->request.sampling.seed = (uint64_t)j;
+        job->request.stop.max_tokens = 140 + j; // names the job
+    }
+    run_to_end(&bench);
+    for (const struct job *job = bench.finished.first; job; job = job->next) {
+        int j = job->request.stop.max_tokens - 140;
+        if (j < 0)
+            continue;
+        struct text text = job->result.choices[0].text;
+        assert_in_range(text.size, 140, 144);
+        snprintf(texts[j], sizeof texts[j], "%.*s", (int)text.size, text.data);
+    }
+    int64_t n_preempted = bench.preempted;
+    bench_close(&bench);
+    return n_preempted;
+}
+
+static void a_preempted_sequence_under_a_constraint_gives_the_same_answer(void **state)
+{
+    (void)state;
+    static char roomy[5][160], tight[5][160];
+    assert_int_equal(answer_in_pages(400, roomy), 0);
+    assert_true(answer_in_pages(64, tight) > 0);
+    assert_memory_equal(roomy, tight, sizeof roomy);
 }
 
 static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
@@ -412,8 +583,8 @@ static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(voi
     const int32_t tokens[] = {7, 8};
     assert_null(forced_runs_find(&runs, 3, 0));
     for (uint32_t i = 0; i <= FORCED_RUNS_MAX; i++)
-        forced_runs_add(&runs, i * 2048, TEXT("ab"), tokens, i % 3);
-    forced_runs_add(&runs, 0, TEXT("other"), tokens, 2); // the first stays
+        forced_runs_add(&runs, i * 2048, TEXT("ab"), tokens, i % 3, (int32_t)i - 1);
+    forced_runs_add(&runs, 0, TEXT("other"), tokens, 2, -1); // the first stays
     for (uint32_t i = 0; i < FORCED_RUNS_MAX; i++) {
         const struct forced_run *run = forced_runs_find(&runs, 3, i * 2048);
         assert_non_null(run);
@@ -423,7 +594,7 @@ static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(voi
     assert_null(forced_runs_find(&runs, 3, FORCED_RUNS_MAX * 2048));
     assert_null(forced_runs_find(&runs, 4, 0));
     assert_null(forced_runs_find(&runs, 3, 0));
-    forced_runs_add(&runs, 5, (struct text){0}, NULL, 0); // nothing is forced there
+    forced_runs_add(&runs, 5, (struct text){0}, NULL, 0, -1); // nothing is forced there
     assert_non_null(forced_runs_find(&runs, 3, 5));
     forced_runs_finish(&runs);
 }
@@ -434,14 +605,22 @@ int main(void)
         cmocka_unit_test(forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation),
         cmocka_unit_test(constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit),
         cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
+        cmocka_unit_test(constrained_answers_are_the_same_while_others_are_cancelled),
+        cmocka_unit_test(a_sampling_that_fails_fails_its_step),
         cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
         cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
         cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
         cmocka_unit_test(tokens_without_a_choice_are_not_drawn),
+        cmocka_unit_test(a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncomputed),
+        cmocka_unit_test(a_sequence_under_a_constraint_draws_in_every_step),
+        cmocka_unit_test(a_preempted_sequence_under_a_constraint_gives_the_same_answer),
         cmocka_unit_test(forced_tokens_are_a_chunk_of_the_next_step),
         cmocka_unit_test(a_long_text_without_a_choice_is_forced_whole),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    n_failed += cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    for (int i = 0; i < N_CONSTRAINED * 3; i++)
+        free((char *)alone[i].data);
+    return n_failed;
 }

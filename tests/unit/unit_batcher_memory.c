@@ -71,7 +71,8 @@ static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
         .engine = fake_model_engine(model),
         .pool = pool,
         .environment.limits = {.n_context = CONTEXT, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
-        .limits = {4, 16, JOBS, PAGES, PAGE}};
+        .limits = {4, 16, JOBS, PAGES, PAGE, .n_drafts_max = 8},
+        .n_drafts_fixed = 3};
     struct batcher *batcher;
     struct error error = {0};
     struct job_list finished = {0}, released = {0};

@@ -44,6 +44,8 @@ static void constraints_without_sense_are_named(void **state)
         {"'guided_whitespace_pattern':' ?','guided_json':{},'json_spacing':2",
          "json_spacing: impossible beside whitespace_pattern"},
         {"'choice_logprobs':true", "choice_logprobs: needs structured_outputs.choice"},
+        {"'choice_logprobs':true,'guided_choice':['1','2','1']",
+         "choice_logprobs: the choice \"1\" occurs twice"},
         {"'choice_logprobs':true,'guided_regex':'a'", "choice_logprobs: needs structured_outputs.choice"},
         {"'choice_logprobs_include_end':true,'guided_choice':['a']",
          "choice_logprobs_include_end: needs \"choice_logprobs\": true"},

@@ -245,6 +245,22 @@ static void pack_iq4_xs(uint8_t *block, float *items)
     }
 }
 
+static void pack_nvfp4(uint8_t *block, float *items)
+{
+    static const float e2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    for (int sub = 0; sub < 4; sub++) {
+        unsigned exponent = random_below(&random_state, 16), fraction = random_below(&random_state, 7);
+        block[sub] = (uint8_t)(exponent << 3 | fraction);
+        float scale =
+            exponent ? ldexpf((float)(8 + fraction), (int)exponent - 10) : ldexpf((float)fraction, -9);
+        for (int i = 0; i < 16; i++) {
+            unsigned q = random_below(&random_state, 16);
+            block[4 + 8 * sub + i % 8] |= (uint8_t)(q << (i / 8 * 4));
+            items[16 * sub + i] = (q & 8 ? -1.0f : 1.0f) * e2m1[q & 7] * scale;
+        }
+    }
+}
+
 static const struct {
     enum tensor_type type;
     void (*pack)(uint8_t *block, float *items);
@@ -253,7 +269,7 @@ static const struct {
     {TENSOR_Q5_1, pack_q5_1},   {TENSOR_Q8_0, pack_q8_0},     {TENSOR_Q2_K, pack_q2_k},
     {TENSOR_Q3_K, pack_q3_k},   {TENSOR_Q4_K, pack_q4_k},     {TENSOR_Q5_K, pack_q5_k},
     {TENSOR_Q6_K, pack_q6_k},   {TENSOR_IQ4_NL, pack_iq4_nl}, {TENSOR_IQ4_XS, pack_iq4_xs},
-    {TENSOR_MXFP4, pack_mxfp4},
+    {TENSOR_MXFP4, pack_mxfp4}, {TENSOR_NVFP4, pack_nvfp4},
 };
 
 static void packed_blocks_widen_to_the_format_s_floats(void **state)
@@ -396,6 +412,15 @@ static void mxfp4_scales_reach_both_ends(void **state)
     }
 }
 
+static void nvfp4_scale_that_is_no_number_is_zero(void **state)
+{
+    uint8_t block[36] = {0x7F, 0x7E, 0x80, 0x01};
+    float got[64];
+    memset(block + 4, 0x22, 32); // all 1
+    dequantize_nvfp4(block, got, 64);
+    assert_true(got[0] == 0.0f && got[16] == 448.0f && got[32] == 0.0f && got[48] == 0x1p-9f);
+}
+
 // Items and bytes of a block, as GGUF files have them: a file's tensors are found by these alone.
 static void blocks_have_the_format_s_sizes(void **state)
 {
@@ -438,6 +463,7 @@ int main(void)
         cmocka_unit_test(every_half_widens_exactly),
         cmocka_unit_test(floats_and_bfloats_widen_from_unaligned_bytes),
         cmocka_unit_test(mxfp4_scales_reach_both_ends),
+        cmocka_unit_test(nvfp4_scale_that_is_no_number_is_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 // them.
 #include "consumer/exporter.h"
 #include "schemas/clock.h"
+#include "tests/failing_memory.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -209,6 +210,26 @@ static void a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client(void **
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, open_exporter, close_exporter)
 
+// Its own three allocations, one after the other; without an address it opens nothing that allocates.
+static void without_memory_it_is_refused(void **state)
+{
+    (void)state;
+    struct exporter *opened;
+    struct error error;
+    for (long n_good = 0; n_good < 3; n_good++) {
+        failing_memory_after(n_good);
+        enum status status = exporter_open(&opened, NULL, NULL, &error);
+        failing_memory_after(-1);
+        assert_int_equal(status, STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+    }
+    failing_memory_after(3);
+    enum status status = exporter_open(&opened, NULL, NULL, &error);
+    failing_memory_after(-1);
+    assert_int_equal(status, STATUS_OK);
+    exporter_close(opened);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +241,7 @@ int main(void)
         CASE(figures_are_published_while_they_are_asked_for),
         CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
         CASE(a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client),
+        cmocka_unit_test(without_memory_it_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

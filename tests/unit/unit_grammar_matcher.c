@@ -1,6 +1,7 @@
 // Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one,
 // JSON spellings.
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_letters.h"
 #include "tests/matcher_copy.h"
 #include "tests/random.h"
@@ -406,7 +407,11 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
                                            ".{2,18}b",
                                            "[^\\x80-\\x9F]*",
                                            "(\\S+\\s+){0,20}\\S+",
-                                           "[\\s\\S]*ab[\\s\\S]*"};
+                                           "[\\s\\S]*ab[\\s\\S]*",
+                                           "([^n]|n+[^n0])*n*",
+                                           "[\\s\\S]*n/[\\s\\S]*",
+                                           "([^u]|u+[^ud\u00e9])*u*",
+                                           "([^\u2028]|\u2028+[^/\u2028])*\u2028*"};
     char bytes[N_TOKENS][TOKEN_BYTES];
     struct text tokens[N_TOKENS];
     for (unsigned seed = 0; seed < 40; seed++) {
@@ -499,6 +504,55 @@ static void masks_of_counted_classes_are_what_tokens_one_by_one_are(void **state
                 walk_counted(min, max, true, sets[i], vocabulary);
             }
     grammar_vocabulary_destroy(vocabulary);
+}
+
+// A string that is a text of the pattern with min to max characters; "n" or "" behind it. Where few characters
+// end any beginning of a text, the masks are those of the pattern alone, but for tokens near the limits.
+static void walk_limited(uint32_t min, uint32_t max, const char *pattern,
+                         const struct grammar_vocabulary *vocabulary)
+{
+    struct rules *rules = rules_create(NULL);
+    struct expressions *pool = rules_expressions(rules);
+    struct grammar *grammar;
+    struct error error;
+    uint32_t expression;
+    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
+                     STATUS_OK);
+    expression = expression_both(pool, expression, expression_repeat(pool, EXPRESSION_ANY, min, max));
+    uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
+                        rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
+    if (grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error) != STATUS_OK)
+        return; // no text of the pattern is that long
+    walk_masks(grammar, vocabulary);
+    grammar_destroy(grammar);
+}
+
+static void masks_within_limits_of_length_are_what_tokens_one_by_one_are(void **state)
+{
+    static const char *const patterns[] = {"(\\S+\\s+){0,20}\\S+",
+                                           "[\\s\\S]*[ab]+[\\s\\S]*",
+                                           "[^@]+0[^.]+\\.*b",
+                                           "(a|bb)*",
+                                           "(aa)*|b*",
+                                           "a{0,20}b?|[\\s\\S]*n",
+                                           "(a|b|/)*(\u00e9|0|b)[\\s\\S]*",
+                                           "[\\s\\S]*ab[\\s\\S]{0,6}",
+                                           "(a?b){3,9}[\\s\\S]*",
+                                           "[^n]*(n[\\s\\S]{5})?"};
+    char bytes[N_TOKENS][TOKEN_BYTES];
+    struct text tokens[N_TOKENS];
+    struct grammar_vocabulary *vocabulary;
+    for (unsigned seed = 1; seed <= 2; seed++) {
+        random_state = seed;
+        make_vocabulary(&vocabulary, bytes, tokens);
+        for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+            for (uint32_t max = 4; max <= 25; max++) {
+                const uint32_t mins[] = {0, 1, 2, max / 2, max};
+                for (size_t j = 0; j < sizeof mins / sizeof *mins; j++)
+                    walk_limited(mins[j], max == 25 ? EXPRESSION_UNBOUNDED : max, patterns[i], vocabulary);
+            }
+        grammar_vocabulary_destroy(vocabulary);
+    }
 }
 
 static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t n_letters)
@@ -747,6 +801,7 @@ int main(void)
         cmocka_unit_test(a_special_token_is_one_token_and_no_text),
         cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
         cmocka_unit_test(masks_of_counted_classes_are_what_tokens_one_by_one_are),
+        cmocka_unit_test(masks_within_limits_of_length_are_what_tokens_one_by_one_are),
         cmocka_unit_test(letters_follow_but_for_exceptions_and_up_to_their_number),
         cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
         cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),

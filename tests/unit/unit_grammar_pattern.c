@@ -50,6 +50,7 @@ static const struct pattern_case cases[] = {
     {PATTERN_WHOLE, "b+", {"b", "bb"}, {"", "abba"}},
     {PATTERN_WHOLE, "^b|c$", {"b", "c"}, {"bc", ""}},
     {PATTERN_WHOLE, "(?<year>\\d{4})-(?P<m>\\d\\d)", {"2024-01"}, {"2024-1", "x2024-01"}},
+    {PATTERN_WHOLE, "(?<AZaz_$09\xC3\xA9>b)", {"b"}, {"a", ""}},
     {PATTERN_WHOLE, "a\\/b\\.c\\_d", {"a/b.c_d"}, {"a/bxc_d"}},
 };
 
@@ -91,6 +92,23 @@ static void what_is_not_regular_or_wrong_is_refused_by_name(void **state)
     refused_as("(?<=a)b", "pattern, byte 1: look-behind assertions are not supported");
     refused_as("\\p{L}", "pattern, byte 1: Unicode property classes (\\p) are not supported");
     refused_as("(?i)a", "pattern, byte 1: groups that begin with (?i are not supported");
+    refused_as("(?i", "pattern, byte 1: groups that begin with (?i are not supported");
+    refused_as("(?i\x7F", "pattern, byte 1: groups that begin with (?i are not supported");
+    refused_as("(?~", "pattern, byte 1: groups that begin with (?~ are not supported");
+    refused_as("(?", "pattern, byte 1: groups that begin with (?  are not supported");
+    refused_as("(? a", "pattern, byte 1: groups that begin with (?  are not supported");
+    refused_as("(?\x7F", "pattern, byte 1: groups that begin with (?  are not supported");
+    refused_as("(?\xC3\xA4", "pattern, byte 1: groups that begin with (?  are not supported");
+    refused_as("(?<!a)b", "pattern, byte 1: look-behind assertions are not supported");
+    refused_as("(?<>a)", "pattern, byte 3: a group's name is not closed");
+    refused_as("(?<a", "pattern, byte 3: a group's name is not closed");
+    refused_as("(?P<a", "pattern, byte 4: a group's name is not closed");
+    refused_as("(?<a->b)", "pattern, byte 3: a group's name has a character that names don't have");
+    refused_as("(?<[>b)", "pattern, byte 3: a group's name has a character that names don't have");
+    refused_as("(?<`>b)", "pattern, byte 3: a group's name has a character that names don't have");
+    refused_as("(?<{>b)", "pattern, byte 3: a group's name has a character that names don't have");
+    refused_as("(?</>b)", "pattern, byte 3: a group's name has a character that names don't have");
+    refused_as("(?<:>b)", "pattern, byte 3: a group's name has a character that names don't have");
     refused_as("((?!a).)*", "pattern, byte 9: assertions inside an unbounded repetition are not supported");
     refused_as("(a", "pattern, byte 2: a group is not closed");
     refused_as("a)", "pattern, byte 1: a group is closed that was not opened");

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -18,14 +19,43 @@ static const char ambiguous[] = "root ::= s*\ns ::= (\"a\" | \"b\" | [a-c] | [b-
 
 enum { N_LETTERS = 26, N_TOKENS = N_LETTERS * (N_LETTERS + 1), TEXT_BYTES = 64 };
 
+// Many states behind few letters, each with many terms.
+static const char counted[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*";
+
 struct grammar_bench {
     struct grammar *grammar;
     struct grammar_vocabulary *vocabulary;
     struct recognizer *recognizer;
 };
 
+struct grammar_text {
+    enum status (*compile)(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
+                           struct error *error);
+    const char *text;
+};
+
+// Texts of all patterns, which are a line each.
+static enum status compile_patterns(struct grammar **grammar, struct text text,
+                                    const struct grammar_limits *limits, struct error *error)
+{
+    struct rules *rules = rules_create(limits);
+    struct expressions *pool = rules_expressions(rules);
+    uint32_t all = EXPRESSION_ALL, one;
+    while (text.size) {
+        const char *end = memchr(text.data, '\n', text.size);
+        size_t size = end ? (size_t)(end - text.data) : text.size;
+        assert_int_equal(expression_parse(pool, (struct text){text.data, size}, PATTERN_WHOLE, &one, error),
+                         STATUS_OK);
+        all = expression_both(pool, all, one);
+        size += end != NULL;
+        text = (struct text){text.data + size, text.size - size};
+    }
+    return grammar_create(grammar, rules, rules_terminal(rules, all, TERMINAL_TEXT), error);
+}
+
 // Tokens are all words of one letter and of two.
-static void bench_init(struct grammar_bench *bench, const char *gbnf, const struct grammar_limits *limits)
+static void bench_init_with(struct grammar_bench *bench, struct grammar_text source,
+                            const struct grammar_limits *limits)
 {
     static char words[N_TOKENS][2];
     struct text tokens[N_TOKENS];
@@ -37,10 +67,15 @@ static void bench_init(struct grammar_bench *bench, const char *gbnf, const stru
     }
     assert_int_equal(grammar_vocabulary_create(&bench->vocabulary, tokens, N_TOKENS, NULL, 0, &error),
                      STATUS_OK);
-    assert_int_equal(grammar_compile_gbnf(&bench->grammar, text_from_string(gbnf), limits, &error),
+    assert_int_equal(source.compile(&bench->grammar, text_from_string(source.text), limits, &error),
                      STATUS_OK);
     assert_int_equal(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error),
                      STATUS_OK);
+}
+
+static void bench_init(struct grammar_bench *bench, const char *gbnf, const struct grammar_limits *limits)
+{
+    bench_init_with(bench, (struct grammar_text){grammar_compile_gbnf, gbnf}, limits);
 }
 
 static void bench_finish(struct grammar_bench *bench)
@@ -90,14 +125,15 @@ static void spell(char *text, uint64_t seed)
 }
 
 // The same end alone, behind other texts, and where all is forgotten before each mask. Returns where it is.
-static size_t end_everywhere(const struct grammar_limits *limits, const char *expected)
+static size_t end_everywhere(struct grammar_text source, const struct grammar_limits *limits,
+                             const char *expected)
 {
     size_t n_bytes = 0;
     for (unsigned seed = 1; seed <= 3; seed++) {
         char text[TEXT_BYTES + 1], other[TEXT_BYTES + 1];
         struct grammar_bench alone, shared;
-        bench_init(&alone, ambiguous, limits);
-        bench_init(&shared, ambiguous, limits);
+        bench_init_with(&alone, source, limits);
+        bench_init_with(&shared, source, limits);
         spell(text, seed);
         struct end end = match_text(&alone, text, false);
         assert_int_equal(end.error.status, STATUS_REJECT);
@@ -119,16 +155,17 @@ static size_t end_everywhere(const struct grammar_limits *limits, const char *ex
     return n_bytes;
 }
 
-// Twice the limit ends at a longer text.
-static void assert_work_ends_at(enum grammar_limit limit, uint64_t n, const char *name)
+// The larger limit ends at a longer text.
+static void assert_work_ends_at(struct grammar_text source, enum grammar_limit limit,
+                                const uint64_t values[2], const char *name)
 {
     struct grammar_limits limits = grammar_limits_default;
     size_t n_bytes[2];
     for (int i = 0; i < 2; i++) {
         char error[80];
-        limits.values[limit] = n << i;
-        snprintf(error, sizeof error, "%s: more than %llu", name, (unsigned long long)n << i);
-        n_bytes[i] = end_everywhere(&limits, error);
+        limits.values[limit] = values[i];
+        snprintf(error, sizeof error, "%s: more than %llu", name, (unsigned long long)values[i]);
+        n_bytes[i] = end_everywhere(source, &limits, error);
     }
     assert_true(n_bytes[0] > 0);
     assert_true(n_bytes[0] < n_bytes[1]);
@@ -136,12 +173,27 @@ static void assert_work_ends_at(enum grammar_limit limit, uint64_t n, const char
 
 static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
 {
-    assert_work_ends_at(GRAMMAR_LIMIT_MASK_WORK, 10000, "grammar_mask_work");
+    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous}, GRAMMAR_LIMIT_MASK_WORK,
+                        (const uint64_t[]){10000, 20000}, "grammar_mask_work");
+}
+
+static void a_mask_of_many_derivatives_ends_at_its_work(void **state)
+{
+    assert_work_ends_at((struct grammar_text){grammar_compile_regex, counted}, GRAMMAR_LIMIT_MASK_WORK,
+                        (const uint64_t[]){5000, 10000}, "grammar_mask_work");
+}
+
+// Whether a state of such an intersection matches anything is found behind many others.
+static void a_mask_of_long_searches_ends_at_its_work(void **state)
+{
+    assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*"},
+                        GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){79000, 80000}, "grammar_mask_work");
 }
 
 static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
 {
-    assert_work_ends_at(GRAMMAR_LIMIT_ANSWER_WORK, 300000, "grammar_answer_work");
+    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous}, GRAMMAR_LIMIT_ANSWER_WORK,
+                        (const uint64_t[]){300000, 600000}, "grammar_answer_work");
 }
 
 // One state's mask takes 20,000 items or more here, and the text is in two such states again and again.
@@ -150,7 +202,7 @@ static void a_state_that_comes_again_is_counted_once(void **state)
     enum { N_OPTIONAL = 100 };
     struct grammar_limits limits = grammar_limits_default;
     struct grammar_bench bench;
-    char gbnf[64 + 2 * N_OPTIONAL] = "root ::= (";
+    char gbnf[64 + 2 * N_OPTIONAL] = "root ::= \"z\" (";
     for (int i = 0; i < N_OPTIONAL; i++)
         strcat(gbnf, "e ");
     strcat(gbnf, "\"z\")*\ne ::= [a-y]?");
@@ -180,6 +232,98 @@ static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
     text[n_bytes - 1] = '\0';
     assert_int_equal(match_text(&bench, text, false).error.status, STATUS_OK);
     assert_int_equal(bench.recognizer->cache.generation, generation);
+    bench_finish(&bench);
+}
+
+// So that the cache is emptied when it is full.
+static void rows_of_steps_are_counted_as_memory(void **state)
+{
+    struct grammar_bench bench;
+    (void)state;
+    bench_init(&bench, ambiguous, NULL);
+    struct recognizer *recognizer = bench.recognizer;
+    uint32_t at = recognizer->start;
+    for (int i = 1; i <= 3; i++) {
+        uint64_t before = recognizer->cache.n_bytes;
+        recognizer_begin_visit(recognizer);
+        uint32_t next = recognizer_step(recognizer, at, 'a');
+        assert_int_not_equal(next, SET_DEAD);
+        assert_true(recognizer->cache.n_bytes >= before + sizeof(struct set_row));
+        assert_int_equal(recognizer_step(recognizer, at, 'a'), next);
+        assert_true(recognizer->cache.n_bytes < before + 2 * sizeof(struct set_row)); // once
+        at = next;
+    }
+    bench_finish(&bench);
+}
+
+static enum status first_mask(struct grammar_bench *bench, struct error *error)
+{
+    struct matcher matcher;
+    enum status status = matcher_init(&matcher, bench->recognizer, error);
+    if (status == STATUS_OK)
+        status = matcher_prepare_mask(&matcher, error);
+    matcher_finish(&matcher);
+    return status;
+}
+
+// The least limit that the first mask keeps, and one less.
+static void the_first_mask_has_a_limit_of_its_own(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    struct grammar_bench bench;
+    struct error error;
+    char expected[80];
+    uint64_t low = 1, high = 1 << 20;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 1;
+    while (low < high) {
+        limits.values[GRAMMAR_LIMIT_FIRST_WORK] = low + (high - low) / 2;
+        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+        if (first_mask(&bench, &error) == STATUS_OK)
+            high = limits.values[GRAMMAR_LIMIT_FIRST_WORK];
+        else
+            low = limits.values[GRAMMAR_LIMIT_FIRST_WORK] + 1;
+        bench_finish(&bench);
+    }
+    assert_true(low > 1000 && low < 1 << 20);
+    for (int is_enough = 0; is_enough < 2; is_enough++) {
+        limits.values[GRAMMAR_LIMIT_FIRST_WORK] = low - 1 + (uint64_t)is_enough;
+        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+        snprintf(expected, sizeof expected, "grammar_first_work: more than %llu",
+                 (unsigned long long)low - 1);
+        for (int again = 0; again < 3; again++) { // of what was built before nothing is counted less
+            assert_int_equal(first_mask(&bench, &error), is_enough ? STATUS_OK : STATUS_REJECT);
+            if (!is_enough)
+                assert_string_equal(error.text, expected);
+        }
+        bench_finish(&bench);
+    }
+}
+
+// The steps computed until the limit are proportional to it, whatever the regex.
+static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
+{
+    struct grammar_limits limits = grammar_limits_default;
+    char text[TEXT_BYTES + 1];
+    struct grammar_bench bench;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
+    bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+    spell(text, 5);
+    size_t n_bytes = match_text(&bench, text, false).n_bytes;
+    assert_in_range(n_bytes, 1, TEXT_BYTES - 1);
+    text[n_bytes] = 'a';
+    text[n_bytes + 1] = '\0';
+    struct error error;
+    assert_int_equal(recognizer_restart(bench.recognizer, &error), STATUS_OK);
+    struct matcher matcher;
+    size_t n_accepted;
+    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, n_bytes}, &n_accepted, &error),
+                     STATUS_OK);
+    uint64_t n_steps = bench.recognizer->pool->steps;
+    assert_int_equal(matcher_prepare_mask(&matcher, &error), STATUS_REJECT);
+    n_steps = bench.recognizer->pool->steps - n_steps;
+    assert_true(n_steps < 2 * limits.values[GRAMMAR_LIMIT_MASK_WORK]);
+    matcher_finish(&matcher);
     bench_finish(&bench);
 }
 
@@ -256,14 +400,56 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
     bench_finish(&bench);
 }
 
+// Each alternative is the whole grammar in brackets of its own, or a letter: items of one state would be as
+// many as alternatives.
+static void alternatives_of_one_structure_are_one(void **state)
+{
+    (void)state;
+    enum { ALTERNATIVES = 100, ITEMS_MAX = 30 };
+    struct grammar_limits limits = grammar_limits_default;
+    char source[ALTERNATIVES * 64] = "root ::= a | r0";
+    size_t n = strlen(source);
+    for (int i = 1; i < ALTERNATIVES; i++)
+        n += (size_t)snprintf(source + n, sizeof source - n, " | r%d", i);
+    for (int i = 0; i < ALTERNATIVES; i++)
+        n += (size_t)snprintf(source + n, sizeof source - n, "\nr%d ::= \"x\" root s%d\ns%d ::= \"y\"", i, i,
+                              i);
+    snprintf(source + n, sizeof source - n, "\na ::= \"a\"");
+    limits.values[GRAMMAR_LIMIT_STATE_ITEMS] = ITEMS_MAX;
+    struct grammar_bench bench;
+    bench_init(&bench, source, &limits);
+    static const char *const texts[] = {"a", "xay", "xxayy", "xxay", "y", "xa"};
+    static const bool may_end[] = {true, true, true, false, false, false};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct matcher matcher;
+        struct error error;
+        size_t n_accepted;
+        bool ends = false;
+        assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+        assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(texts[i]), &n_accepted, &error),
+                         STATUS_OK);
+        assert_int_equal(n_accepted, strcmp(texts[i], "y") ? strlen(texts[i]) : 0);
+        assert_int_equal(matcher_may_end(&matcher, &ends, &error), STATUS_OK);
+        assert_int_equal(ends, may_end[i]);
+        matcher_finish(&matcher);
+    }
+    bench_finish(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mask_ends_at_its_work_whatever_was_built_before),
+        cmocka_unit_test(a_mask_of_many_derivatives_ends_at_its_work),
+        cmocka_unit_test(a_mask_of_long_searches_ends_at_its_work),
+        cmocka_unit_test(the_first_mask_has_a_limit_of_its_own),
+        cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
+        cmocka_unit_test(rows_of_steps_are_counted_as_memory),
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
         cmocka_unit_test(a_mask_inside_several_strings_builds_no_states),
+        cmocka_unit_test(alternatives_of_one_structure_are_one),
         cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

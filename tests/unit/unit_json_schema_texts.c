@@ -53,6 +53,15 @@ struct text_case {
 
 static const struct text_case cases[] = {
     {"true", {"1e5", "\"\\u00e9\"", "{}", "{\"a\":[null,-0.5]}"}, {"{ }", "[1, 2]", "01", "nul"}},
+    // Of equal keys the last counts, in the place of the first.
+    {"{\"type\": \"string\", \"type\": \"integer\"}", {"1"}, {"\"a\"", "1.5"}},
+    {"{\"properties\": {\"a\": {\"const\": 1}, \"b\": {\"const\": 2}, \"a\": {\"const\": 3}}, "
+     "\"additionalProperties\": false, \"required\": [\"b\", \"a\"]}",
+     {"{\"a\":3,\"b\":2}"},
+     {"{\"a\":1,\"b\":2}", "{\"b\":2,\"a\":3}", "{\"a\":1,\"b\":2,\"a\":3}"}},
+    {"{\"enum\": [{\"x\": 1, \"y\": 0, \"x\": 2}, {}]}",
+     {"{\"x\":2,\"y\":0}", "{}"},
+     {"{\"x\":1,\"y\":0,\"x\":2}", "{\"x\":1,\"y\":0}"}},
     {"{\"const\": 1}", {"1"}, {"2", "1.01", "\"1\"", "1.0", "1e0"}},
     {"{\"enum\": [\"a\", null, {\"b\": [1]}]}",
      {"\"a\"", "\"\\u0061\"", "null", "{\"b\":[1]}"},

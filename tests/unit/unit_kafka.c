@@ -78,6 +78,12 @@ static void a_result_has_the_headers_of_a_cloud_event(void **state)
     headers_of_result(&headers, job, "a group/ä", "w", INT64_C(1700000000123456));
     assert_header(&headers, "sheaf-constrained-by", "choice");
     assert_header(&headers, "sheaf-forced-tokens", "11");
+    assert_null(value_of(&headers, "sheaf-drafted-tokens").data);
+    job->figures.drafted_tokens = 13;
+    job->figures.accepted_tokens = 12;
+    headers_of_result(&headers, job, "a group/ä", "w", INT64_C(1700000000123456));
+    assert_header(&headers, "sheaf-drafted-tokens", "13");
+    assert_header(&headers, "sheaf-accepted-tokens", "12");
     assert_true(headers.n_items < RECORD_HEADERS_MAX); // as long as a result's become
     job->request.constraint.kind = CONSTRAINT_NONE;
     job->source.headers = NULL;

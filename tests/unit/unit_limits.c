@@ -1,38 +1,20 @@
 // The memory plan (batching/limits.h): where a model's layers and pages go on a device of any size, and what
 // a refusal advises.
-#include "batching/limits.h"
+#include "batching/speculation.h"
 #include "engine/cpu/backend.h"
 #include "engine/base/machine.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
+#include "tests/plans.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/resource.h>
 
-#include <cmocka.h>
+enum { N_LAYERS = 8, BATCH = 4, ROWS = 32 };
 
-enum { N_LAYERS = 8, BATCH = 4, ROWS = 32, PLENTY = 1 << 30 };
-
-// Only asked for bytes: as many as in the file.
-static struct backend stub;
+static struct backend stub; // only asked for bytes: as many as in the file
 
 static struct model *open_made_model(void)
 {
-    struct error error = {0};
-    struct model *model;
-    char directory[64], path[96];
-    struct model_recipe recipe = {
-        .type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512};
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    unlink(path);
-    rmdir(directory);
-    return model;
+    return open_model_of(&(
+        struct model_recipe){.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512});
 }
 
 static struct limits_wanted wanted_with(uint64_t page_bytes)
@@ -44,16 +26,6 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
                                   .page_bytes = page_bytes,
                                   .host = &stub,
                                   .host_available_bytes = PLENTY};
-}
-
-static bool plan_fits(struct limits_plan *plan, const struct model *model, uint64_t available,
-                      const struct limits_wanted *wanted)
-{
-    struct error error = {0};
-    enum status status = limits_derive(plan, model, available, wanted, &error);
-    if (status != STATUS_OK)
-        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
-    return status == STATUS_OK;
 }
 
 // Weights, matrices and a number of bytes of pages.
@@ -78,6 +50,24 @@ static void a_device_that_holds_everything_computes_everything(void **state)
     wanted.placing = PLACING_LAYERS; // as many as fit: all
     assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
+}
+
+// Pages get what is left beside the indexes of texts that drafts are found in.
+static void drafts_have_their_memory(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan, without;
+    struct limits_wanted wanted = wanted_with(10 * page);
+    assert_true(plan_fits(&without, model, PLENTY, &wanted));
+    assert_int_equal(without.draft_bytes, 0);
+    wanted.n_drafts_max = 8;
+    wanted.host = NULL;
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
+    assert_int_equal(plan.draft_bytes, speculation_bytes(BATCH, model->shape.n_context));
+    uint64_t all = plan.weight_bytes + plan.matrix_bytes + plan.draft_bytes + plan.page_bytes;
+    assert_true(plan_fits(&plan, model, all, &wanted));
+    assert_false(plan_fits(&plan, model, all - 1, &wanted));
 }
 
 // Page numbers are 32 bits.
@@ -341,6 +331,23 @@ static void the_limit_of_the_address_space_counts(void **state)
     assert_in_range(available, 1, (1 << 30) - 1);
 }
 
+static void draft_tokens_have_the_rows_that_sequences_leave(void **state)
+{
+    struct model *model = *state;
+    struct limits_plan plan;
+    for (int32_t n_rows = BATCH; n_rows <= BATCH + LIMITS_DRAFTS + 1; n_rows++) {
+        struct limits_wanted wanted = {.backend = &stub,
+                                       .n_sequences_max = BATCH,
+                                       .n_tokens_max = n_rows,
+                                       .n_drafts_max = LIMITS_DRAFTS};
+        assert_true(plan_fits(&plan, model, PLENTY, &wanted));
+        int32_t n = n_rows - BATCH < LIMITS_DRAFTS ? n_rows - BATCH : LIMITS_DRAFTS;
+        assert_int_equal(plan.batch.n_drafts_max, n);
+        assert_int_equal(plan.forward.n_outputs_max, BATCH + n);
+        assert_int_equal(plan.forward.n_sequences_max, BATCH + n);
+    }
+}
+
 static void counts_are_cut_to_their_limits(void **state)
 {
     struct model *model = *state;
@@ -369,6 +376,75 @@ static void counts_are_cut_to_their_limits(void **state)
     below.n_tokens_max = 7; // each sequence has its row
     assert_true(plan_fits(&plan, model, PLENTY, &below));
     assert_int_equal(plan.batch.n_tokens_max, LIMITS_SEQUENCES_MAX - 1);
+}
+
+static void counts_that_nobody_gave_follow_the_device_and_the_sequences(void **state)
+{
+    struct model *model = *state;
+    static const struct {
+        bool device;
+        int32_t given, n_sequences, n_tokens, n_jobs;
+    } rows[] = {
+        {false, 0, 64, 512, 64 * 32}, {true, 0, 256, 4096, 256 * 32},      {false, 31, 31, 512, 1024},
+        {false, 32, 32, 512, 1024},   {false, 33, 33, 512, 33 * 32},       {false, 256, 256, 512, 256 * 32},
+        {false, 257, 257, 514, 8224}, {true, 2049, 2049, 4098, 2049 * 32},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct limits_plan plan;
+        struct limits_wanted wanted = {.backend = &stub,
+                                       .device = rows[i].device,
+                                       .n_sequences_max = rows[i].given};
+        assert_true(plan_fits(&plan, model, PLENTY, &wanted));
+        assert_int_equal(plan.batch.n_sequences_max, rows[i].n_sequences);
+        assert_int_equal(plan.batch.n_tokens_max, rows[i].n_tokens);
+        assert_int_equal(plan.batch.n_jobs_max,
+                         rows[i].n_jobs < LIMITS_JOBS_MAX ? rows[i].n_jobs : LIMITS_JOBS_MAX);
+        assert_int_equal(plan.forward.n_tokens_max, rows[i].n_tokens);
+        assert_int_equal(plan.forward.n_outputs_max, rows[i].n_sequences);
+        assert_int_equal(plan.forward.n_sequences_max, rows[i].n_sequences);
+    }
+}
+
+static void a_placement_is_described_by_layers_and_megabytes_of_either_side(void **state)
+{
+    struct model *model = *state;
+    struct limits_plan plan = {.weight_bytes = 1500000,
+                               .page_bytes = 3000000,
+                               .host_weight_bytes = 2500000,
+                               .host_page_bytes = 600000,
+                               .placement = {3, false}};
+    char text[256];
+    limits_describe_placement(&plan, model, text, sizeof text);
+    assert_string_equal(text,
+                        "5 of 8 layers on the GPU with 1.5 MB of weights and 2.4 MB of KV pages, the rest on "
+                        "the CPU with 2.5 MB and 0.6 MB (--placement layers:5)");
+    plan.placement = (struct placement){0, true};
+    limits_describe_placement(&plan, model, text, sizeof text);
+    assert_string_equal(text,
+                        "8 of 8 layers on the GPU with 1.5 MB of weights and 2.4 MB of KV pages, the rest on "
+                        "the CPU with 2.5 MB and 0.6 MB, attention of all layers there (--placement "
+                        "attention-cpu)");
+}
+
+static void a_refusal_of_two_sides_names_what_the_host_has_and_needs(void **state)
+{
+    struct model *model = *state;
+    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    struct limits_plan plan;
+    struct error error = {0};
+    struct limits_wanted wanted = wanted_with(1000 * page);
+    double pages, needed, available;
+    wanted.placing = PLACING_LAYERS;
+    wanted.n_device_layers = 5;
+    assert_true(plan_fits(&plan, model, PLENTY, &wanted));
+    wanted.host_available_bytes = 1200000;
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_int_equal(sscanf(strstr(error.text, "KV pages"), "KV pages %lf MB (one page", &pages), 1);
+    assert_int_equal(
+        sscanf(strstr(error.text, " (and"), " (and on the host %lf MB of %lf MB)", &needed, &available), 2);
+    assert_float_equal(pages, (double)(1000 * page / N_LAYERS * 5) / 1e6, 0.051);
+    assert_float_equal(needed, (double)(plan.host_weight_bytes + 1000 * page / N_LAYERS * 3) / 1e6, 0.051);
+    assert_float_equal(available, 1.2, 0.051);
 }
 
 // Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others
@@ -500,6 +576,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         TEST(a_device_that_holds_everything_computes_everything),
+        TEST(drafts_have_their_memory),
         TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number),
         TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
         TEST(weights_are_counted_as_their_own_side_stores_them),
@@ -511,12 +588,16 @@ int main(void)
         TEST(a_refusal_names_the_most_layers_that_fit),
         TEST(a_cpu_has_no_other_side),
         TEST(the_limit_of_the_address_space_counts),
+        TEST(draft_tokens_have_the_rows_that_sequences_leave),
         TEST(counts_are_cut_to_their_limits),
         TEST(pages_take_their_share_of_what_is_left),
         TEST(pages_are_counted_with_the_scratch_that_they_bring),
         TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too),
         TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go),
         TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages),
+        TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences),
+        TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side),
+        TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs),
     };
     int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
     model_close(model);

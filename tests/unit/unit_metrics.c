@@ -193,6 +193,8 @@ static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
                                     .prefill_tokens = 10,
                                     .n_generated = 7,
                                     .n_forced = 1 + i,
+                                    .n_drafted = 6 + i,
+                                    .n_accepted = 2 + i,
                                     .n_waiting = 3 + i,
                                     .pages_used = 20 + i,
                                     .pages_total = 64};
@@ -203,6 +205,8 @@ static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
     assert_lines("sheaf_steps_total 2");
     assert_lines("sheaf_tokens_total{kind=\"prefill\"} 20\nsheaf_tokens_total{kind=\"generated\"} 14");
     assert_lines("sheaf_forced_tokens_total 3");
+    assert_lines("sheaf_draft_tokens_total{kind=\"accepted\"} 5\n"
+                 "sheaf_draft_tokens_total{kind=\"rejected\"} 8");
     assert_lines("sheaf_window_waiting 4");
     assert_lines("sheaf_preemptions_total 4");
     assert_lines("sheaf_kv_pages{state=\"used\"} 21\nsheaf_kv_pages{state=\"free\"} 43");

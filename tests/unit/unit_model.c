@@ -2,6 +2,7 @@
 #include "engine/file/mapped_file.h"
 #include "engine/model/family.h"
 #include "engine/model/model.h"
+#include "schemas/hash.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
@@ -438,6 +439,39 @@ static void a_large_file_is_hashed_in_parts(void **state)
     assert_true(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2]);
 }
 
+// A fingerprint stands in results: it is the same in every version, and with any number of threads.
+static void a_file_s_hash_is_of_its_mebibytes_and_its_size(void **state)
+{
+    struct model_files *folder = *state;
+    enum { MIB = 1048576, BYTES_MAX = 3 * MIB + 5 };
+    static const size_t sizes[] = {1, MIB - 1, MIB, MIB + 1, 2 * MIB, BYTES_MAX};
+    uint8_t *bytes = malloc(BYTES_MAX);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < BYTES_MAX; i++)
+        bytes[i] = (uint8_t)(i * 31 + i / 1000);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct mapped_file file;
+        struct error error;
+        uint64_t whole[] = {0, sizes[i]};
+        for (size_t start = 0; start < sizes[i]; start += MIB)
+            whole[0] +=
+                hash_bytes(bytes + start, sizes[i] - start < MIB ? sizes[i] - start : MIB, start / MIB);
+        FILE *out = fopen(folder->path, "wb");
+        assert_int_equal(fwrite(bytes, 1, sizes[i], out), sizes[i]);
+        assert_int_equal(fclose(out), 0);
+        assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+        assert_int_equal(mapped_file_hash(&file, 7, NULL, NULL), hash_bytes(whole, sizeof whole, 7));
+        for (int n_threads = 1; n_threads <= 3; n_threads++) {
+            struct pool *pool;
+            assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
+            assert_int_equal(mapped_file_hash(&file, 7, pool, NULL), hash_bytes(whole, sizeof whole, 7));
+            pool_destroy(pool);
+        }
+        mapped_file_close(&file);
+    }
+    free(bytes);
+}
+
 static void fingerprints_tell_models_apart(void **state)
 {
     struct model_recipe recipe = {.seed = 1, .tokenizer = true};
@@ -480,6 +514,7 @@ int main(void)
         MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
         MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
         MODEL_TEST(a_large_file_is_hashed_in_parts),
+        MODEL_TEST(a_file_s_hash_is_of_its_mebibytes_and_its_size),
         MODEL_TEST(fingerprints_tell_models_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

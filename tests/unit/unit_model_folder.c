@@ -23,6 +23,7 @@ struct folder_case {
     bool larger, tied;
     enum tensor_type experts_type; // the made model's
     const char *prefix;            // the language model's part of a larger one: its names begin so
+    bool nvfp4;                    // the matrices, with factors; otherwise of each plain type
 };
 
 struct making {
@@ -193,6 +194,61 @@ static void put_transformed(const struct making *making, struct safetensors_writ
     free(out);
 }
 
+// NVFP4 as ModelOpt stores it: GGUF's blocks taken apart into items, two neighbors a byte, and scales; the
+// factor beside them.
+static void put_nvfp4(const struct making *making, struct safetensors_writer *writer, const char *name,
+                      enum folder_form form, const struct tensor *tensor, const unsigned char *blocks,
+                      float factor)
+{
+    size_t n_rows = tensor->dims[1], n_blocks = tensor->dims[0] / 64;
+    unsigned char *items = calloc(n_rows * n_blocks, 32), *scales = calloc(n_rows * n_blocks, 4);
+    for (size_t i = 0; i < n_rows * n_blocks; i++, blocks += 36) {
+        size_t row = i / n_blocks;
+        if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP)
+            row = their_row(making, form, row, n_rows);
+        size_t at = row * n_blocks + i % n_blocks;
+        memcpy(scales + 4 * at, blocks, 4);
+        for (int j = 0; j < 64; j++) {
+            int byte = blocks[4 + j / 16 * 8 + j % 8], item = j % 16 < 8 ? byte & 15 : byte >> 4;
+            items[32 * at + (size_t)j / 2] |= (unsigned char)(item << (j % 2 * 4));
+        }
+    }
+    char other[160];
+    put_entry(writer, name, "U8", 2, (uint64_t[2]){n_rows, n_blocks * 32}, items, n_rows * n_blocks * 32);
+    snprintf(other, sizeof other, "%s_scale", name);
+    put_entry(writer, other, "F8_E4M3", 2, (uint64_t[2]){n_rows, n_blocks * 4}, scales,
+              n_rows * n_blocks * 4);
+    snprintf(other, sizeof other, "%s_scale_2", name);
+    put_entry(writer, other, "F32", 0, NULL, &factor, sizeof factor);
+    snprintf(other, sizeof other, "%.*s.input_scale", (int)(strlen(name) - strlen(".weight")), name);
+    put_entry(writer, other, "F32", 0, NULL, &factor, sizeof factor);
+    free(items);
+    free(scales);
+}
+
+// The embedding, which stays in float32.
+static void put_dequantized(struct safetensors_writer *writer, const char *name, const struct tensor *tensor)
+{
+    size_t n = tensor->dims[0] * tensor->dims[1];
+    float *items = malloc(n * sizeof *items);
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
+    put_entry(writer, name, "F32", 2, (uint64_t[2]){tensor->dims[1], tensor->dims[0]}, items,
+              n * sizeof *items);
+    free(items);
+}
+
+// The factor of matrix i beside ours.
+static float factor_of(const struct making *making, const char *ours, uint64_t i)
+{
+    char name[64];
+    float factor = 1.0f;
+    snprintf(name, sizeof name, "%.*s.scale", (int)(strlen(ours) - strlen(".weight")), ours);
+    const struct tensor *tensor = gguf_tensor(making->gguf, name);
+    if (tensor)
+        memcpy(&factor, (const char *)tensor->data + i * sizeof factor, sizeof factor);
+    return factor;
+}
+
 // Phi's q, k and v stand one by one there and in one tensor here.
 static bool cut_fused(const struct making *making, const char *to, int layer, const char *suffix,
                       struct tensor *part)
@@ -339,9 +395,14 @@ static void put_rule(const struct making *making, struct safetensors_writer *wri
                 name[size++] = *from;
         }
         sprintf(name + size, "%s", suffix);
-        put_transformed(making, writer, name, rule->form, &part,
-                        (const char *)tensor->data + tensor->size_bytes / n_parts * i,
-                        strcmp(suffix, ".bias") == 0);
+        const char *data = (const char *)tensor->data + tensor->size_bytes / n_parts * i;
+        if (part.type == TENSOR_NVFP4 && layer < 0 && strcmp(rule->to, "token_embd") == 0)
+            put_dequantized(writer, name, &part);
+        else if (part.type == TENSOR_NVFP4)
+            put_nvfp4(making, writer, name, rule->form, &part, (const unsigned char *)data,
+                      factor_of(making, ours, i));
+        else
+            put_transformed(making, writer, name, rule->form, &part, data, strcmp(suffix, ".bias") == 0);
     }
 }
 
@@ -430,17 +491,19 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
     static float logits[2][N_IDS * N_VOCAB];
     const struct folder_case *item = *state;
     static const enum tensor_type stored[] = {TENSOR_F32, TENSOR_BF16, TENSOR_F16};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < (item->nvfp4 ? 1 : 3); i++) {
         char directory[64], path[96];
         make_directory(directory);
         snprintf(path, sizeof path, "%s/model.gguf", directory);
         make_model(path, &(struct model_recipe){.family = item->made,
                                                 .seed = 7,
-                                                .type = stored[i],
+                                                .type = item->nvfp4 ? TENSOR_NVFP4 : stored[i],
+                                                .scaled = item->nvfp4,
+                                                .n_embd = item->nvfp4 ? 128 : 0,
                                                 .larger = item->larger,
                                                 .tied = item->tied,
                                                 .n_layers = 3,
-                                                .n_ff = item->experts_type ? 128 : 0,
+                                                .n_ff = item->experts_type || item->nvfp4 ? 128 : 0,
                                                 .experts_type = item->experts_type,
                                                 .head_dim = strstr("qwen3 gemma", item->made) ? 32 : 0});
         write_folder(item, path, directory, i == 0);
@@ -458,7 +521,14 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
 
 #define MXFP4 "\"quantization_config\":{\"quant_method\":\"mxfp4\"},"
 
+#define NVFP4                                                                                                \
+    ",\"quantization_config\":{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"group_size\":16}"
+
 static struct folder_case cases[] = {
+    {"llama", "llama", NVFP4, .nvfp4 = true},
+    {"mixtral", "mixtral", NVFP4, .nvfp4 = true},
+    {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true" NVFP4, .nvfp4 = true},
+    {"phi3", "phi3", NVFP4, .nvfp4 = true},
     {"llama", "llama", ",\"hidden_act\":\"silu\"", false, false},
     {"llama", "llama", ",\"rope_scaling\":null", false, true},
     {"mistral", "mistral", "", false, false},

@@ -88,6 +88,7 @@ static void numbers_out_of_range_are_refused_with_their_name(void **state)
         {{.sampling.top_p = "2"}, "--top-p: top_p: expected a number"},
         {{.sampling.top_k = "1.5"}, "--top-k: top_k: expected an integer"},
         {{.sampling.temperature = "warm"}, "--temperature: expected a number, got \"warm\""},
+        {{.sampling.temperature = "nan"}, "--temperature: expected a number, got \"nan\""},
         {{.sampling.temperature = ""}, "--temperature: expected a number, got \"\""},
         {{.sampling.defaults = "mine"}, "--sampling-defaults: expected model or none, got \"mine\""},
     };

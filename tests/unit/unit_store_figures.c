@@ -1,5 +1,6 @@
 // Figures in the store: the sums of a commit, the report on prefixes, and a dataset's first and last end.
 #include "store/finish.h"
+#include "store/projection.h"
 #include "store/step_cost.h"
 #include "tests/store_jobs.h"
 
@@ -141,6 +142,37 @@ static void assert_constraints(struct store *store, const char *expected)
     buffer_add_byte(&rows, '\0');
     assert_string_equal(rows.data, expected);
     buffer_finish(&rows);
+}
+
+// A job without a draft has none.
+static void draft_tokens_are_counted_by_job_step_and_worker(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    const struct job *jobs[PROJECTION_ROWS + 3];
+    for (int i = 0; i < PROJECTION_ROWS + 3; i++) { // by rows of many and of one
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        struct job *job = finished_job(id, 0);
+        job->figures.drafted_tokens = i % 2 ? 10 : 0;
+        job->figures.accepted_tokens = i % 2 ? 7 : 0;
+        jobs[i] = job;
+    }
+    struct step_figures steps[] = {{.n_drafted = 9, .n_accepted = 5}, {.n_drafted = 4}};
+    struct store_record record = {.jobs = jobs, .n_jobs = PROJECTION_ROWS + 3, .steps = steps, .n_steps = 2};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    int64_t n_drafted = (PROJECTION_ROWS + 3) / 2;
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE drafted_tokens IS NULL"),
+                     PROJECTION_ROWS + 3 - n_drafted);
+    assert_int_equal(query_number(store, "SELECT jobs_drafted FROM speculation"), n_drafted);
+    assert_int_equal(query_number(store, "SELECT drafted_tokens FROM speculation"), 10 * n_drafted);
+    assert_int_equal(query_number(store, "SELECT accepted_tokens FROM speculation"), 7 * n_drafted);
+    assert_int_equal(query_number(store, "SELECT percent_accepted = 70 FROM speculation"), 1);
+    assert_int_equal(query_number(store, "SELECT 100 * sum(drafted) + sum(accepted) FROM steps"), 1305);
+    assert_int_equal(query_number(store, "SELECT 100 * drafted_tokens + accepted_tokens FROM workers"), 1305);
+    for (int i = 0; i < PROJECTION_ROWS + 3; i++)
+        job_destroy((struct job *)jobs[i]);
+    store_close(store);
 }
 
 // The request's constraint where the worker has it, and the one that a mirror read in the record's headers.
@@ -359,6 +391,7 @@ int main(void)
         cmocka_unit_test_setup(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens,
                                fresh_path),
         cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
+        cmocka_unit_test_setup(draft_tokens_are_counted_by_job_step_and_worker, fresh_path),
         cmocka_unit_test_setup(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path),
         cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
         cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,

@@ -379,6 +379,15 @@ static void empty_caches(struct store *store)
     sqlite3_db_release_memory(store->database.sqlite);
 }
 
+// A statement in the middle of its rows would keep others from writing, and the log from being emptied.
+static void assert_no_statement_runs(const struct store *store, size_t number)
+{
+    for (int i = 0; store && i < store->database.n_statements; i++)
+        if (sqlite3_stmt_busy(store->database.statements[i].statement))
+            fail_msg("call %zu: left in the middle: %s", number,
+                     sqlite3_sql(store->database.statements[i].statement));
+}
+
 // False: it met a fault, and may be made again.
 static bool call_passes(struct store_run *run, size_t number)
 {
@@ -390,6 +399,8 @@ static bool call_passes(struct store_run *run, size_t number)
     faults_pause(false);
     enum status status = whole_script[number](run);
     faults_pause(true);
+    assert_no_statement_runs(run->store, number);
+    assert_no_statement_runs(run->other, number);
     if (faults_met())
         faults_disarm(); // faults that last end with the call
     if (status == STATUS_OK)

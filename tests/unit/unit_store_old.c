@@ -101,13 +101,11 @@ static void make_version(int version, const char *more)
 static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
 {
     (void)state;
-    // Columns with their order, types and defaults; indexes and views by their SQL, comments and line ends
-    // aside.
+    // Columns with their order, types and defaults; tables, indexes and views by their SQL.
     static const char columns[] =
         "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
         " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
-    static const char others[] =
-        "SELECT type, name, tbl_name, iif(type = 'table', '', sql) FROM sqlite_schema ORDER BY 1, 2";
+    static const char others[] = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid";
     make_version(1, "");
     struct store *old = open_store();
     struct buffer old_columns = query_text(old->database.sqlite, columns),
@@ -117,7 +115,7 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
     struct store *new = open_store();
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
-    assert_answer(new, "PRAGMA user_version", "10\n");
+    assert_answer(new, "PRAGMA user_version", "11\n");
     store_close(new);
     buffer_finish(&old_columns);
     buffer_finish(&old_others);
@@ -178,7 +176,7 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
     make_version(1, "");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 10, got 1"));
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 11, got 1"));
 }
 
 static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
@@ -225,7 +223,7 @@ static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **sta
                       "10|11|12|14|17\n");
         static const char step[] = "1|1|3600000000|18|19|20|21|22|0|0|1|0.5|0.25|2.0|1.0\n";
         assert_answer(store, "SELECT * FROM steps",
-                      "1|1|3600000000|18|19|20|21|22|0|0|1|0.5|0.25|2.0|1.0|0\n");
+                      "1|1|3600000000|18|19|20|21|22|0|0|1|0.5|0.25|2.0|1.0|0|0|0\n");
         assert_answer(
             store,
             "SELECT id, worker, finished_at, size, n_rows, prefill_tokens, decode_tokens, generated,"
@@ -256,6 +254,9 @@ static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **stat
                   "1970-01-01 01:00|40|10|0\n1970-01-01 02:00|4|1|0\n");
     assert_answer(store, "SELECT dataset, done, constrained FROM jobs_by_hour", "a|8|0\n");
     assert_answer(store, "SELECT generated_tokens, forced_tokens FROM workers", "9|0\n");
+    assert_answer(store, "SELECT drafted_tokens, accepted_tokens FROM workers", "0|0\n");
+    assert_answer(store, "SELECT sum(drafted), sum(accepted) FROM steps", "0|0\n");
+    assert_answer(store, "SELECT * FROM speculation", "a|1|0||0|0|\n");
     assert_answer(store, "SELECT * FROM constraints", "a|none|1|1|0|0||\n");
     store_close(store);
 }
@@ -363,7 +364,7 @@ static void add_steps(struct store *store, int n, int64_t hour)
              "seen_at_us, n_sequences_max, n_tokens_max, n_pages, page_positions) VALUES (1, 'h', 1, 't', "
              "'m', 'b', 1, 1, 1, 1, 1, 1);WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n "
              "WHERE i < %d) INSERT INTO steps SELECT NULL, 1, %" PRId64
-             " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2, i %% 3 FROM n",
+             " + i, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2, i %% 3, i %% 7, i %% 2 FROM n",
              n, hour * hour_us);
     execute(store->database.sqlite, sql);
 }
@@ -382,6 +383,9 @@ static const char sums[] =
     "SELECT * FROM throughput_by_hour UNION ALL SELECT dataset, hour, done, failed, prompt_tokens,"
     " completion_tokens, constrained FROM jobs_by_hour UNION ALL SELECT *, '', '' FROM failures";
 
+static const char drafts[] = "SELECT sum(drafted), sum(accepted) FROM (SELECT drafted, accepted FROM steps"
+                             " UNION ALL SELECT drafted, accepted FROM hours)";
+
 static void compacting_changes_no_sum(void **state)
 {
     (void)state;
@@ -392,9 +396,11 @@ static void compacting_changes_no_sum(void **state)
     add_steps(store, 11000, 100);
     add_steps(store, 20, 101);
     add_steps(store, 20, 500);
-    struct buffer before = query_text(store->database.sqlite, sums);
+    struct buffer before = query_text(store->database.sqlite, sums),
+                  drafted = query_text(store->database.sqlite, drafts);
     compact_all(store, 400 * hour_us);
     assert_answer(store, sums, before.data);
+    assert_answer(store, drafts, drafted.data);
     assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM steps", "50\n20\n");
     // Late rows of an hour that was compacted before are added to its sums.
     add_jobs(store, "k", "'jobs'", 20000, 7, 100);
@@ -404,7 +410,9 @@ static void compacting_changes_no_sum(void **state)
     assert_answer(store, sums, again.data);
     assert_answer(store, "SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM steps", "0\n0\n");
     assert_answer(store, "SELECT dataset, n_submitted, n_done, n_failed FROM datasets", "k|12107|12103|4\n");
+    assert_answer(store, drafts, "33144|5524\n");
     buffer_finish(&before);
+    buffer_finish(&drafted);
     buffer_finish(&again);
     store_close(store);
 }

@@ -60,6 +60,44 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     store_close(store);
 }
 
+static void the_lag_is_that_of_all_partitions_together(void **state)
+{
+    (void)state;
+    for (int mirrored = 0; mirrored < 2; mirrored++) {
+        fresh_path(NULL);
+        struct store *store = open_store(!mirrored);
+        struct store_lag lag = {7, 7, 7, 7};
+        assert_int_equal(store_lag(store, &lag, &error), STATUS_OK);
+        assert_int_equal(lag.n_partitions + lag.n_owned + lag.jobs_behind + lag.map_covered, 0);
+        struct partition_row partitions[] = {
+            {.topic = TEXT("jobs"),
+             .partition = 0,
+             .position = 13,
+             .committed = 12,
+             .log_end = 20,
+             .map_covered = 3},
+            {.topic = TEXT("jobs"), .partition = 1, .position = 0, .committed = -1, .log_end = 100},
+            {.topic = TEXT("jobs"), .partition = 2, .position = 7, .committed = 7, .log_end = 7},
+            {.topic = TEXT("more"),
+             .partition = 0,
+             .position = 2,
+             .committed = 1,
+             .log_end = 9,
+             .map_covered = 1},
+        };
+        for (int i = 0; mirrored && i < 4; i++)
+            partitions[i].owner = i == 2 ? (struct text){0} : TEXT("a member");
+        struct store_record record = {.partitions = partitions, .n_partitions = 4};
+        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_int_equal(store_lag(store, &lag, &error), STATUS_OK);
+        assert_int_equal(lag.n_partitions, 4);
+        assert_int_equal(lag.n_owned, mirrored ? 3 : 4);
+        assert_int_equal(lag.jobs_behind, 5 + 100 + 0 + 7);
+        assert_int_equal(lag.map_covered, 4);
+        store_close(store);
+    }
+}
+
 // Names repeat, within a group and across them, and some have rows that a mirror made before they ended.
 enum { RECORDED_JOBS = 300, RECORDED_NAMES = 120, MIRRORED_NAMES = 40 };
 
@@ -142,6 +180,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
+        cmocka_unit_test_setup(the_lag_is_that_of_all_partitions_together, fresh_path),
         cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

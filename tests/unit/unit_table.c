@@ -6,6 +6,7 @@
 #include "tests/golden/golden.h"
 #include "tests/random.h"
 
+#include <math.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -109,7 +110,7 @@ static void lines_with_and_without_quotes_have_the_same_fields(void **state)
 
 static void without_quoting_a_quote_is_a_letter(void **state)
 {
-    static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \n";
+    static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \nd\te\tf\tg\n";
     struct buffer found = {0};
     write_file(in_path, text_from_string(content));
     read_all(
@@ -118,7 +119,8 @@ static void without_quoting_a_quote_is_a_letter(void **state)
     buffer_add(&found, "", 1);
     assert_string_equal(
         found.data,
-        "[3\"|\"open]<unit_table.in: line 4: expected 2 fields as in the first line, got 1>[b| c\\n ]");
+        "[3\"|\"open]<unit_table.in: line 4: expected 2 fields as in the first line, got 1>[b| c\\n ]"
+        "<unit_table.in: line 6: expected 2 fields as in the first line, got 4>");
     buffer_finish(&found);
 }
 
@@ -465,9 +467,40 @@ static void occurrences_are_counted_while_the_table_grows(void **state)
     occurrences_finish(&occurrences);
 }
 
+// Values that are no texts, as CSV has them: an infinity as SQLite's shell writes it.
+static void numbers_and_infinities_are_written_as_sqlite_does(void **state)
+{
+    struct text names[] = {TEXT("a"), TEXT("b"), TEXT("c"), TEXT("d"), TEXT("e"), TEXT("f")};
+    struct table_columns none = {0}, added = {.names = names, .n = 6};
+    struct table_target target = {
+        .path = out_path, .format = TABLE_CSV, .delimiter = ',', .input = &none, .added = &added};
+    struct value values[] = {{.kind = VALUE_FLOAT, .number = 1.5},
+                             {.kind = VALUE_FLOAT, .number = INFINITY},
+                             {.kind = VALUE_FLOAT, .number = -INFINITY},
+                             {.kind = VALUE_INTEGER, .integer = -7},
+                             {.kind = VALUE_NULL},
+                             {.kind = VALUE_BYTES, .text = TEXT("ab")}};
+    struct table_row row = {0};
+    struct table_writer *writer;
+    struct error error;
+    char got[256] = "";
+    (void)state;
+    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
+    assert_int_equal(table_writer_add(writer, &row, values, NULL, &error), STATUS_OK);
+    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    table_writer_close(writer);
+    FILE *file = fopen(out_path, "r");
+    assert_non_null(file);
+    (void)!fread(got, 1, sizeof got - 1, file);
+    fclose(file);
+    unlink(out_path);
+    assert_string_equal(got, "a,b,c,d,e,f\n1.5,Inf,-Inf,-7,,YWI=\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_and_infinities_are_written_as_sqlite_does),
         cmocka_unit_test(fields_are_read_as_they_stand),
         cmocka_unit_test(lines_with_and_without_quotes_have_the_same_fields),
         cmocka_unit_test(without_quoting_a_quote_is_a_letter),

@@ -13,6 +13,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -276,6 +279,28 @@ static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
     arena_finish(&arena);
 }
 
+// Found by the address sanitizer alone.
+static void what_an_arena_did_not_give_is_nobodys(void **state)
+{
+    struct arena arena = {0};
+    alignas(16) unsigned char memory[256];
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    for (size_t size = 1; size <= 64; size++) {
+        unsigned char *taken = arena_allocate(&arena, size), *next = arena_allocate(&arena, 1);
+        assert_true(next > taken + size);
+        assert_null(__asan_region_is_poisoned(taken, size));
+        assert_ptr_equal(__asan_region_is_poisoned(taken, size + 1), taken + size);
+        assert_true(__asan_address_is_poisoned(next + 1));
+    }
+    arena_finish(&arena);
+    arena_init_within(&arena, memory, sizeof memory);
+    assert_true(__asan_address_is_poisoned(memory + sizeof memory - 1));
+#endif
+    arena_finish(&arena);
+    memset(memory, 0, sizeof memory); // the caller's again
+}
+
 static void sizes_that_overflow_get_no_memory(void **state)
 {
     struct arena arena = {0};
@@ -351,12 +376,37 @@ static void hashes_are_the_same_on_every_machine(void **state)
     free(long_one);
 }
 
+static void columns_are_those_of_a_terminal(void **state)
+{
+    // a, e with an acute accent apart, a joiner, CJK, half-width katakana, an emoji, a byte that is no UTF-8
+    static const char text[] = "ae\xCC\x81\xE2\x80\x8D\xE4\xB8\xAD\xEF\xBD\xB1\xF0\x9F\x98\x80\xFF";
+    static const size_t ends[] = {0, 1, 7, 7, 10, 13, 13, 17, 18}; // of the prefix by columns
+    (void)state;
+    assert_int_equal(utf8_columns(text, sizeof text - 1), 8);
+    for (size_t n = 0; n < sizeof ends / sizeof *ends; n++)
+        assert_int_equal(utf8_columns_prefix(text, sizeof text - 1, n, 100), ends[n]);
+    assert_int_equal(utf8_columns_prefix(text, sizeof text - 1, 100, 9), 7); // no part of a character
+    assert_int_equal(utf8_columns_prefix(text, sizeof text - 1, 100, 10), 10);
+    static const uint32_t edges[][2] = {{0x2FF, 1},   {0x300, 0},   {0x36F, 0},   {0x370, 1},   {0x200A, 1},
+                                        {0x200B, 0},  {0x200D, 0},  {0x200E, 1},  {0x10FF, 1},  {0x1100, 2},
+                                        {0x115F, 2},  {0x1160, 1},  {0xD7A3, 2},  {0x1F64F, 2}, {0x1F650, 1},
+                                        {0x1FFFF, 1}, {0x20000, 2}, {0x3FFFD, 2}, {0x3FFFE, 1}};
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) {
+        char out[4];
+        assert_int_equal(utf8_columns(out, utf8_encode(edges[i][0], out)), edges[i][1]);
+    }
+}
+
 static void the_nearest_name_differs_in_at_most_half_of_its_bytes(void **state)
 {
     static const struct text names[] = {TEXT("title"), TEXT("text"), TEXT("n")};
     assert_true(text_equal(nearest_name(TEXT("titel"), names, 3), names[0]));
     assert_true(text_equal(nearest_name(TEXT("txt"), names, 3), names[1]));
     assert_true(text_equal(nearest_name(TEXT("txet"), names, 3), names[1]));
+    const struct text shortened[] = {TEXT("max-rows"), TEXT("max-tokens")};
+    assert_true(text_equal(nearest_name(TEXT("max-tok"), shortened, 2), shortened[1]));
+    assert_true(text_equal(nearest_name(TEXT("max-tok"), shortened + 1, 1), shortened[1]));
+    assert_null(nearest_name(TEXT("ma"), shortened, 2).data);
     assert_null(nearest_name(TEXT("other"), names, 3).data);
     assert_null(nearest_name(TEXT(""), names, 3).data);
     char most[65];
@@ -383,9 +433,11 @@ int main(void)
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
         cmocka_unit_test(an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone),
         cmocka_unit_test(an_arena_holds_what_is_larger_than_its_chunks),
+        cmocka_unit_test(what_an_arena_did_not_give_is_nobodys),
         cmocka_unit_test(sizes_that_overflow_get_no_memory),
         cmocka_unit_test(an_error_is_one_line_of_utf8),
         cmocka_unit_test(a_context_stands_before_an_errors_text),
+        cmocka_unit_test(columns_are_those_of_a_terminal),
         cmocka_unit_test(the_nearest_name_differs_in_at_most_half_of_its_bytes),
         cmocka_unit_test(every_error_code_has_a_name_of_its_own),
         cmocka_unit_test(hashes_are_the_same_on_every_machine),

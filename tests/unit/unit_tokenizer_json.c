@@ -512,6 +512,112 @@ static struct tokenizer *convert_and_write(const char *name, const char *pre)
     return tokenizer;
 }
 
+// ---- what is written for other engines ----
+
+// "key=value", in the order that is asked for.
+static void add_key(const struct gguf *gguf, const char *key, struct buffer *out)
+{
+    struct error error;
+    struct gguf_array array = {0};
+    struct text text;
+    uint32_t number;
+    bool flag, found;
+    buffer_add_format(out, "%s=", key);
+    if (!gguf_has(gguf, key))
+        buffer_add_string(out, "none");
+    else if (gguf_array(gguf, key, &array, &found, &error) == STATUS_OK)
+        for (size_t i = 0; i < array.n_items; i++) {
+            buffer_add_string(out, i ? "," : "");
+            if (array.kind == GGUF_STRING)
+                buffer_add_text(out, array.strings[i]);
+            else
+                buffer_add_format(out, "%g", gguf_array_number(&array, i));
+        }
+    else if (gguf_text(gguf, key, &text, &found, &error) == STATUS_OK)
+        buffer_add_text(out, text);
+    else if (gguf_bool(gguf, key, &flag, &found, &error) == STATUS_OK)
+        buffer_add_string(out, flag ? "true" : "false");
+    else if (gguf_u32(gguf, key, &number, &found, &error) == STATUS_OK)
+        buffer_add_format(out, "%u", number);
+    else
+        fail_msg("%s: %s", key, error.text);
+    buffer_add_string(out, "\n");
+}
+
+static void assert_written(const char *json, const char *config, const char *expected)
+{
+    static const char *const names[] = {
+        "model",         "pre",           "tokens",          "token_type",       "merges",
+        "scores",        "bos_token_id",  "eos_token_id",    "unknown_token_id", "padding_token_id",
+        "add_bos_token", "add_eos_token", "add_space_prefix"};
+    struct gguf_writer source = {0}, keys = {0};
+    struct buffer out = {0};
+    struct error error;
+    struct gguf *gguf;
+    struct text unknown;
+    gguf_writer_text(&source, "tokenizer.huggingface.json", text_from_string(json));
+    gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
+    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error),
+                     STATUS_OK);
+    if (vocabulary_write_ggml(gguf, &keys, &unknown, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    gguf_close(gguf);
+    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error),
+                     STATUS_OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "tokenizer.ggml.%s", names[i]);
+        add_key(gguf, key, &out);
+    }
+    assert_string_equal(out.data, expected);
+    buffer_finish(&out);
+    gguf_close(gguf);
+    gguf_writer_finish(&source);
+    gguf_writer_finish(&keys);
+}
+
+// A score is minus the rank of the first merge that gives the token, from 1.
+static void a_vocabulary_of_blanks_is_written_with_scores(void **state)
+{
+    (void)state;
+    assert_written(
+        "{" PLAIN_ADDED "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
+        "\"prepend\":\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+        "\"content\":\"" BLANK "\"}]},\"pre_tokenizer\":null,"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+        "{\"id\":\"<s>\",\"type_id\":0}},{\"Sequence\":{\"id\":\"A\",\"type_id\":0}}]}," PLAIN_MODEL "}",
+        "{\"bos_token\":\"<s>\",\"eos_token\":\"</s>\"}",
+        "tokenizer.ggml.model=llama\ntokenizer.ggml.pre=default\n"
+        "tokenizer.ggml.tokens=<unk>,<s>,</s>,<0x21>," BLANK ",a,b,ab," BLANK "ab," BLANK "a," BLANK BLANK
+        ",\xC3\xA9,[PAD12],[PAD13],[T]\n"
+        "tokenizer.ggml.token_type=2,3,3,6,1,1,1,1,1,1,1,1,5,5,4\ntokenizer.ggml.merges=none\n"
+        "tokenizer.ggml.scores=0,0,0,0,0,0,0,-1,-2,-3,-4,0,0,0,0\n"
+        "tokenizer.ggml.bos_token_id=1\ntokenizer.ggml.eos_token_id=2\n"
+        "tokenizer.ggml.unknown_token_id=0\ntokenizer.ggml.padding_token_id=none\n"
+        "tokenizer.ggml.add_bos_token=true\ntokenizer.ggml.add_eos_token=false\n"
+        "tokenizer.ggml.add_space_prefix=true\n");
+}
+
+static void a_vocabulary_of_bytes_is_written_with_its_merges(void **state)
+{
+    (void)state;
+    assert_written(
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"<end>\",\"special\":true}],"
+        "\"pre_tokenizer\":" SEQUENCE(
+            "",
+            "\"use_regex\":true") ","
+                                  "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2,\"aab\":3},"
+                                  "\"merges\":[\"a b\",\"a ab\"]}}",
+        "{\"eos_token\":\"<end>\",\"pad_token\":\"<end>\"}",
+        "tokenizer.ggml.model=gpt2\ntokenizer.ggml.pre=gpt-2\n"
+        "tokenizer.ggml.tokens=a,b,ab,aab,<end>\ntokenizer.ggml.token_type=1,1,1,1,3\n"
+        "tokenizer.ggml.merges=a b,a ab\ntokenizer.ggml.scores=none\n"
+        "tokenizer.ggml.bos_token_id=none\ntokenizer.ggml.eos_token_id=4\n"
+        "tokenizer.ggml.unknown_token_id=none\ntokenizer.ggml.padding_token_id=4\n"
+        "tokenizer.ggml.add_bos_token=false\ntokenizer.ggml.add_eos_token=false\n"
+        "tokenizer.ggml.add_space_prefix=false\n");
+}
+
 static size_t compare_with(struct tokenizer *tokenizer, const char *name, const struct value *cases)
 {
     const struct value *texts = value_get(cases, "texts");
@@ -601,6 +707,8 @@ int main(void)
         cmocka_unit_test(what_is_not_known_is_refused_by_name),
         cmocka_unit_test(the_symbols_of_a_merge_are_limited),
         cmocka_unit_test(templates_see_the_unknown_token_of_the_configuration_before_the_model_s),
+        cmocka_unit_test(a_vocabulary_of_blanks_is_written_with_scores),
+        cmocka_unit_test(a_vocabulary_of_bytes_is_written_with_its_merges),
         cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

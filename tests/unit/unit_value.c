@@ -47,6 +47,30 @@ static void json_strings_keep_every_character(void **state)
     assert_json("\"\x7F\"", "\"\x7F\"");
 }
 
+// The writer looks at eight bytes at a time, and at the last ones in words that overlap.
+static void a_byte_to_escape_is_found_at_each_place_of_a_string(void **state)
+{
+    static const struct {
+        char byte;
+        const char *escaped;
+    } cases[] = {{'"', "\\\""}, {'\\', "\\\\"}, {'\x1F', "\\u001f"}, {'\n', "\\n"}, {'\xFF', "\xEF\xBF\xBD"}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int size = 1; size <= 20; size++) {
+            for (int place = 0; place < size; place++) {
+                char text[32], expected[64];
+                memset(text, 'a', sizeof text); // behind the string too
+                text[place] = cases[c].byte;
+                snprintf(expected, sizeof expected, "\"%.*s%s%.*s\"", place, "aaaaaaaaaaaaaaaaaaaa",
+                         cases[c].escaped, size - place - 1, "aaaaaaaaaaaaaaaaaaaa");
+                struct buffer out = {0};
+                json_encode_string((struct text){text, (size_t)size}, &out);
+                assert_string_equal(out.data, expected);
+                buffer_finish(&out);
+            }
+        }
+    }
+}
+
 static void json_numbers_keep_their_kind_and_value(void **state)
 {
     assert_json("[9223372036854775807,-9223372036854775808]", "[9223372036854775807,-9223372036854775808]");
@@ -607,6 +631,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_is_read_and_written_compactly_in_the_same_order),
         cmocka_unit_test(json_strings_keep_every_character),
+        cmocka_unit_test(a_byte_to_escape_is_found_at_each_place_of_a_string),
         cmocka_unit_test(json_numbers_keep_their_kind_and_value),
         cmocka_unit_test(spelled_numbers_are_written_as_they_were_read),
         cmocka_unit_test(of_members_with_one_key_an_answer_has_the_last),

@@ -1,5 +1,6 @@
 // The worker's loop with a store that another process has locked: group events are handled, figures wait.
 #include "consumer/log.h"
+#include "consumer/worker_state.h"
 #include "store/store.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
@@ -9,6 +10,7 @@
 enum { N_LOCKED = 5 };
 
 static int n_records, patience_ms;
+static size_t *kept_sizes; // of the results that the next record keeps; NULL: it is not looked into
 static int n_warnings;
 static int64_t n_unrecorded;
 static char last_warning[512];
@@ -37,6 +39,10 @@ void __wrap_store_set_patience(struct store *store, int wait_ms)
 enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error)
 {
     (void)store;
+    for (size_t i = 0; kept_sizes && i < record->n_jobs; i++)
+        kept_sizes[i] = record->results ? record->results[i].size : 0;
+    if (kept_sizes)
+        return STATUS_OK;
     assert_int_equal(patience_ms,
                      n_records == 0 || n_records > N_LOCKED ? STORE_TURN_MS : STORE_TURN_MS / 10);
     if (n_records++ < N_LOCKED) {
@@ -65,8 +71,54 @@ static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
     stage_close(&stage);
 }
 
+static size_t no_partitions(struct transport *transport, struct partition_figures *figures, size_t n_max)
+{
+    (void)transport, (void)figures, (void)n_max;
+    return 0;
+}
+
+// Whether the result of a job is kept for equal requests.
+static bool is_result_kept(enum result_status how, bool is_hashed, bool is_duplicate)
+{
+    static const struct transport_impl impl = {.name = "figures", .figures = no_partitions};
+    struct transport transport = {&impl};
+    struct worker_config config = {.transport = &transport,
+                                   .records = {.store = (struct store *)&transport,
+                                               .jobs_need_recording = true}};
+    static struct worker worker;
+    struct error error;
+    size_t sizes[2] = {99, 99};
+    struct job *jobs[2];
+    for (int i = 0; i < 2; i++) {
+        jobs[i] = job_create();
+        assert_true(jobs[i] && job_set_id(jobs[i], TEXT("a")));
+        jobs[i]->result.status = i ? RESULT_CANCELLED : how; // of the second nothing is kept
+        jobs[i]->request_hash.bytes[0] = is_hashed;
+        jobs[i]->figures.is_duplicate = is_duplicate;
+    }
+    worker.config = &config;
+    kept_sizes = sizes;
+    assert_int_equal(worker_figures_record(&worker, jobs, 2, &error), STATUS_OK);
+    kept_sizes = NULL;
+    assert_int_equal(sizes[1], 0);
+    for (int i = 0; i < 2; i++)
+        job_destroy(jobs[i]);
+    return sizes[0] > 0;
+}
+
+static void answers_that_equal_requests_may_be_given_are_kept(void **state)
+{
+    (void)state;
+    assert_true(is_result_kept(RESULT_DONE, true, false));
+    assert_false(is_result_kept(RESULT_DONE, false, false));
+    assert_false(is_result_kept(RESULT_DONE, true, true)); // it is kept as the other job's
+    assert_false(is_result_kept(RESULT_FAILED, true, false));
+    assert_false(is_result_kept(RESULT_CANCELLED, true, false));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASE(a_locked_store_is_waited_for_once_until_it_is_free)};
+    const struct CMUnitTest tests[] = {CASE(a_locked_store_is_waited_for_once_until_it_is_free),
+                                       CASE(answers_that_equal_requests_may_be_given_are_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,29 @@
+// Opens a model that a test makes; its file is deleted.
+#pragma once
+
+#include "engine/model/model.h"
+#include "tests/gguf_writer.h"
+#include "tests/make_model.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static inline struct model *open_model_of(const struct model_recipe *recipe)
+{
+    struct error error = {0};
+    struct model *model;
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, recipe);
+    if (model_open(&model, path, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    unlink(path);
+    rmdir(directory);
+    return model;
+}
