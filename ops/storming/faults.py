@@ -59,6 +59,28 @@ def stop_broker(storm, rng):
     return True
 
 
+HALT_S = (10, 35)  # longer than the broker's session with its controller: its partitions lose their leader
+HALT_GAP_S = (1, 8)  # between two of them
+
+
+def halt_broker(storm, rng):
+    """SIGSTOP for so long that the controller, once it goes on, takes the broker for dead for a moment."""
+    if not storm.broker_up.is_set() or storm.is_halted:
+        return False
+    storm.is_halted = True
+    storm.cluster.signal(signal.SIGSTOP)
+
+    def go_on():
+        try:
+            storm.cluster.signal(signal.SIGCONT)
+        except OSError:
+            pass  # it was killed meanwhile
+        storm.note("the broker goes on")
+        storm.later(rng.uniform(*HALT_GAP_S), lambda: setattr(storm, "is_halted", False))
+    storm.later(rng.uniform(*HALT_S), go_on)
+    return True
+
+
 def cut_connections(storm, rng):
     """Those through the proxy: now, or in the middle of a message."""
     if rng.random() < 0.5:
@@ -151,6 +173,7 @@ FAULTS = {
     "leave and join": (leave_and_join, 60),
     "kill broker": (kill_broker, 50),
     "stop broker": (stop_broker, 20),
+    "halt broker": (halt_broker, 0),
     "cut connections": (cut_connections, 80),
     "bad network": (bad_network, 50),
     "lock store": (lock_store, 40),
@@ -161,14 +184,17 @@ FAULTS = {
 }
 
 
-def make_plan(seed, seconds, n_kills, n_broker_kills):
-    """[(time, name, seed of its own)], at random times over the given seconds. Each kind at least once."""
+def make_plan(seed, seconds, n_kills, n_broker_kills, n_broker_halts=0):
+    """[(time, name, seed of its own)], at random times over the given seconds. Each kind at least once, where workers are
+    killed at all."""
     rng = random.Random(f"{seed}-plan")
     plan = []
     for name, (_, per_thousand) in FAULTS.items():
-        n_faults = max(1, round(per_thousand * n_kills / 1000))
+        n_faults = max(1, round(per_thousand * n_kills / 1000)) if n_kills else 0
         if name == "kill broker":
             n_faults = n_broker_kills
+        if name == "halt broker":
+            n_faults = n_broker_halts
         plan += [(rng.uniform(0, seconds), name, rng.randrange(1 << 32)) for _ in range(n_faults)]
     return sorted(plan)
 
