@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define CLIENT_ID "sheaf"
 
@@ -17,6 +18,8 @@ enum {
     READ_POLL_MS = 500,
     READ_SILENCE_MS = 60000, // time without a record or the end until the read fails
     CANCEL_TIMEOUT_MS = 30000,
+    ABSENT_ANSWERS = 20,       // until a topic counts as absent: a broker may learn of it after the others,
+    ABSENT_WAIT_NS = 50000000, // between two
 };
 
 static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
@@ -35,11 +38,11 @@ static enum status require_topic(const struct kafka_config *config, const struct
     struct kafka_handle admin = {0};
     enum status status = open_handle(&admin, &existing, KAFKA_ADMIN, error);
     if (status == STATUS_OK && config->topics.create) // they were created by this command
-        status = kafka_topic_await(&admin, topic->name, error);
+        status = kafka_topic_await(&admin, topic->name, n_partitions, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);
     if (status == STATUS_OK)
-        status = kafka_topic_find(&admin, topic->name, KAFKA_START_TIMEOUT_MS, n_partitions, error);
+        status = kafka_topic_await(&admin, topic->name, n_partitions, error);
     kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;
 }
@@ -242,8 +245,11 @@ enum status kafka_topic_exists(const struct kafka_config *config, const char *to
     struct kafka_handle admin = {0};
     int32_t n_partitions = 0;
     enum status status = open_handle(&admin, config, KAFKA_ADMIN, error);
-    if (status == STATUS_OK)
+    for (int i = 0; i < ABSENT_ANSWERS && status == STATUS_OK && n_partitions == 0; i++) {
+        if (i > 0)
+            nanosleep(&(struct timespec){.tv_nsec = ABSENT_WAIT_NS}, NULL);
         status = kafka_topic_find(&admin, topic, KAFKA_START_TIMEOUT_MS, &n_partitions, error);
+    }
     *exists = n_partitions > 0;
     kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
     return status;

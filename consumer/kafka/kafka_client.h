@@ -30,6 +30,7 @@ enum { KAFKA_OPEN_TRANSACTION_MS = 10000 };
 // Reads the committed records of a topic from the beginning to the current end.
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
+// A topic that does not exist takes 1 s: until then a broker may just not know of it yet.
 enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
                                struct error *error) WARN_UNUSED;
 enum kafka_place {

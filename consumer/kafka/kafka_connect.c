@@ -73,8 +73,7 @@ static enum status check_topics(struct kafka_transport *kafka, struct error *err
     if (status == STATUS_OK)
         status = read_all_settings(kafka, &admin, error);
     if (status == STATUS_OK && config->topics.control)
-        status = kafka_topic_find(&admin, config->topics.control, KAFKA_START_TIMEOUT_MS,
-                                  &kafka->control.n_partitions, error);
+        status = kafka_topic_await(&admin, config->topics.control, &kafka->control.n_partitions, error);
     kafka_handle_close(&admin, clock_ms() + KAFKA_CLOSE_TIMEOUT_MS);
     return status;
 }

@@ -207,7 +207,8 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka)
         return;
     }
     if (kafka_topic_find(&kafka->clients.producer, kafka->config->topics.jobs, LOOK_TIMEOUT_MS, &n_partitions,
-                         &error) != STATUS_OK)
+                         &error) != STATUS_OK ||
+        n_partitions == 0)
         return;
     kafka->group.idle_is_reported = true;
     snprintf(line, sizeof line,

@@ -186,6 +186,8 @@ bool kafka_confirm_drained(struct transport *transport)
     if (kafka_is_down(kafka) || kafka_topic_find(&kafka->clients.producer, kafka->config->topics.jobs,
                                                  CONFIRM_TIMEOUT_MS, &n_partitions, &error) != STATUS_OK)
         return false;
+    if (n_partitions == 0) // that broker does not know the topic yet
+        return false;
     if (is_covered(kafka, n_partitions))
         return true;
     find_added(kafka);

@@ -171,22 +171,22 @@ static enum status create_topics(struct kafka_handle *handle, const struct kafka
     return status;
 }
 
-// A broker knows a new topic a moment after the controller has created it.
-enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, struct error *error)
+enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
+                              struct error *error)
 {
     int64_t deadline_ms = clock_ms() + CREATE_TIMEOUT_MS;
     while (kafka_remaining_ms(deadline_ms) > 0) {
-        int32_t n_partitions;
         int left_ms = kafka_remaining_ms(deadline_ms); // the last question has time for an answer too
         enum status status =
-            kafka_topic_find(handle, topic, left_ms > ANSWER_MS_MIN ? left_ms : ANSWER_MS_MIN, &n_partitions,
+            kafka_topic_find(handle, topic, left_ms > ANSWER_MS_MIN ? left_ms : ANSWER_MS_MIN, n_partitions,
                              error);
-        if (status != STATUS_OK || n_partitions > 0)
+        if (status != STATUS_OK || *n_partitions > 0)
             return status;
         nanosleep(&(struct timespec){.tv_nsec = RETRY_WAIT_NS}, NULL);
     }
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                     "topic %s was created but has no partitions after %d ms", topic, CREATE_TIMEOUT_MS);
+                     "topic %s exists, but a broker still knows no partitions of it after %d ms", topic,
+                     CREATE_TIMEOUT_MS);
 }
 
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
@@ -212,8 +212,9 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
     if (n_missing == 0)
         return STATUS_OK;
     enum status status = create_topics(handle, missing, n_missing, error);
+    int32_t n_partitions;
     for (size_t i = 0; i < n_missing && status == STATUS_OK; i++)
-        status = kafka_topic_await(handle, missing[i]->name, error);
+        status = kafka_topic_await(handle, missing[i]->name, &n_partitions, error);
     return status;
 }
 

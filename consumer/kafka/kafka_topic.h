@@ -4,8 +4,8 @@
 
 #include "consumer/kafka/kafka_handle.h"
 
-// Number of partitions of a topic; 0: no such topic. STATUS_REFUSE: no broker answers in time, or access was
-// denied.
+// Number of partitions of a topic; 0: the broker that answered knows no such topic. STATUS_REFUSE: no broker
+// answers in time, or access was denied.
 enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                              int32_t *n_partitions, struct error *error) WARN_UNUSED;
 
@@ -18,9 +18,9 @@ struct kafka_topic {
 // Creates missing topics or checks that they exist. STATUS_REFUSE names a missing one.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
-// Waits for a topic that was just created: a broker knows of it a moment after another. STATUS_REFUSE after
-// 15 s.
-enum status kafka_topic_await(struct kafka_handle *handle, const char *topic,
+// Number of partitions of a topic that exists: a broker that has just started, or was not reached for a while, knows of a
+// new topic a moment after the others. STATUS_REFUSE after 15 s.
+enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                               struct error *error) WARN_UNUSED;
 
 enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // of an error result, or a dead letter without its value

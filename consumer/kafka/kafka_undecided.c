@@ -24,6 +24,9 @@ static enum status add_topic(struct kafka_handle *reader, const char *topic, int
     int32_t n_partitions = 0;
     if (kafka_topic_find(reader, topic, kafka_remaining_ms(deadline_ms), &n_partitions, error) != STATUS_OK)
         return reader->denied ? STATUS_REFUSE : (error->status = STATUS_RETRY);
+    if (n_partitions == 0) // they exist, and what is not looked at would count as decided
+        return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: a broker does not know topic %s",
+                         reader->config->brokers, topic);
     for (int32_t i = 0; i < n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic, i);
     return STATUS_OK;

@@ -29,6 +29,7 @@ static struct {
     size_t n_topics;
     bool is_compacted;
     int n_open;
+    int n_sleeps, known_after_sleep; // until the broker knows the topic; 0: not
     enum status receiving;
     char key[128], value[256];
 } world;
@@ -48,6 +49,16 @@ static bool step(const char *name)
 static enum status take_step(const char *name, struct error *fault)
 {
     return step(name) ? STATUS_OK : error_set(fault, STATUS_REFUSE, ERROR_BROKER, "%s failed", name);
+}
+
+int __wrap_nanosleep(const struct timespec *wait, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
+{
+    (void)left;
+    assert_int_equal(wait->tv_nsec, 50000000);
+    if (++world.n_sleeps == world.known_after_sleep)
+        world.n_partitions = N_PARTITIONS;
+    return 0;
 }
 
 // ---- clients ----
@@ -116,12 +127,17 @@ enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struc
     return take_step(handle->config->topics.create ? "create" : "require", fault);
 }
 
-enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, struct error *fault);
-enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, struct error *fault)
+enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
+                                     struct error *fault);
+enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
+                                     struct error *fault)
 {
     assert_non_null(handle->rk);
     assert_string_equal(topic, "jobs");
-    return take_step("await", fault);
+    enum status status = take_step("await", fault);
+    if (status == STATUS_OK)
+        *n_partitions = world.n_partitions;
+    return status;
 }
 
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
@@ -341,7 +357,7 @@ static void a_topic_is_read_from_its_beginning_to_its_stable_end(void **state)
     assert_int_equal(world.next, 5);
     assert_int_equal(world.assigned[0], 3);
     assert_int_equal(world.assigned[1], -1); // it is empty
-    assert_string_equal(world.steps, "conf admin require find conf reader stable starts ");
+    assert_string_equal(world.steps, "conf admin require await conf reader stable starts ");
 }
 
 static void a_record_at_the_end_or_behind_it_is_not_the_reader_s(void **state)
@@ -430,7 +446,7 @@ static void what_ends_a_read(void **state)
 
 static void each_step_of_a_read_may_fail(void **state)
 {
-    static const char *const names[] = {"conf", "admin", "require", "find", "reader", "written", "starts"};
+    static const char *const names[] = {"conf", "admin", "require", "await", "reader", "written", "starts"};
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         begin(NULL);
@@ -450,7 +466,7 @@ static void topics_that_this_command_created_are_awaited(void **state)
     config.topics.create = true;
     world.starts[0] = world.stable[0];
     assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_OK);
-    assert_string_equal(world.steps, "conf admin await require find conf reader stable starts ");
+    assert_string_equal(world.steps, "conf admin await require await conf reader stable starts ");
     begin(NULL);
     config.topics.create = true;
     world.fails = "await";
@@ -492,9 +508,16 @@ static void a_topic_exists_or_not_or_nobody_knows(void **state)
     (void)state;
     assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
     assert_true(exists);
+    assert_int_equal(world.n_sleeps, 0);
     world.n_partitions = 0;
     assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
     assert_false(exists);
+    assert_int_equal(world.n_sleeps, 19);
+    world.known_after_sleep = 5; // the broker did not know of it yet
+    world.n_sleeps = 0;
+    assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
+    assert_true(exists);
+    assert_int_equal(world.n_sleeps, 5);
     world.fails = "find";
     assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_REFUSE);
     world.fails = "admin";
@@ -503,7 +526,7 @@ static void a_topic_exists_or_not_or_nobody_knows(void **state)
 
 static void a_topic_s_start_is_the_sum_of_its_partitions(void **state)
 {
-    static const char *const names[] = {"find", "reader", "starts"};
+    static const char *const names[] = {"await", "reader", "starts"};
     int64_t start;
     (void)state;
     assert_int_equal(kafka_topic_start(&config, "jobs", &start, &error), STATUS_OK);

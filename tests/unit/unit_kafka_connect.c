@@ -132,14 +132,13 @@ void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *t
         }
 }
 
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault)
+enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
+                                     struct error *fault);
+enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
+                                     struct error *fault)
 {
     (void)handle;
     assert_string_equal(topic, "control");
-    assert_int_equal(timeout_ms, KAFKA_START_TIMEOUT_MS);
     *n_partitions = 5;
     return step('C', fault);
 }

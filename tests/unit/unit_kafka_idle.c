@@ -343,6 +343,15 @@ static void what_can_not_be_asked_keeps_the_worker(void **state)
     (void)state;
 }
 
+static void a_broker_that_does_not_know_the_topic_confirms_nothing(void **state)
+{
+    (void)state;
+    add_member("a", "worker", NULL, "jobs", "012");
+    assert_true(kafka_confirm_drained(&kafka.base));
+    world.n_partitions = 0;
+    assert_false(kafka_confirm_drained(&kafka.base));
+}
+
 // The coordinator notices added partitions itself, by the next call.
 static void with_the_group_protocol_the_number_of_partitions_is_seen_twice(void **state)
 {
@@ -581,6 +590,7 @@ int main(void)
         TEST(the_queue_is_drained_when_all_of_it_was_delivered),
         TEST(the_last_worker_goes_when_each_partition_has_an_owner),
         TEST(what_can_not_be_asked_keeps_the_worker),
+        TEST(a_broker_that_does_not_know_the_topic_confirms_nothing),
         TEST(with_the_group_protocol_the_number_of_partitions_is_seen_twice),
         TEST(records_behind_an_open_transaction_are_warned_of_once),
         TEST(a_transaction_that_is_open_for_as_long_as_it_may_is_warned_of),

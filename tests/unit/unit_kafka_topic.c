@@ -1,0 +1,100 @@
+// Topics that a broker does not know of yet: it has just started, or was not reached for a while.
+#include "consumer/kafka/kafka_topic.h"
+#include "consumer/kafka/kafka_undecided.h"
+#include "schemas/clock.h"
+#include "tests/mock_brokers.h"
+
+#include <time.h>
+
+enum { N_PARTITIONS = 3, LOOK_MS = 10000 };
+
+static struct mock_brokers brokers;
+static struct kafka_handle handle;
+static struct error error;
+static int n_sleeps, known_after_sleep; // 0: never
+
+static void answer_about(const char *topic, rd_kafka_resp_err_t code)
+{
+    rd_kafka_mock_topic_set_error(brokers.cluster, topic, code);
+}
+
+// Between two questions.
+int __wrap_nanosleep(const struct timespec *wait, struct timespec *left);
+int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
+{
+    (void)wait, (void)left;
+    if (++n_sleeps == known_after_sleep)
+        answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
+    return 0;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    mock_brokers_start(&brokers);
+    mock_topic(&brokers, "results", N_PARTITIONS);
+    mock_topic(&brokers, "dead", 1);
+    rd_kafka_conf_t *conf = kafka_conf_create(&brokers.config, KAFKA_ADMIN, "a", &error);
+    handle = (struct kafka_handle){0};
+    if (!conf || kafka_handle_open(&handle, &brokers.config, KAFKA_ADMIN, conf, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    answer_about("results", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    n_sleeps = known_after_sleep = 0;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    kafka_handle_close(&handle, clock_ms() + 1000);
+    mock_brokers_stop(&brokers);
+    return 0;
+}
+
+static void a_lookup_takes_the_answer_of_one_broker(void **state)
+{
+    int32_t n_partitions = -1;
+    (void)state;
+    assert_int_equal(kafka_topic_find(&handle, "results", LOOK_MS, &n_partitions, &error), STATUS_OK);
+    assert_int_equal(n_partitions, 0);
+    assert_int_equal(kafka_topic_find(&handle, "dead", LOOK_MS, &n_partitions, &error), STATUS_OK);
+    assert_int_equal(n_partitions, 1);
+}
+
+// A worker's start ended with "Invalid argument", having found the topic and then no partition of it.
+static void a_topic_that_exists_is_waited_for(void **state)
+{
+    int32_t n_partitions = -1;
+    (void)state;
+    known_after_sleep = 3;
+    if (kafka_topic_await(&handle, "results", &n_partitions, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_int_equal(n_partitions, N_PARTITIONS);
+    assert_int_equal(n_sleeps, 3);
+}
+
+// No partition of it would be looked at, and what hangs there would count as decided.
+static void nothing_is_decided_in_a_topic_that_is_not_known(void **state)
+{
+    static const char *const topics[] = {"dead", "results"};
+    (void)state;
+    assert_null(kafka_undecided_find(&handle, topics, 2, LOOK_MS, &error));
+    assert_int_equal(error.status, STATUS_RETRY);
+    assert_non_null(strstr(error.text, "does not know topic results"));
+    answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 2, LOOK_MS, &error);
+    if (!list)
+        fail_msg("%s", error.text);
+    assert_int_equal(list->cnt, N_PARTITIONS + 1);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_lookup_takes_the_answer_of_one_broker, begin, end),
+        cmocka_unit_test_setup_teardown(a_topic_that_exists_is_waited_for, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_is_decided_in_a_topic_that_is_not_known, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
