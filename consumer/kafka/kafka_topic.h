@@ -18,8 +18,8 @@ struct kafka_topic {
 // Creates missing topics or checks that they exist. STATUS_REFUSE names a missing one.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
-// Number of partitions of a topic that exists: a broker that has just started, or was not reached for a while, knows of a
-// new topic a moment after the others. STATUS_REFUSE after 15 s.
+// Number of partitions of a topic that exists: a broker that has just started, or was not reached for a
+// while, knows of a new topic a moment after the others. STATUS_REFUSE after 15 s.
 enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                               struct error *error) WARN_UNUSED;
 
