@@ -6,9 +6,6 @@
 enum {
     ROW_BYTES = 256 * sizeof(uint32_t),
     TABLE_SIZE_FIRST = 256,
-    HIGH_FIRST = 0xD800,
-    LOW_FIRST = 0xDC00,
-    LOW_LAST = 0xDFFF
 };
 
 static bool is_live(struct byte_automaton *automaton, uint32_t expression)
@@ -136,7 +133,7 @@ static uint32_t spell_range(struct byte_automaton *automaton, struct byte_state 
 
 // The code points that the bits so far can become, without those that UTF-8 spells otherwise (RFC 3629,
 // section 4).
-static void utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last)
+void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last)
 {
     uint32_t shift = 6u * state->n, least = state->low == 2 ? 0x80 : state->low == 3 ? 0x800 : 0x10000;
     *first = state->value << shift;
@@ -157,7 +154,7 @@ static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state s
     uint32_t first, last, shift = 6u * state.n;
     if (state.uniform)
         return intern_state(automaton, state);
-    utf8_range(&state, &first, &last);
+    byte_state_utf8_range(&state, &first, &last);
     bool complete = first == state.value << shift && last == first + (1u << shift) - 1;
     if (complete) { // any continuation bytes will do: the bytes before do not matter any more
         struct byte_state any = state;
@@ -198,7 +195,7 @@ static uint32_t step_continuation(struct byte_automaton *automaton, struct byte_
         return utf8_state(automaton, state);
     uint32_t first, last;
     if (!state.uniform) {
-        utf8_range(&state, &first, &last);
+        byte_state_utf8_range(&state, &first, &last);
         if (first > last)
             return BYTE_STATE_DEAD;
     }
@@ -213,7 +210,7 @@ static int hex_value(unsigned char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-static uint32_t surrogate_pair(uint32_t high, uint32_t low)
+uint32_t surrogate_pair(uint32_t high, uint32_t low)
 {
     return 0x10000 + ((high - HIGH_FIRST) << 10) + (low - LOW_FIRST);
 }

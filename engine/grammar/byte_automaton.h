@@ -23,6 +23,7 @@ struct byte_state {
     bool uniform; // however the code point is completed, `expression` follows
 };
 
+enum { HIGH_FIRST = 0xD800, LOW_FIRST = 0xDC00, LOW_LAST = 0xDFFF }; // surrogates
 enum { BYTE_STATE_DEAD = 0, BYTE_STATE_UNKNOWN = UINT32_MAX };
 
 struct byte_set {
@@ -57,4 +58,10 @@ uint32_t byte_automaton_walk(struct byte_automaton *automaton, uint32_t state, s
 // Adds to the set of bytes those that may lead elsewhere than the byte before them.
 void byte_automaton_classes(struct byte_automaton *automaton, uint32_t state, struct byte_set *starts);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);
+// The least bytes behind which the terminal may end, at most UINT16_MAX; exact (*is_exact) or a lower bound. A step
+// takes one of them at most.
+uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t state, bool *is_exact);
+// The code points that a state of PLACE_UTF8, not uniform, can become; none: first > last.
+void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last);
+uint32_t surrogate_pair(uint32_t high, uint32_t low);                             // the code point
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow

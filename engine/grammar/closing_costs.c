@@ -1,5 +1,6 @@
 #include "engine/grammar/closing_costs.h"
 #include "engine/grammar/item_sets.h"
+#include "engine/grammar/terminal_ends.h"
 #include "schemas/hash.h"
 
 #include <string.h>
@@ -11,31 +12,23 @@ struct end_node {
     uint32_t symbol, origin, cost;
 };
 
-// A state found by the search for a terminal's shortest bytes, in order of the search.
-struct found_state {
-    uint32_t state, before; // `before`: place of the state that it was found from
-    unsigned char byte;
-};
-
-// A vector of numbers by id.
-struct numbers {
-    uint32_t *items;
-    size_t n, capacity;
+// What is known of a set.
+struct set_cost {
+    uint64_t visit; // the last that counted its cost
+    uint64_t work;  // of looking behind all tokens
+    uint32_t cost;
+    uint32_t worst; // of all allowed tokens, the cost behind the one that costs most; UNKNOWN: not looked
+    bool is_known;  // the cost
 };
 
 struct closing_costs {
-    uint32_t *symbols;     // [rules' nodes] cost of each; NULL: not computed yet
-    struct numbers states; // by state of the byte automaton
-    struct numbers sets;   // by set
-    struct numbers worst;  // by set: of all allowed tokens, the cost behind the one that costs most
+    uint32_t *symbols; // [rules' nodes] cost of each; NULL: not computed yet
+    struct terminal_ends terminals;
+    VECTOR(struct set_cost) sets; // by set
     VECTOR(struct end_node) ends;
     uint32_t *table; // places in `ends` + 1
     size_t table_size;
-    VECTOR(struct found_state) found; // scratch
-    struct numbers visits;            // by state of the byte automaton: the search that reached it last
-    uint32_t visit;
-    struct numbers path; // scratch: states on the way to the end
-    uint32_t *levels;    // [depth_max + 2] sets by depth in the trie
+    uint32_t *levels; // [depth_max + 2] sets by depth in the trie
 };
 
 static uint32_t cost_sum(uint32_t a, uint32_t b)
@@ -49,132 +42,6 @@ static uint32_t cost_product(uint32_t a, uint32_t n)
     return all >= CLOSING_NEVER ? CLOSING_NEVER : (uint32_t)all;
 }
 
-// Makes it have `size` items, new ones of this value. False: no memory.
-static bool extend_numbers(struct recognizer *recognizer, struct numbers *numbers, size_t size,
-                           uint32_t value)
-{
-    if (!VECTOR_RESERVE(numbers, size)) {
-        expressions_fail_memory(recognizer->pool);
-        return false;
-    }
-    while (numbers->n < size)
-        numbers->items[numbers->n++] = value;
-    return true;
-}
-
-// ---- terminals ----
-
-static bool find_state(struct recognizer *recognizer, uint32_t state, uint32_t before, unsigned char byte)
-{
-    struct closing_costs *closing = recognizer->closing;
-    if (!extend_numbers(recognizer, &closing->visits, (size_t)state + 1, 0))
-        return false;
-    if (closing->visits.items[state] == closing->visit)
-        return true;
-    closing->visits.items[state] = closing->visit;
-    if (VECTOR_ADD(&closing->found, ((struct found_state){state, before, byte})))
-        return true;
-    expressions_fail_memory(recognizer->pool);
-    return false;
-}
-
-// Looks for the nearest accepting state, breadth first, bytes in their order. Its place in `found`; UNKNOWN:
-// too far.
-static uint32_t search_end(struct recognizer *recognizer, uint32_t state)
-{
-    struct closing_costs *closing = recognizer->closing;
-    closing->visit++;
-    closing->found.n = 0;
-    if (!find_state(recognizer, state, UNKNOWN, 0))
-        return UNKNOWN;
-    for (uint32_t at = 0; at < closing->found.n && closing->found.n < CLOSING_STATES_MAX; at++) {
-        struct byte_set starts = {{1}};
-        uint32_t from = closing->found.items[at].state;
-        if (byte_automaton_accepts(&recognizer->bytes, from))
-            return at;
-        byte_automaton_classes(&recognizer->bytes, from, &starts);
-        for (unsigned byte = 0; byte < 256; byte++) {
-            if (!(starts.words[byte / 64] >> byte % 64 & 1))
-                continue;
-            uint32_t next = byte_automaton_step(&recognizer->bytes, from, (unsigned char)byte);
-            if (next != BYTE_STATE_DEAD && !find_state(recognizer, next, at, (unsigned char)byte))
-                return UNKNOWN;
-        }
-        if (recognizer->pool->status != STATUS_OK)
-            return UNKNOWN;
-    }
-    return UNKNOWN;
-}
-
-// The bytes of the longest token that the bytes begin with; 0: there is none.
-static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
-{
-    size_t longest = 0, depth = 0;
-    for (uint32_t at = 0, behind = (uint32_t)trie->n_nodes; at < behind && depth < n;) {
-        const struct trie_node *node = &trie->nodes[at];
-        if (node->byte != bytes[depth]) {
-            at = node->behind;
-            continue;
-        }
-        depth++;
-        if (node->token != NO_TOKEN)
-            longest = depth;
-        behind = node->behind;
-        at++;
-    }
-    return longest;
-}
-
-// The state behind the first token on the shortest way; BYTE_STATE_DEAD: there is none.
-static uint32_t first_step(struct recognizer *recognizer, uint32_t state)
-{
-    const struct closing_costs *closing = recognizer->closing;
-    unsigned char bytes[CLOSING_BYTES_MAX];
-    uint32_t end = search_end(recognizer, state);
-    size_t n = 0;
-    if (end == UNKNOWN)
-        return BYTE_STATE_DEAD;
-    for (uint32_t at = end; closing->found.items[at].before != UNKNOWN; at = closing->found.items[at].before)
-        n++;
-    if (n > CLOSING_BYTES_MAX)
-        return BYTE_STATE_DEAD;
-    size_t place = n;
-    for (uint32_t at = end; place > 0; at = closing->found.items[at].before)
-        bytes[--place] = closing->found.items[at].byte;
-    size_t size = longest_token(&recognizer->vocabulary->all, bytes, n);
-    for (size_t i = 0; i < size; i++)
-        state = byte_automaton_step(&recognizer->bytes, state, bytes[i]);
-    return size ? state : BYTE_STATE_DEAD;
-}
-
-static uint32_t state_cost(struct recognizer *recognizer, uint32_t state)
-{
-    struct closing_costs *closing = recognizer->closing;
-    uint32_t cost = UNKNOWN;
-    closing->path.n = 0;
-    while (cost == UNKNOWN) {
-        if (!extend_numbers(recognizer, &closing->states, (size_t)state + 1, UNKNOWN))
-            return CLOSING_NEVER;
-        cost = closing->states.items[state];
-        if (cost != UNKNOWN)
-            break;
-        if (byte_automaton_accepts(&recognizer->bytes, state)) {
-            cost = closing->states.items[state] = 0;
-            break;
-        }
-        if (!VECTOR_ADD(&closing->path, state))
-            expressions_fail_memory(recognizer->pool);
-        state = first_step(recognizer, state);
-        if (state == BYTE_STATE_DEAD || recognizer->pool->status != STATUS_OK)
-            cost = CLOSING_NEVER;
-    }
-    for (size_t i = closing->path.n; i-- > 0;) {
-        cost = cost_sum(cost, 1);
-        closing->states.items[closing->path.items[i]] = cost;
-    }
-    return cost;
-}
-
 // ---- symbols ----
 
 static uint32_t terminal_cost(struct recognizer *recognizer, const struct rule_node *node)
@@ -182,7 +49,8 @@ static uint32_t terminal_cost(struct recognizer *recognizer, const struct rule_n
     uint32_t state = node->productive
                          ? byte_automaton_start(&recognizer->bytes, node->expression, node->encoding)
                          : BYTE_STATE_DEAD;
-    return state == BYTE_STATE_DEAD ? CLOSING_NEVER : state_cost(recognizer, state);
+    return state == BYTE_STATE_DEAD ? CLOSING_NEVER
+                                    : terminal_ends_cost(&recognizer->closing->terminals, recognizer, state);
 }
 
 static uint32_t derived_cost(const struct rules *rules, const struct rule_node *node, const uint32_t *costs)
@@ -207,11 +75,14 @@ static bool find_symbol_costs(struct recognizer *recognizer)
         expressions_fail_memory(recognizer->pool);
         return false;
     }
-    for (size_t i = 0; i < n; i++)
+    recognizer_begin_visit(recognizer);
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+    for (size_t i = 0; i < n && recognizer->pool->status == STATUS_OK; i++)
         closing->symbols[i] = rules->nodes.items[i].kind == RULE_TERMINAL
                                   ? terminal_cost(recognizer, &rules->nodes.items[i])
                                   : CLOSING_NEVER;
-    bool has_changed = true;
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
+    bool has_changed = recognizer->pool->status == STATUS_OK;
     for (bool is_forward = true; has_changed; is_forward = !is_forward) {
         has_changed = false;
         for (size_t i = 0; i < n; i++) {
@@ -339,7 +210,8 @@ static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
         find_end_costs(recognizer, n_known);
         if (recognizer->pool->status != STATUS_OK)
             return CLOSING_NEVER;
-        uint32_t all = cost_sum(state_cost(recognizer, scan.a), closing->ends.items[end].cost);
+        uint32_t all = cost_sum(terminal_ends_cost(&closing->terminals, recognizer, scan.a),
+                                closing->ends.items[end].cost);
         cost = all < cost ? all : cost;
     }
     return cost;
@@ -360,18 +232,39 @@ static bool prepare_costs(struct recognizer *recognizer)
     return recognizer->closing->symbols || find_symbol_costs(recognizer);
 }
 
+static struct set_cost *cost_of(struct recognizer *recognizer, uint32_t set)
+{
+    struct closing_costs *closing = recognizer->closing;
+    while (closing->sets.n < recognizer->sets.n) {
+        if (!VECTOR_ADD(&closing->sets, ((struct set_cost){.worst = UNKNOWN}))) {
+            expressions_fail_memory(recognizer->pool);
+            return NULL;
+        }
+    }
+    return &closing->sets.items[set];
+}
+
+// Counts the work of finding it, known or not, once a visit.
+static uint32_t count_set(struct recognizer *recognizer, uint32_t set)
+{
+    struct set_cost *known = cost_of(recognizer, set);
+    if (!known)
+        return CLOSING_NEVER;
+    if (known->is_known && known->visit == recognizer->visit.id)
+        return known->cost;
+    uint32_t cost = find_set_cost(recognizer, set);
+    if (recognizer->pool->status != STATUS_OK)
+        return CLOSING_NEVER;
+    *known = (struct set_cost){recognizer->visit.id, known->work, cost, known->worst, true};
+    return cost;
+}
+
 uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set)
 {
-    if (!prepare_costs(recognizer) ||
-        !extend_numbers(recognizer, &recognizer->closing->sets, recognizer->sets.n, UNKNOWN))
+    if (!prepare_costs(recognizer))
         return CLOSING_NEVER;
-    uint32_t cost = recognizer->closing->sets.items[set];
-    if (cost == UNKNOWN) {
-        cost = find_set_cost(recognizer, set);
-        if (recognizer->pool->status == STATUS_OK)
-            recognizer->closing->sets.items[set] = cost;
-    }
-    return cost;
+    recognizer_begin_visit(recognizer);
+    return count_set(recognizer, set);
 }
 
 // ---- tokens ----
@@ -392,14 +285,16 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
     recognizer_begin_visit(recognizer);
     for (uint32_t at = 0; at < trie->n_nodes && recognizer->pool->status == STATUS_OK;) {
         const struct trie_node *node = &trie->nodes[at];
-        uint32_t target = recognizer_step(recognizer, levels[node->depth], node->byte);
+        uint32_t target = SET_DEAD;
+        if (recognizer_count_derivatives(recognizer, levels[node->depth]))
+            target = recognizer_step(recognizer, levels[node->depth], node->byte);
         if (target == SET_DEAD) {
             at = node->behind;
             continue;
         }
         levels[node->depth + 1] = target;
         if (node->token != NO_TOKEN) {
-            uint32_t cost = closing_costs_of(recognizer, target);
+            uint32_t cost = count_set(recognizer, target);
             worst = cost > worst ? cost : worst;
             if (cost > cost_max)
                 forbid_token(recognizer->vocabulary, node->token, bits);
@@ -409,33 +304,33 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
     return worst;
 }
 
-void closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
+uint64_t closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
-    if (!prepare_costs(recognizer) ||
-        !extend_numbers(recognizer, &recognizer->closing->worst, recognizer->sets.n, UNKNOWN))
-        return;
-    uint32_t cost_max = n_left ? n_left - 1 : 0, worst = recognizer->closing->worst.items[set];
-    if (worst <= cost_max) // UNKNOWN is more
-        return;
-    worst = walk_tokens(recognizer, set, cost_max, bits);
-    if (recognizer->pool->status == STATUS_OK)
-        recognizer->closing->worst.items[set] = worst;
+    const uint32_t cost_max = n_left ? n_left - 1 : 0;
+    struct set_cost *known;
+    if (!prepare_costs(recognizer) || !(known = cost_of(recognizer, set)))
+        return 0;
+    if (known->worst <= cost_max) // UNKNOWN is more
+        return known->work;
+    const uint32_t worst = walk_tokens(recognizer, set, cost_max, bits);
+    if (recognizer->pool->status != STATUS_OK)
+        return 0;
+    known = &recognizer->closing->sets.items[set];
+    known->worst = worst;
+    known->work = recognizer->pool->visit.work;
     for (size_t i = 0; i < vocabulary->n_ends && recognizer->sets.items[set].may_end; i++)
         bits[vocabulary->ends[i] / 32] |= 1u << vocabulary->ends[i] % 32;
+    return known->work;
 }
 
 void closing_costs_forget(struct closing_costs *closing)
 {
     if (!closing)
         return;
-    VECTOR_FINISH(&closing->states);
+    terminal_ends_forget(&closing->terminals);
     VECTOR_FINISH(&closing->sets);
-    VECTOR_FINISH(&closing->worst);
     VECTOR_FINISH(&closing->ends);
-    VECTOR_FINISH(&closing->visits);
-    VECTOR_FINISH(&closing->found);
-    VECTOR_FINISH(&closing->path);
     free(closing->table);
     closing->table = NULL;
     closing->table_size = 0;

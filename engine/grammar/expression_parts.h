@@ -30,11 +30,14 @@ enum work_stamp {
     STAMP_COUNT,
 };
 
+// How code points are spelled in bytes.
+enum spelling { SPELLED_AS_UTF8, SPELLED_IN_JSON, SPELLING_COUNT };
+
 // Steps of the constructors; both saturate.
 struct expression_work {
-    uint32_t own;                 // of deriving it, its parts being derived
-    uint32_t all;                 // with its parts, shared ones as often as they are parts
-    uint32_t stamps[STAMP_COUNT]; // the last visits that counted it
+    uint32_t own;                     // of deriving it, its parts being derived
+    uint32_t all;                     // with its parts, shared ones as often as they are parts
+    uint32_t stamps[2 * STAMP_COUNT]; // the last visits that counted it, and the last ones apart
 };
 
 // Of the search whether an expression matches anything, and of those of all that follows from it.
@@ -48,6 +51,8 @@ struct expression_node {
     uint8_t liveness; // enum expression_liveness
     uint8_t search, ahead; // enum search_length
     bool is_repetition;    // KIND_REPEAT, alone or before another
+    bool is_bound;         // least_bytes are a lower bound: a KIND_BOTH or KIND_COMPLEMENT is in it
+    uint16_t least_bytes[SPELLING_COUNT]; // of a text that it matches; saturate
     uint32_t a, b, c;
     uint32_t depth;                    // of the recursion that derives it
     uint32_t positions;                // see expression_positions; saturates
@@ -66,6 +71,7 @@ struct expression_piece {
 // are derived already or not. So it is a function of the grammar and the state.
 struct expressions_visit {
     uint32_t id;
+    uint32_t first_stamp;     // 0; STAMP_COUNT: apart
     enum grammar_limit limit; // of its work
     uint64_t work;
 };
@@ -83,6 +89,7 @@ struct expressions {
     uint64_t steps_before; // the derivation that is under way
     uint32_t deriving;     // nodes that it is in
     struct expressions_visit visit;
+    uint32_t n_apart; // visits
     uint32_t
         number_sets[5]; // ids that json_number.c asks for again and again; EXPRESSION_NOTHING: not made yet
     enum status status;
@@ -97,6 +104,10 @@ static inline const struct expression_node *expression_node(const struct express
 // The id of a node, new or found. `payload` (ranges or links, n of them) is copied where the kind has one.
 uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, uint32_t a, uint32_t b,
                            uint32_t c, const void *payload, size_t n);
+// Sets the node's least_bytes and is_bound from its children's.
+void expression_describe_bytes(const struct expressions *pool, struct expression_node *node);
+// Of the code points first..last, surrogates apart, the one with the shortest spelling.
+unsigned spelled_bytes(enum spelling spelling, uint32_t first, uint32_t last);
 uint32_t expressions_fail(struct expressions *pool, enum grammar_limit limit); // returns EXPRESSION_NOTHING
 uint32_t expressions_fail_memory(struct expressions *pool);
 
@@ -109,6 +120,10 @@ static inline uint64_t expressions_work_max(const struct expressions *pool)
 {
     return pool->limits.values[pool->visit.limit];
 }
+// A visit in the midst of another, which goes on behind it as if nothing had been counted meanwhile: its work is
+// that of an answer which may be known. It has the other's limit.
+struct expressions_visit expressions_begin_apart(struct expressions *pool);
+uint64_t expressions_end_apart(struct expressions *pool, struct expressions_visit outer);
 // Adds to the work of the visit. False: more than its limit, or the pool has failed.
 bool expressions_add_work(struct expressions *pool, uint64_t work);
 // Derives `id` if need be and counts the work of that, and of the long searches whether its derivatives match

@@ -190,6 +190,7 @@ static uint32_t add_node(struct expressions *pool, struct expression_node node, 
     if (has_payload(node.kind) && !copy_payload(pool, &node, payload, n))
         return expressions_fail_memory(pool);
     describe_node(pool, &node);
+    expression_describe_bytes(pool, &node);
     if (node.depth > pool->limits.values[GRAMMAR_LIMIT_DEPTH])
         return expressions_fail(pool, GRAMMAR_LIMIT_DEPTH);
     if (!VECTOR_ADD(&pool->nodes, node))
@@ -225,6 +226,7 @@ struct expressions *expressions_create(const struct grammar_limits *limits)
     pool->limits = limits ? *limits : grammar_limits_default;
     pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
     struct expression_node nothing = {.kind = KIND_NOTHING, .derivative = NO_DERIVATIVE};
+    expression_describe_bytes(pool, &nothing);
     const struct code_range any = {0, CODE_POINT_MAX};
     bool whole = VECTOR_ADD(&pool->nodes, nothing) &&
                  expression_intern(pool, KIND_EMPTY, 0, 0, 0, NULL, 0) == EXPRESSION_EMPTY &&

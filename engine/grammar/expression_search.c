@@ -14,6 +14,20 @@ void expressions_begin_visit(struct expressions *pool, uint64_t work)
     pool->visit.id = 1;
 }
 
+struct expressions_visit expressions_begin_apart(struct expressions *pool)
+{
+    struct expressions_visit outer = pool->visit;
+    pool->visit = (struct expressions_visit){++pool->n_apart, STAMP_COUNT, outer.limit, 0};
+    return outer;
+}
+
+uint64_t expressions_end_apart(struct expressions *pool, struct expressions_visit outer)
+{
+    uint64_t work = pool->visit.work;
+    pool->visit = outer;
+    return work;
+}
+
 bool expressions_add_work(struct expressions *pool, uint64_t work)
 {
     pool->visit.work += work;
@@ -25,7 +39,7 @@ bool expressions_add_work(struct expressions *pool, uint64_t work)
 // Whether the visit has not counted it yet; it has now.
 static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind)
 {
-    uint32_t *stamp = &pool->nodes.items[id].work.stamps[kind];
+    uint32_t *stamp = &pool->nodes.items[id].work.stamps[pool->visit.first_stamp + kind];
     bool is_new = *stamp != pool->visit.id;
     *stamp = pool->visit.id;
     return is_new;

@@ -3,14 +3,19 @@
 #include "engine/grammar/forced.h"
 #include "engine/grammar/closing_costs.h"
 #include "engine/grammar/recognizer.h"
+#include "engine/grammar/terminal_ends.h"
 
 #include <assert.h>
 #include <string.h>
 
-// A state whose mask was counted: where in the text it was, and its name in the recognizer's generation.
+enum counted_work { WORK_OF_MASK, WORK_OF_CLOSING };
+
+// A state whose mask, or the look behind its tokens, was counted: where in the text it was, and its name in the
+// recognizer's generation.
 struct counted_mask {
     size_t size;
     uint32_t state;
+    enum counted_work of;
 };
 
 // Steps through the bytes until one may not follow. Each step is counted alone.
@@ -146,21 +151,21 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
     return status;
 }
 
-// Counts the state's mask as work of the answer, the first time that the answer is in this state.
-static enum status count_mask(struct matcher *matcher, struct error *error)
+// Counts it as work of the answer, the first time that the answer is in this state.
+static enum status count_work(struct matcher *matcher, enum counted_work of, uint64_t work,
+                              struct error *error)
 {
     const struct recognizer *recognizer = matcher->recognizer;
     const struct grammar_limits *limits = &recognizer->pool->limits;
     const struct counted_mask *counted = (const void *)matcher->counted.data;
-    uint64_t work = recognizer->sets.items[matcher->state].mask_work;
     if (work < MASK_WORK_COUNTED || matcher->state == recognizer->start)
         return STATUS_OK;
     for (size_t i = 0; i < matcher->counted.size / sizeof *counted; i++)
-        if (counted[i].state == matcher->state)
+        if (counted[i].state == matcher->state && counted[i].of == of)
             return STATUS_OK;
     if (matcher->work + work > limits->values[GRAMMAR_LIMIT_ANSWER_WORK])
         return grammar_limit_reached(limits, GRAMMAR_LIMIT_ANSWER_WORK, error);
-    const struct counted_mask mask = {matcher->bytes.size, matcher->state};
+    const struct counted_mask mask = {matcher->bytes.size, matcher->state, of};
     buffer_add(&matcher->counted, &mask, sizeof mask);
     if (matcher->counted.failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
@@ -180,7 +185,9 @@ static enum status find_mask(struct matcher *matcher, const uint32_t **mask, str
             return status;
         *mask = recognizer_mask(recognizer, matcher->state);
     } while (should_repeat(matcher, &repeated));
-    return *mask ? count_mask(matcher, error) : expressions_status(recognizer->pool, error);
+    if (!*mask)
+        return expressions_status(recognizer->pool, error);
+    return count_work(matcher, WORK_OF_MASK, recognizer->sets.items[matcher->state].mask_work, error);
 }
 
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
@@ -202,13 +209,16 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
 {
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;
+    uint64_t work;
     do {
         enum status status = matcher_mask(matcher, bits, error);
         if (status != STATUS_OK)
             return status;
-        closing_costs_filter(recognizer, matcher->state, n_left, bits);
+        work = closing_costs_filter(recognizer, matcher->state, n_left, bits);
     } while (should_repeat(matcher, &repeated));
-    return expressions_status(recognizer->pool, error);
+    if (expressions_status(recognizer->pool, error) != STATUS_OK)
+        return expressions_status(recognizer->pool, error);
+    return count_work(matcher, WORK_OF_CLOSING, work, error);
 }
 
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens, struct error *error)

@@ -23,6 +23,7 @@ enum { N_LETTERS = 26, N_TOKENS = N_LETTERS * (N_LETTERS + 1), TEXT_BYTES = 64 }
 static const char counted[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*";
 
 struct grammar_bench {
+    bool closes; // looks behind all tokens, too, how far the end is
     struct grammar *grammar;
     struct grammar_vocabulary *vocabulary;
     struct recognizer *recognizer;
@@ -32,6 +33,7 @@ struct grammar_text {
     enum status (*compile)(struct grammar **grammar, struct text text, const struct grammar_limits *limits,
                            struct error *error);
     const char *text;
+    bool closes;
 };
 
 // Texts of all patterns, which are a line each.
@@ -65,6 +67,7 @@ static void bench_init_with(struct grammar_bench *bench, struct grammar_text sou
         words[i][1] = (char)('a' + i / N_LETTERS - 1);
         tokens[i] = (struct text){words[i], i < N_LETTERS ? 1 : 2};
     }
+    bench->closes = source.closes;
     assert_int_equal(grammar_vocabulary_create(&bench->vocabulary, tokens, N_TOKENS, NULL, 0, &error),
                      STATUS_OK);
     assert_int_equal(source.compile(&bench->grammar, text_from_string(source.text), limits, &error),
@@ -75,7 +78,7 @@ static void bench_init_with(struct grammar_bench *bench, struct grammar_text sou
 
 static void bench_init(struct grammar_bench *bench, const char *gbnf, const struct grammar_limits *limits)
 {
-    bench_init_with(bench, (struct grammar_text){grammar_compile_gbnf, gbnf}, limits);
+    bench_init_with(bench, (struct grammar_text){grammar_compile_gbnf, gbnf, false}, limits);
 }
 
 static void bench_finish(struct grammar_bench *bench)
@@ -104,7 +107,8 @@ static struct end match_text(struct grammar_bench *bench, const char *text, bool
         uint16_t letter = (uint16_t)(text[end.n_bytes] - 'a');
         if (forgets && end.n_bytes % 2)
             assert_int_equal(recognizer_restart(bench->recognizer, &end.error), STATUS_OK);
-        status = matcher_mask(&matcher, mask, &end.error);
+        status = bench->closes ? matcher_mask_within(&matcher, UINT32_MAX, mask, &end.error)
+                               : matcher_mask(&matcher, mask, &end.error);
         if (status != STATUS_OK)
             break;
         assert_true(mask[letter / 32] >> letter % 32 & 1);
@@ -173,27 +177,54 @@ static void assert_work_ends_at(struct grammar_text source, enum grammar_limit l
 
 static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
 {
-    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous}, GRAMMAR_LIMIT_MASK_WORK,
-                        (const uint64_t[]){10000, 20000}, "grammar_mask_work");
+    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous, false},
+                        GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){10000, 20000}, "grammar_mask_work");
 }
 
 static void a_mask_of_many_derivatives_ends_at_its_work(void **state)
 {
-    assert_work_ends_at((struct grammar_text){grammar_compile_regex, counted}, GRAMMAR_LIMIT_MASK_WORK,
+    assert_work_ends_at((struct grammar_text){grammar_compile_regex, counted, false}, GRAMMAR_LIMIT_MASK_WORK,
                         (const uint64_t[]){5000, 10000}, "grammar_mask_work");
 }
 
 // Whether a state of such an intersection matches anything is found behind many others.
 static void a_mask_of_long_searches_ends_at_its_work(void **state)
 {
-    assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*"},
+    assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*", false},
                         GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){79000, 80000}, "grammar_mask_work");
 }
 
 static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
 {
-    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous}, GRAMMAR_LIMIT_ANSWER_WORK,
-                        (const uint64_t[]){300000, 600000}, "grammar_answer_work");
+    assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous, false},
+                        GRAMMAR_LIMIT_ANSWER_WORK, (const uint64_t[]){300000, 600000}, "grammar_answer_work");
+}
+
+// Each letter is behind many states, from which the end is far.
+static const char far[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*zzzz";
+
+static void a_look_behind_all_tokens_ends_at_its_work(void **state)
+{
+    (void)state;
+    assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_MASK_WORK,
+                        (const uint64_t[]){120000, 250000}, "grammar_mask_work");
+}
+
+// Where a search finds the end.
+static void a_look_behind_all_tokens_of_an_intersection_ends_at_its_work(void **state)
+{
+    const struct grammar_text both = {compile_patterns, "[a-z]*a[a-z]{3}\n([a-z]{4})*", true};
+    struct grammar_limits limits = grammar_limits_default;
+    (void)state;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 38000;
+    assert_true(end_everywhere(both, &limits, "grammar_mask_work: more than 38000") > 0);
+}
+
+static void looks_behind_all_tokens_are_work_of_the_answer(void **state)
+{
+    (void)state;
+    assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_ANSWER_WORK,
+                        (const uint64_t[]){300000, 1000000}, "grammar_answer_work");
 }
 
 // One state's mask takes 20,000 items or more here, and the text is in two such states again and again.
@@ -277,7 +308,7 @@ static void the_first_mask_has_a_limit_of_its_own(void **state)
     limits.values[GRAMMAR_LIMIT_MASK_WORK] = 1;
     while (low < high) {
         limits.values[GRAMMAR_LIMIT_FIRST_WORK] = low + (high - low) / 2;
-        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted, false}, &limits);
         if (first_mask(&bench, &error) == STATUS_OK)
             high = limits.values[GRAMMAR_LIMIT_FIRST_WORK];
         else
@@ -287,7 +318,7 @@ static void the_first_mask_has_a_limit_of_its_own(void **state)
     assert_true(low > 1000 && low < 1 << 20);
     for (int is_enough = 0; is_enough < 2; is_enough++) {
         limits.values[GRAMMAR_LIMIT_FIRST_WORK] = low - 1 + (uint64_t)is_enough;
-        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+        bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted, false}, &limits);
         snprintf(expected, sizeof expected, "grammar_first_work: more than %llu",
                  (unsigned long long)low - 1);
         for (int again = 0; again < 3; again++) { // of what was built before nothing is counted less
@@ -306,7 +337,7 @@ static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
     char text[TEXT_BYTES + 1];
     struct grammar_bench bench;
     limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
-    bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted}, &limits);
+    bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted, false}, &limits);
     spell(text, 5);
     size_t n_bytes = match_text(&bench, text, false).n_bytes;
     assert_in_range(n_bytes, 1, TEXT_BYTES - 1);
@@ -445,6 +476,9 @@ int main(void)
         cmocka_unit_test(the_first_mask_has_a_limit_of_its_own),
         cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
+        cmocka_unit_test(a_look_behind_all_tokens_ends_at_its_work),
+        cmocka_unit_test(a_look_behind_all_tokens_of_an_intersection_ends_at_its_work),
+        cmocka_unit_test(looks_behind_all_tokens_are_work_of_the_answer),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
         cmocka_unit_test(rows_of_steps_are_counted_as_memory),
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),

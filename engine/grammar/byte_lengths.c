@@ -1,0 +1,109 @@
+// The least bytes from a state of the byte automaton to an end of its terminal.
+#include "engine/grammar/byte_automaton.h"
+
+// Code points that a state inside one can become, and the bytes that complete any of them.
+struct spelled_range {
+    uint32_t first, last;
+    unsigned n_bytes;
+};
+
+enum { SPELLED_RANGES_MAX = 12, HEX_DIGITS = 4, LOW_BYTES = 6, ESCAPE_BYTES = 5 /* behind the backslash */ };
+
+static size_t add_range(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
+                        unsigned n_bytes)
+{
+    if (first <= last)
+        ranges[n++] = (struct spelled_range){first, last, n_bytes};
+    return n;
+}
+
+// The code points whose \u escape has these first digits: those of one escape, and pairs of surrogates.
+static size_t add_escaped(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
+                          unsigned n_bytes)
+{
+    uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST;
+    uint32_t high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
+    n = add_range(ranges, n, first, last < HIGH_FIRST ? last : HIGH_FIRST - 1, n_bytes);
+    n = add_range(ranges, n, first > LOW_LAST ? first : LOW_LAST + 1, last, n_bytes);
+    if (high_first <= high_last)
+        n = add_range(ranges, n, surrogate_pair(high_first, LOW_FIRST), surrogate_pair(high_last, LOW_LAST),
+                      n_bytes + LOW_BYTES);
+    return n;
+}
+
+static size_t find_ranges(const struct byte_state *state, struct spelled_range ranges[SPELLED_RANGES_MAX])
+{
+    static const unsigned char escaped[] = {'"', '\\', '/', '\b', '\f', '\n', '\r', '\t'};
+    uint32_t first, last, shift;
+    size_t n = 0;
+    switch ((enum byte_place)state->place) {
+    case PLACE_UTF8:
+        byte_state_utf8_range(state, &first, &last);
+        return add_range(ranges, n, first, last, state->n);
+    case PLACE_ESCAPE:
+        for (size_t i = 0; i < sizeof escaped; i++)
+            n = add_range(ranges, n, escaped[i], escaped[i], 1);
+        return add_escaped(ranges, n, 0, 0xFFFF, ESCAPE_BYTES);
+    case PLACE_HEX:
+        shift = 4u * (HEX_DIGITS - state->n);
+        first = state->value << shift;
+        return add_escaped(ranges, n, first, first + (1u << shift) - 1, HEX_DIGITS - state->n);
+    case PLACE_LOW:
+        shift = state->n < HEX_DIGITS ? 10 : 4u * (LOW_BYTES - state->n);
+        first = surrogate_pair(state->value, state->n < HEX_DIGITS ? LOW_FIRST : state->low << shift);
+        return add_range(ranges, n, first, first + (1u << shift) - 1, LOW_BYTES - state->n);
+    case PLACE_BETWEEN:
+    case PLACE_OPEN:
+    case PLACE_CLOSED:
+        break;
+    }
+    return n;
+}
+
+static uint32_t least_within(struct byte_automaton *automaton, const struct byte_state *state,
+                             enum spelling spelling)
+{
+    struct spelled_range ranges[SPELLED_RANGES_MAX];
+    size_t n_ranges = find_ranges(state, ranges);
+    uint32_t least = UINT16_MAX;
+    if (!expression_derive(automaton->pool, state->expression))
+        return least;
+    const struct expression_node *node = expression_node(automaton->pool, state->expression);
+    const struct expression_piece *pieces = automaton->pool->pieces.items + node->derivative;
+    for (uint32_t i = 0; i < node->n_derivative; i++) {
+        uint32_t end = i + 1 < node->n_derivative ? pieces[i + 1].first - 1 : CODE_POINT_MAX;
+        uint32_t rest = expression_node(automaton->pool, pieces[i].target)->least_bytes[spelling];
+        for (size_t k = 0; k < n_ranges; k++)
+            if (pieces[i].first <= ranges[k].last && end >= ranges[k].first &&
+                ranges[k].n_bytes + rest < least)
+                least = ranges[k].n_bytes + rest;
+    }
+    return least;
+}
+
+// However the code point is completed.
+static unsigned bytes_to_complete(const struct byte_state *state)
+{
+    return state->place == PLACE_UTF8  ? state->n
+           : state->place == PLACE_HEX ? HEX_DIGITS - (unsigned)state->n
+           : state->place == PLACE_LOW ? LOW_BYTES - (unsigned)state->n
+                                       : 0;
+}
+
+uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t id, bool *is_exact)
+{
+    const struct byte_state state = automaton->states.items[id];
+    const bool is_json = state.encoding == TERMINAL_JSON_STRING || state.encoding == TERMINAL_JSON_CONTENT;
+    const enum spelling spelling = is_json ? SPELLED_IN_JSON : SPELLED_AS_UTF8;
+    const struct expression_node *node = expression_node(automaton->pool, state.expression);
+    const uint32_t n_quotes = state.encoding != TERMINAL_JSON_STRING && state.encoding != TERMINAL_SPECIAL ? 0
+                              : state.place == PLACE_OPEN                                                  ? 2
+                                                          : 1;
+    *is_exact = !node->is_bound;
+    if (state.place == PLACE_CLOSED)
+        return 0;
+    uint32_t least = state.place == PLACE_BETWEEN || state.place == PLACE_OPEN || state.uniform
+                         ? bytes_to_complete(&state) + node->least_bytes[spelling]
+                         : least_within(automaton, &state, spelling);
+    return least + n_quotes < UINT16_MAX ? least + n_quotes : UINT16_MAX;
+}

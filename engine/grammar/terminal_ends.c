@@ -1,0 +1,316 @@
+#include "engine/grammar/terminal_ends.h"
+
+#include <assert.h>
+
+enum { NOWHERE = UINT32_MAX, UNKNOWN_COST = UINT32_MAX };
+
+static struct terminal_end *end_of(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    while (ends->states.n <= state) {
+        if (!VECTOR_ADD(&ends->states, ((struct terminal_end){.next = BYTE_STATE_UNKNOWN}))) {
+            expressions_fail_memory(recognizer->pool);
+            return NULL;
+        }
+    }
+    return &ends->states.items[state];
+}
+
+// Counts the derivative that steps from the state need.
+static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t work)
+{
+    const struct byte_state *of = &recognizer->bytes.states.items[state];
+    return expressions_add_work(recognizer->pool, work) &&
+           (of->place != PLACE_BETWEEN || expression_count(recognizer->pool, of->expression));
+}
+
+// Calls take(context, byte, next) for the states that follow, by the first byte of each class, while it returns true.
+static bool each_step(struct recognizer *recognizer, uint32_t state,
+                      bool (*take)(void *context, unsigned char byte, uint32_t next), void *context)
+{
+    struct byte_set starts = {{1}};
+    byte_automaton_classes(&recognizer->bytes, state, &starts);
+    for (unsigned byte = 0; byte < 256 && recognizer->pool->status == STATUS_OK; byte++) {
+        if (!(starts.words[byte / 64] >> byte % 64 & 1))
+            continue;
+        uint32_t next = byte_automaton_step(&recognizer->bytes, state, (unsigned char)byte);
+        if (next != BYTE_STATE_DEAD && !take(context, (unsigned char)byte, next))
+            return false;
+    }
+    return recognizer->pool->status == STATUS_OK;
+}
+
+// ---- where the expression says how far the end is ----
+
+struct way {
+    struct recognizer *recognizer;
+    uint32_t least; // of the state behind the next byte
+    uint32_t next;
+    unsigned char byte;
+};
+
+static bool is_further(void *context, unsigned char byte, uint32_t next)
+{
+    struct way *way = context;
+    bool is_exact;
+    if (byte_automaton_least(&way->recognizer->bytes, next, &is_exact) != way->least)
+        return true;
+    way->next = next;
+    way->byte = byte;
+    return false;
+}
+
+// Finds the first byte of the state's shortest end. False: the pool has failed.
+static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
+                      uint32_t least)
+{
+    struct way way = {recognizer, least - 1, BYTE_STATE_UNKNOWN, 0};
+    if (least)
+        each_step(recognizer, state, is_further, &way);
+    struct terminal_end *end = end_of(ends, recognizer, state);
+    if (!end || recognizer->pool->status != STATUS_OK)
+        return false;
+    assert(least == 0 || way.next != BYTE_STATE_UNKNOWN);
+    end->next = least ? way.next : BYTE_STATE_DEAD;
+    end->least = (uint16_t)least;
+    end->byte = way.byte;
+    return true;
+}
+
+// Goes the way to the end and counts it, as far as the visit has not. False: the pool has failed.
+static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    while (state != BYTE_STATE_DEAD) {
+        struct terminal_end *end = end_of(ends, recognizer, state);
+        bool is_exact;
+        if (!end)
+            return false;
+        if (end->visit == recognizer->visit.id)
+            return true;
+        end->visit = recognizer->visit.id;
+        if (!count_state(recognizer, state, 1))
+            return false;
+        if (end->next == BYTE_STATE_UNKNOWN &&
+            !find_next(ends, recognizer, state, byte_automaton_least(&recognizer->bytes, state, &is_exact)))
+            return false;
+        state = ends->states.items[state].next;
+    }
+    return true;
+}
+
+static size_t write_way(const struct terminal_ends *ends, uint32_t state,
+                        unsigned char bytes[CLOSING_BYTES_MAX])
+{
+    size_t n = 0;
+    for (; ends->states.items[state].least > 0; state = ends->states.items[state].next)
+        bytes[n++] = ends->states.items[state].byte;
+    return n;
+}
+
+// ---- searches ----
+
+// Breadth first, bytes in their order, without states from which the end is further than `bytes_max` from the
+// beginning.
+struct end_search {
+    struct terminal_ends *ends;
+    struct recognizer *recognizer;
+    uint32_t at; // place of the state that steps are taken from
+    uint32_t bytes_max;
+    uint32_t bytes_next; // of the states left out, the least bytes of a text through one
+};
+
+static bool find_state(void *context, unsigned char byte, uint32_t state)
+{
+    struct end_search *search = context;
+    struct terminal_ends *ends = search->ends;
+    struct expressions *pool = search->recognizer->pool;
+    const bool is_first = search->at == NOWHERE;
+    const uint32_t depth = is_first ? 0 : ends->found.items[search->at].depth + 1u;
+    while (ends->searches.n <= state) {
+        if (!VECTOR_ADD(&ends->searches, 0)) {
+            expressions_fail_memory(pool);
+            return false;
+        }
+    }
+    if (ends->searches.items[state] == ends->n_searches)
+        return true;
+    bool is_exact;
+    uint32_t all = depth + byte_automaton_least(&search->recognizer->bytes, state, &is_exact);
+    if (all > search->bytes_max) {
+        search->bytes_next = all < search->bytes_next ? all : search->bytes_next;
+        return true;
+    }
+    ends->searches.items[state] = ends->n_searches;
+    if (!VECTOR_ADD(&ends->found, ((struct found_state){state, search->at, (uint16_t)depth, byte})))
+        expressions_fail_memory(pool);
+    return pool->status == STATUS_OK;
+}
+
+// The place in `found` of the nearest accepting state; NOWHERE: there is none as near as `bytes_max`.
+static uint32_t search_within(struct end_search *search, uint32_t state)
+{
+    struct terminal_ends *ends = search->ends;
+    struct recognizer *recognizer = search->recognizer;
+    search->at = NOWHERE;
+    ends->n_searches++;
+    ends->found.n = 0;
+    find_state(search, 0, state);
+    for (uint32_t at = 0; at < ends->found.n && at < CLOSING_STATES_MAX; at++) {
+        uint32_t from = ends->found.items[at].state;
+        if (byte_automaton_accepts(&recognizer->bytes, from))
+            return at;
+        search->at = at;
+        if (!count_state(recognizer, from, STATE_WORK) || !each_step(recognizer, from, find_state, search))
+            return NOWHERE;
+    }
+    return NOWHERE;
+}
+
+// With more and more bytes: twice what the last search had beyond the lower bound.
+static uint32_t search_end(struct end_search *search, uint32_t state)
+{
+    bool is_exact;
+    const uint32_t least = byte_automaton_least(&search->recognizer->bytes, state, &is_exact);
+    search->bytes_max = least;
+    while (search->bytes_max <= CLOSING_BYTES_MAX) {
+        search->bytes_next = UINT32_MAX;
+        uint32_t end = search_within(search, state);
+        if (end != NOWHERE || search->bytes_next == UINT32_MAX ||
+            search->ends->found.n >= CLOSING_STATES_MAX || search->recognizer->pool->status != STATUS_OK)
+            return end;
+        uint32_t twice = 2 * search->bytes_max - least;
+        search->bytes_max = search->bytes_next > twice ? search->bytes_next : twice;
+    }
+    return NOWHERE;
+}
+
+// The bytes of the shortest end; 0: too far.
+static size_t write_searched(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
+                             unsigned char bytes[CLOSING_BYTES_MAX])
+{
+    struct end_search search = {.ends = ends, .recognizer = recognizer};
+    struct expressions_visit outer = expressions_begin_apart(recognizer->pool);
+    uint32_t at = search_end(&search, state);
+    uint64_t work = expressions_end_apart(recognizer->pool, outer);
+    struct terminal_end *end = end_of(ends, recognizer, state);
+    if (!end || recognizer->pool->status != STATUS_OK)
+        return 0;
+    end->search_work = work;
+    const size_t n = at == NOWHERE ? 0 : ends->found.items[at].depth;
+    for (size_t place = n; place > 0; at = ends->found.items[at].before)
+        bytes[--place] = ends->found.items[at].byte;
+    return n;
+}
+
+// ---- tokens ----
+
+// The bytes of the longest token that the bytes begin with; 0: there is none.
+static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
+{
+    size_t longest = 0, depth = 0;
+    for (uint32_t at = 0, behind = (uint32_t)trie->n_nodes; at < behind && depth < n;) {
+        const struct trie_node *node = &trie->nodes[at];
+        if (node->byte != bytes[depth]) {
+            at = node->behind;
+            continue;
+        }
+        depth++;
+        if (node->token != NO_TOKEN)
+            longest = depth;
+        behind = node->behind;
+        at++;
+    }
+    return longest;
+}
+
+// Counts the state's way to its end, or the search for it, once a visit. False: the pool has failed.
+static bool count_end(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
+                      bool is_exact)
+{
+    struct terminal_end *end = end_of(ends, recognizer, state);
+    if (!end)
+        return false;
+    if (is_exact)
+        return count_way(ends, recognizer, state);
+    if (end->visit == recognizer->visit.id)
+        return true;
+    end->visit = recognizer->visit.id;
+    return expressions_add_work(recognizer->pool, end->search_work);
+}
+
+static bool find_step(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    unsigned char bytes[CLOSING_BYTES_MAX];
+    size_t n = 0;
+    bool is_exact;
+    const uint32_t least = byte_automaton_least(&recognizer->bytes, state, &is_exact);
+    if (is_exact && least <= CLOSING_BYTES_MAX) {
+        if (!count_way(ends, recognizer, state))
+            return false;
+        n = write_way(ends, state, bytes);
+    } else if (!is_exact) {
+        n = write_searched(ends, recognizer, state, bytes);
+    }
+    const size_t size = n ? longest_token(&recognizer->vocabulary->all, bytes, n) : 0;
+    const struct text token = {(const char *)bytes, size};
+    const uint32_t step = size ? byte_automaton_walk(&recognizer->bytes, state, token) : BYTE_STATE_DEAD;
+    struct terminal_end *end = end_of(ends, recognizer, state);
+    if (!end || recognizer->pool->status != STATUS_OK)
+        return false;
+    end->step = step;
+    end->has_step = true;
+    return true;
+}
+
+// Finds the state's step and counts what that takes. False: the pool has failed.
+static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    bool is_exact;
+    const bool is_far =
+        byte_automaton_least(&recognizer->bytes, state, &is_exact) > CLOSING_BYTES_MAX && is_exact;
+    const struct terminal_end *end = &ends->states.items[state];
+    return (end->has_step || find_step(ends, recognizer, state)) &&
+           (is_far || count_end(ends, recognizer, state, is_exact));
+}
+
+// The cost of a state that is an end, or that the visit has counted with all that follows; UNKNOWN_COST: neither.
+static uint32_t known_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    const struct terminal_end *end = end_of(ends, recognizer, state);
+    if (!end || byte_automaton_accepts(&recognizer->bytes, state))
+        return 0;
+    return end->has_cost && end->visit == recognizer->visit.id ? end->cost : UNKNOWN_COST;
+}
+
+uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+{
+    uint32_t cost = CLOSING_NEVER;
+    for (ends->path.n = 0; state != BYTE_STATE_DEAD; state = ends->states.items[state].step) {
+        cost = known_cost(ends, recognizer, state);
+        if (cost != UNKNOWN_COST)
+            break;
+        cost = CLOSING_NEVER;
+        if (!look_at(ends, recognizer, state))
+            return CLOSING_NEVER;
+        if (!VECTOR_ADD(&ends->path, state)) {
+            expressions_fail_memory(recognizer->pool);
+            return CLOSING_NEVER;
+        }
+    }
+    if (recognizer->pool->status != STATUS_OK)
+        return CLOSING_NEVER;
+    for (size_t i = ends->path.n; i-- > 0;) {
+        struct terminal_end *end = &ends->states.items[ends->path.items[i]];
+        cost = cost >= CLOSING_NEVER ? CLOSING_NEVER : cost + 1;
+        end->cost = cost;
+        end->has_cost = true;
+    }
+    return cost;
+}
+
+void terminal_ends_forget(struct terminal_ends *ends)
+{
+    VECTOR_FINISH(&ends->states);
+    VECTOR_FINISH(&ends->found);
+    VECTOR_FINISH(&ends->searches);
+    VECTOR_FINISH(&ends->path);
+}

@@ -1,0 +1,45 @@
+// The tokens that it takes to end a terminal from a state of the byte automaton: its shortest bytes, of equally many
+// the first in the order of their values, in the longest tokens of the vocabulary, one after the other. Intersections
+// and complements take a search; of all others the expression says how many bytes are left. Internal to
+// engine/grammar/.
+#pragma once
+
+#include "engine/grammar/recognizer.h"
+
+enum {
+    CLOSING_NEVER = INT32_MAX,  // no tokens spell the shortest bytes
+    CLOSING_BYTES_MAX = 1024,   // of the shortest text of a terminal; beyond: CLOSING_NEVER
+    CLOSING_STATES_MAX = 20000, // of an intersection or complement, looked at to find it; likewise
+};
+
+// What is known of a state of the byte automaton.
+struct terminal_end {
+    uint64_t visit;       // the last that counted it
+    uint64_t search_work; // of the search from it
+    uint32_t cost;
+    uint32_t step;  // the state behind the first token on its way; BYTE_STATE_DEAD: there is none
+    uint32_t next;  // behind the first byte; BYTE_STATE_UNKNOWN: not asked for, or found by a search
+    uint16_t least; // bytes, where `next` is known
+    unsigned char byte;
+    bool has_step, has_cost;
+};
+
+// A state that a search found, in the order of the search.
+struct found_state {
+    uint32_t state, before; // `before`: place of the state that it was found from
+    uint16_t depth;
+    unsigned char byte;
+};
+
+struct terminal_ends {
+    VECTOR(struct terminal_end) states; // by state of the byte automaton
+    VECTOR(struct found_state) found;   // scratch
+    VECTOR(uint32_t) searches;          // by state of the byte automaton: the search that reached it last
+    uint32_t n_searches;
+    VECTOR(uint32_t) path; // scratch
+};
+
+// Tokens; CLOSING_NEVER too when the pool has failed. Counts the work of finding it, known or not, once a visit of
+// the recognizer.
+uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state);
+void terminal_ends_forget(struct terminal_ends *ends);
