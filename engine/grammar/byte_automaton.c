@@ -52,7 +52,7 @@ static bool grow_table(struct byte_automaton *automaton)
     if (!table)
         return false;
     for (uint32_t id = 1; id < automaton->states.n; id++) {
-        uint64_t at = hash_state(&automaton->states.items[id]);
+        uint64_t at = hash_state(&BLOCK_ITEM(&automaton->states, id));
         while (table[at & (size - 1)])
             at++;
         table[at & (size - 1)] = id;
@@ -72,14 +72,13 @@ static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state
     uint64_t at = hash_state(&state);
     size_t mask = automaton->table_size - 1;
     for (; automaton->table[at & mask]; at++)
-        if (byte_state_equal(&automaton->states.items[automaton->table[at & mask]], &state))
+        if (byte_state_equal(&BLOCK_ITEM(&automaton->states, automaton->table[at & mask]), &state))
             return automaton->table[at & mask];
-    if (!VECTOR_RESERVE(&automaton->rows, automaton->states.n + 1) ||
-        !VECTOR_RESERVE(&automaton->classes, automaton->states.n + 1) ||
-        !VECTOR_ADD(&automaton->states, state))
+    const size_t n = automaton->states.n; // one of the others may have grown when memory ran out
+    if ((automaton->rows.n == n && !BLOCKS_ADD(&automaton->rows, NULL)) ||
+        (automaton->classes.n == n && !BLOCKS_ADD(&automaton->classes, (struct byte_set){0})) ||
+        !BLOCKS_ADD(&automaton->states, state))
         return expressions_fail_memory(automaton->pool);
-    automaton->rows.items[automaton->rows.n++] = NULL;
-    automaton->classes.items[automaton->classes.n++] = (struct byte_set){0};
     automaton->n_bytes += sizeof state + sizeof(struct byte_set) + 4 * sizeof(void *);
     return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
 }
@@ -365,17 +364,17 @@ static void keep_piece(struct byte_automaton *automaton, const struct byte_state
 
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t id, unsigned char byte)
 {
-    uint32_t *row = automaton->rows.items[id];
+    uint32_t *row = BLOCK_ITEM(&automaton->rows, id);
     if (!row) {
         row = malloc(ROW_BYTES);
         if (!row)
             return expressions_fail_memory(automaton->pool);
         memset(row, 0xFF, ROW_BYTES);
-        automaton->rows.items[id] = row;
+        BLOCK_ITEM(&automaton->rows, id) = row;
         automaton->n_bytes += ROW_BYTES;
     }
     if (row[byte] == BYTE_STATE_UNKNOWN) {
-        const struct byte_state state = automaton->states.items[id];
+        const struct byte_state state = BLOCK_ITEM(&automaton->states, id);
         uint32_t target = step_state(automaton, state, byte);
         if (automaton->pool->status != STATUS_OK)
             return BYTE_STATE_DEAD;
@@ -466,10 +465,10 @@ static void find_classes(struct byte_automaton *automaton, const struct byte_sta
 
 void byte_automaton_classes(struct byte_automaton *automaton, uint32_t id, struct byte_set *starts)
 {
-    const struct byte_state state = automaton->states.items[id];
+    const struct byte_state state = BLOCK_ITEM(&automaton->states, id);
     if (state.place == PLACE_CLOSED)
         return;
-    struct byte_set *classes = &automaton->classes.items[id];
+    struct byte_set *classes = &BLOCK_ITEM(&automaton->classes, id);
     if (!(classes->words[0] & 1))
         find_classes(automaton, &state, classes);
     for (int i = 0; i < 4; i++)
@@ -489,7 +488,7 @@ uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t express
 
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)
 {
-    const struct byte_state *state = &automaton->states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&automaton->states, id);
     if (quote_of(state->encoding) >= 0)
         return state->place == PLACE_CLOSED;
     return state->place == PLACE_BETWEEN && expression_is_nullable(automaton->pool, state->expression);
@@ -497,7 +496,7 @@ bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t id)
 
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
 {
-    const struct byte_state *state = &automaton->states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&automaton->states, id);
     return state->place == PLACE_CLOSED ||
            (state->place == PLACE_BETWEEN && state->expression == EXPRESSION_EMPTY &&
             quote_of(state->encoding) < 0);
@@ -506,8 +505,8 @@ bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t id)
 bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *pool)
 {
     *automaton = (struct byte_automaton){.pool = pool};
-    if (VECTOR_ADD(&automaton->states, (struct byte_state){0}) && VECTOR_ADD(&automaton->rows, NULL) &&
-        VECTOR_ADD(&automaton->classes, (struct byte_set){0}))
+    if (BLOCKS_ADD(&automaton->states, (struct byte_state){0}) && BLOCKS_ADD(&automaton->rows, NULL) &&
+        BLOCKS_ADD(&automaton->classes, (struct byte_set){0}))
         return true;
     expressions_fail_memory(pool);
     return false;
@@ -516,10 +515,10 @@ bool byte_automaton_init(struct byte_automaton *automaton, struct expressions *p
 void byte_automaton_finish(struct byte_automaton *automaton)
 {
     for (size_t i = 0; i < automaton->rows.n; i++)
-        free(automaton->rows.items[i]);
-    VECTOR_FINISH(&automaton->rows);
-    VECTOR_FINISH(&automaton->classes);
-    VECTOR_FINISH(&automaton->states);
+        free(BLOCK_ITEM(&automaton->rows, i));
+    BLOCKS_FINISH(&automaton->rows);
+    BLOCKS_FINISH(&automaton->classes);
+    BLOCKS_FINISH(&automaton->states);
     free(automaton->table);
     *automaton = (struct byte_automaton){0};
 }

@@ -32,9 +32,9 @@ struct byte_set {
 
 struct byte_automaton {
     struct expressions *pool;         // borrowed
-    VECTOR(struct byte_state) states; // by id; the first is unused
-    VECTOR(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
-    VECTOR(struct byte_set) classes;  // where they begin; without byte 0, which begins one: not asked for yet
+    BLOCKS(struct byte_state) states; // by id; the first is unused
+    BLOCKS(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
+    BLOCKS(struct byte_set) classes;  // where they begin; without byte 0, which begins one: not asked for yet
     uint32_t *table;
     size_t table_size, n_bytes;
 };

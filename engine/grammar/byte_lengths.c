@@ -92,7 +92,7 @@ static unsigned bytes_to_complete(const struct byte_state *state)
 
 uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t id, bool *is_exact)
 {
-    const struct byte_state state = automaton->states.items[id];
+    const struct byte_state state = BLOCK_ITEM(&automaton->states, id);
     const bool is_json = state.encoding == TERMINAL_JSON_STRING || state.encoding == TERMINAL_JSON_CONTENT;
     const enum spelling spelling = is_json ? SPELLED_IN_JSON : SPELLED_AS_UTF8;
     const struct expression_node *node = expression_node(automaton->pool, state.expression);

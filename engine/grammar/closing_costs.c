@@ -24,7 +24,7 @@ struct set_cost {
 struct closing_costs {
     uint32_t *symbols; // [rules' nodes] cost of each; NULL: not computed yet
     struct terminal_ends terminals;
-    VECTOR(struct set_cost) sets; // by set
+    BLOCKS(struct set_cost) sets; // by set
     VECTOR(struct end_node) ends;
     uint32_t *table; // places in `ends` + 1
     size_t table_size;
@@ -201,7 +201,7 @@ static void find_end_costs(struct recognizer *recognizer, size_t first)
 static uint32_t find_set_cost(struct recognizer *recognizer, uint32_t id)
 {
     struct closing_costs *closing = recognizer->closing;
-    const struct item_set set = recognizer->sets.items[id];
+    const struct item_set set = BLOCK_ITEM(&recognizer->sets, id);
     uint32_t cost = set.may_end ? 0 : CLOSING_NEVER;
     for (uint32_t i = 0; i < set.n_scans && cost > 0; i++) {
         const struct item scan = set.scans[i];
@@ -236,12 +236,12 @@ static struct set_cost *cost_of(struct recognizer *recognizer, uint32_t set)
 {
     struct closing_costs *closing = recognizer->closing;
     while (closing->sets.n < recognizer->sets.n) {
-        if (!VECTOR_ADD(&closing->sets, ((struct set_cost){.worst = UNKNOWN}))) {
+        if (!BLOCKS_ADD(&closing->sets, ((struct set_cost){.worst = UNKNOWN}))) {
             expressions_fail_memory(recognizer->pool);
             return NULL;
         }
     }
-    return &closing->sets.items[set];
+    return &BLOCK_ITEM(&closing->sets, set);
 }
 
 // Counts the work of finding it, known or not, once a visit.
@@ -316,10 +316,10 @@ uint64_t closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint3
     const uint32_t worst = walk_tokens(recognizer, set, cost_max, bits);
     if (recognizer->pool->status != STATUS_OK)
         return 0;
-    known = &recognizer->closing->sets.items[set];
+    known = &BLOCK_ITEM(&recognizer->closing->sets, set);
     known->worst = worst;
     known->work = recognizer->pool->visit.work;
-    for (size_t i = 0; i < vocabulary->n_ends && recognizer->sets.items[set].may_end; i++)
+    for (size_t i = 0; i < vocabulary->n_ends && BLOCK_ITEM(&recognizer->sets, set).may_end; i++)
         bits[vocabulary->ends[i] / 32] |= 1u << vocabulary->ends[i] % 32;
     return known->work;
 }
@@ -329,7 +329,7 @@ void closing_costs_forget(struct closing_costs *closing)
     if (!closing)
         return;
     terminal_ends_forget(&closing->terminals);
-    VECTOR_FINISH(&closing->sets);
+    BLOCKS_FINISH(&closing->sets);
     VECTOR_FINISH(&closing->ends);
     free(closing->table);
     closing->table = NULL;

@@ -57,10 +57,10 @@ static uint32_t only_character(struct recognizer *recognizer, unsigned first, ui
 
 static bool is_in_json_strings(const struct recognizer *recognizer, uint32_t id)
 {
-    const struct item_set *set = &recognizer->sets.items[id];
+    const struct item_set *set = &BLOCK_ITEM(&recognizer->sets, id);
     for (uint32_t i = 0; i < set->n_scans; i++) {
         uint32_t state = set->scans[i].a;
-        const struct byte_state *bytes = &recognizer->bytes.states.items[state];
+        const struct byte_state *bytes = &BLOCK_ITEM(&recognizer->bytes.states, state);
         if (bytes->encoding != TERMINAL_JSON_STRING || bytes->place != PLACE_BETWEEN)
             return false;
     }
@@ -86,7 +86,7 @@ static bool is_same_character(struct recognizer *recognizer, uint32_t set, unsig
 static uint16_t find_forced(struct recognizer *recognizer, uint32_t set)
 {
     unsigned n = 0, first = 0;
-    bool may_end = recognizer->sets.items[set].may_end, is_escaped = false;
+    bool may_end = BLOCK_ITEM(&recognizer->sets, set).may_end, is_escaped = false;
     for (unsigned byte = 0; byte < 256; byte++) {
         if (recognizer_step(recognizer, set, (unsigned char)byte) == SET_DEAD)
             continue;
@@ -111,14 +111,14 @@ static uint16_t find_forced(struct recognizer *recognizer, uint32_t set)
 
 uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 {
-    uint16_t forced = recognizer->sets.items[set].forced;
+    uint16_t forced = BLOCK_ITEM(&recognizer->sets, set).forced;
     if (forced == FORCED_UNKNOWN) {
         recognizer_begin_visit(recognizer);
         if (recognizer_count_derivatives(recognizer, set))
             forced = find_forced(recognizer, set);
         if (recognizer->pool->status != STATUS_OK)
             return FORCED_UNKNOWN;
-        recognizer->sets.items[set].forced = forced;
+        BLOCK_ITEM(&recognizer->sets, set).forced = forced;
     }
     return forced;
 }

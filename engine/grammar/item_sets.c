@@ -76,7 +76,7 @@ static void push_item(struct recognizer *recognizer, struct item item)
 static const struct waiter *first_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
                                          const struct waiter **behind)
 {
-    const struct item_set *origin = &recognizer->sets.items[set];
+    const struct item_set *origin = &BLOCK_ITEM(&recognizer->sets, set);
     const struct waiter *waiters = origin->waiters;
     size_t low = 0, high = origin->n_waiters;
     while (low < high) {
@@ -335,7 +335,7 @@ static bool grow_sets_table(struct recognizer *recognizer)
     if (!table)
         return false;
     for (uint32_t id = 1; id < recognizer->sets.n; id++) {
-        uint64_t at = recognizer->sets.items[id].hash;
+        uint64_t at = BLOCK_ITEM(&recognizer->sets, id).hash;
         while (table[at & (size - 1)])
             at++;
         table[at & (size - 1)] = id;
@@ -413,7 +413,7 @@ static uint32_t add_set(struct recognizer *recognizer, uint32_t hash, uint32_t *
         return SET_DEAD;
     for (size_t i = 0; i < builder->kernel.n; i++)
         set.may_end |= builder->kernel.items[i].kind == ITEM_END;
-    if (!keep_items(recognizer, &set) || !VECTOR_ADD(&recognizer->sets, set)) {
+    if (!keep_items(recognizer, &set) || !BLOCKS_ADD(&recognizer->sets, set)) {
         expressions_fail_memory(recognizer->pool);
         return SET_DEAD;
     }
@@ -436,7 +436,7 @@ uint32_t builder_finish(struct recognizer *recognizer)
     uint64_t at = hash;
     size_t mask = recognizer->table.size - 1;
     for (; recognizer->table.slots[at & mask]; at++) {
-        const struct item_set *set = &recognizer->sets.items[recognizer->table.slots[at & mask]];
+        const struct item_set *set = &BLOCK_ITEM(&recognizer->sets, recognizer->table.slots[at & mask]);
         if (set->hash == hash && set->n_items == builder->kernel.n &&
             memcmp(set->items, builder->kernel.items, builder->kernel.n * sizeof *builder->kernel.items) == 0)
             return recognizer->table.slots[at & mask];

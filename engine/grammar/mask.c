@@ -19,7 +19,7 @@ struct mask_making {
 // of what is known of it already.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
-    struct item_set *visited = &recognizer->sets.items[set];
+    struct item_set *visited = &BLOCK_ITEM(&recognizer->sets, set);
     if (visited->visit == recognizer->visit.id)
         return true;
     visited->visit = recognizer->visit.id;
@@ -50,7 +50,7 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
 static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
 {
     const struct string_tokens *tokens = recognizer->vocabulary->strings;
-    struct item_set *set = &recognizer->sets.items[id];
+    struct item_set *set = &BLOCK_ITEM(&recognizer->sets, id);
     if (set->string_state != SET_STATE_UNKNOWN)
         return set->string_state;
     set->string_state = SET_STATE_NONE;
@@ -58,7 +58,7 @@ static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
         return SET_STATE_NONE;
     uint32_t scan = set->scans[0].a;
     for (uint16_t i = 1; i < tokens->states.n; i++)
-        if (byte_state_equal(&tokens->states.items[i], &recognizer->bytes.states.items[scan]))
+        if (byte_state_equal(&tokens->states.items[i], &BLOCK_ITEM(&recognizer->bytes.states, scan)))
             set->string_state = i;
     return set->string_state;
 }
@@ -79,7 +79,7 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
     if (exit == tokens->exits.n || tokens->exits.items[exit].node >= behind)
         return;
     if (making->string != set) {
-        const struct item scan = recognizer->sets.items[set].scans[0];
+        const struct item scan = BLOCK_ITEM(&recognizer->sets, set).scans[0];
         making->string = set;
         making->closed = close_string(recognizer, set, &scan);
     }
@@ -91,7 +91,7 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
 
 static struct walk_level level_of(const struct recognizer *recognizer, uint32_t set)
 {
-    return (struct walk_level){.set = set, .row = recognizer->sets.items[set].row};
+    return (struct walk_level){.set = set, .row = BLOCK_ITEM(&recognizer->sets, set).row};
 }
 
 // Walks the nodes first..behind, which begin at one depth.
@@ -108,7 +108,7 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
         uint32_t target = level->row ? level->row->sets[node->byte] : SET_UNKNOWN;
         if (target == SET_UNKNOWN || level->row->work) {
             target = recognizer_step(recognizer, level->set, node->byte);
-            level->row = recognizer->sets.items[level->set].row;
+            level->row = BLOCK_ITEM(&recognizer->sets, level->set).row;
         }
         if (target == SET_DEAD) {
             if (recognizer->pool->status != STATUS_OK)
@@ -140,7 +140,7 @@ struct open_string {
 
 static bool is_open_string(const struct recognizer *recognizer, uint32_t id, struct open_string *string)
 {
-    const struct byte_state *state = &recognizer->bytes.states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&recognizer->bytes.states, id);
     const struct expression_node *node = expression_node(recognizer->pool, state->expression);
     *string = (struct open_string){0, 0};
     if (state->place != PLACE_BETWEEN || state->encoding != TERMINAL_JSON_STRING)
@@ -292,7 +292,7 @@ static bool is_inside_strings(const struct recognizer *recognizer, const struct 
     uint32_t n_terms = 0, n = 0;
     for (uint32_t i = 0; i < set->n_scans; i++) {
         uint32_t id = set->scans[i].a, at = 0;
-        const struct byte_state *state = &recognizer->bytes.states.items[id];
+        const struct byte_state *state = &BLOCK_ITEM(&recognizer->bytes.states, id);
         if (state->encoding != TERMINAL_JSON_STRING || state->place != PLACE_BETWEEN)
             return false;
         while (at < n && parts[at] != state->expression)
@@ -378,7 +378,7 @@ static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct
 static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
-    const struct item_set items = recognizer->sets.items[set];
+    const struct item_set items = BLOCK_ITEM(&recognizer->sets, set);
     const struct trie *trie = &vocabulary->all;
     struct open_string string;
     if (mask_union(recognizer, set, &items, making))
@@ -418,7 +418,7 @@ static uint32_t *take_memory(struct recognizer *recognizer, size_t n_bytes)
     struct kept_masks *kept = &recognizer->cache.masks;
     if (!kept->sets && !(kept->sets = calloc(MASKS_KEPT, sizeof *kept->sets)))
         return NULL;
-    struct item_set *oldest = &recognizer->sets.items[kept->sets[kept->n % MASKS_KEPT]];
+    struct item_set *oldest = &BLOCK_ITEM(&recognizer->sets, kept->sets[kept->n % MASKS_KEPT]);
     uint32_t *mask = oldest->mask;
     oldest->mask = NULL;
     if (!mask) {
@@ -433,8 +433,8 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
     size_t n_bytes = grammar_mask_words(vocabulary->n_tokens) * sizeof(uint32_t) + sizeof(uint32_t);
-    if (recognizer->sets.items[set].mask)
-        return recognizer->sets.items[set].mask;
+    if (BLOCK_ITEM(&recognizer->sets, set).mask)
+        return BLOCK_ITEM(&recognizer->sets, set).mask;
     uint32_t *mask = take_memory(recognizer, n_bytes);
     if (!mask) {
         expressions_fail_memory(recognizer->pool);
@@ -453,9 +453,10 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
     }
     for (size_t i = 0; i < vocabulary->n_ends; i++) {
         uint32_t end = vocabulary->ends[i], bit = 1u << end % 32;
-        mask[end / 32] = (mask[end / 32] & ~bit) | (recognizer->sets.items[set].may_end ? bit : 0);
+        mask[end / 32] = (mask[end / 32] & ~bit) | (BLOCK_ITEM(&recognizer->sets, set).may_end ? bit : 0);
     }
     recognizer->cache.masks.sets[recognizer->cache.masks.n++ % MASKS_KEPT] = set;
-    recognizer->sets.items[set].mask_work = recognizer->pool->visit.work + MASK_WORK_OF_SET * making.n_visits;
-    return recognizer->sets.items[set].mask = mask;
+    BLOCK_ITEM(&recognizer->sets, set).mask_work =
+        recognizer->pool->visit.work + MASK_WORK_OF_SET * making.n_visits;
+    return BLOCK_ITEM(&recognizer->sets, set).mask = mask;
 }

@@ -187,7 +187,7 @@ static enum status find_mask(struct matcher *matcher, const uint32_t **mask, str
     } while (should_repeat(matcher, &repeated));
     if (!*mask)
         return expressions_status(recognizer->pool, error);
-    return count_work(matcher, WORK_OF_MASK, recognizer->sets.items[matcher->state].mask_work, error);
+    return count_work(matcher, WORK_OF_MASK, BLOCK_ITEM(&recognizer->sets, matcher->state).mask_work, error);
 }
 
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error)
@@ -315,6 +315,6 @@ enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct err
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error)
 {
     enum status status = prepare_set(matcher, error);
-    *may_end = status == STATUS_OK && matcher->recognizer->sets.items[matcher->state].may_end;
+    *may_end = status == STATUS_OK && BLOCK_ITEM(&matcher->recognizer->sets, matcher->state).may_end;
     return status;
 }

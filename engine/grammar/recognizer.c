@@ -9,12 +9,12 @@ enum { NODES_MORE = 4000000 };
 static void forget_sets(struct recognizer *recognizer)
 {
     for (size_t i = 0; i < recognizer->sets.n; i++) {
-        if (recognizer->sets.items[i].row)
-            free(recognizer->sets.items[i].row->work);
-        free(recognizer->sets.items[i].row);
-        free(recognizer->sets.items[i].mask);
+        if (BLOCK_ITEM(&recognizer->sets, i).row)
+            free(BLOCK_ITEM(&recognizer->sets, i).row->work);
+        free(BLOCK_ITEM(&recognizer->sets, i).row);
+        free(BLOCK_ITEM(&recognizer->sets, i).mask);
     }
-    VECTOR_FINISH(&recognizer->sets);
+    BLOCKS_FINISH(&recognizer->sets);
     for (size_t i = 0; i < recognizer->blocks.blocks.n; i++)
         free(recognizer->blocks.blocks.items[i]);
     VECTOR_FINISH(&recognizer->blocks.blocks);
@@ -45,7 +45,7 @@ void recognizer_forgive(struct recognizer *recognizer)
 static uint32_t make_start(struct recognizer *recognizer)
 {
     struct item_set dead = {0};
-    if (!VECTOR_ADD(&recognizer->sets, dead)) {
+    if (!BLOCKS_ADD(&recognizer->sets, dead)) {
         expressions_fail_memory(recognizer->pool);
         return SET_DEAD;
     }

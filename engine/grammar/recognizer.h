@@ -132,7 +132,7 @@ struct recognizer {
     const struct grammar_vocabulary *vocabulary;
     struct expressions *pool; // a copy of the grammar's, which grows
     struct byte_automaton bytes;
-    VECTOR(struct item_set) sets; // by id; the first is SET_DEAD
+    BLOCKS(struct item_set) sets; // by id; the first is SET_DEAD
     struct set_blocks blocks;
     struct set_table table;
     struct set_builder builder;
@@ -166,7 +166,7 @@ uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsi
 // SET_DEAD also when the pool has failed.
 static inline uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
-    struct set_row *row = recognizer->sets.items[set].row;
+    struct set_row *row = BLOCK_ITEM(&recognizer->sets, set).row;
     uint32_t target = row ? row->sets[byte] : SET_UNKNOWN;
     if (target == SET_UNKNOWN)
         return recognizer_first_step(recognizer, set, byte);

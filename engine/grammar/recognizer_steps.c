@@ -13,7 +13,7 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
     memset(row->sets, 0xFF, sizeof row->sets);
     row->starts = (struct byte_set){0};
     row->work = NULL;
-    const struct item_set items = recognizer->sets.items[set];
+    const struct item_set items = BLOCK_ITEM(&recognizer->sets, set);
     for (uint32_t i = 0; i < items.n_scans; i++)
         byte_automaton_classes(&recognizer->bytes, items.scans[i].a, &row->starts);
     if (recognizer->pool->status != STATUS_OK) { // some classes are missing
@@ -21,14 +21,14 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
         return NULL;
     }
     recognizer->cache.n_bytes += sizeof *row;
-    return recognizer->sets.items[set].row = row;
+    return BLOCK_ITEM(&recognizer->sets, set).row = row;
 }
 
 static uint32_t make_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
     builder_begin(recognizer);
-    const struct item *scans = recognizer->sets.items[set].scans;
-    uint32_t n = recognizer->sets.items[set].n_scans;
+    const struct item *scans = BLOCK_ITEM(&recognizer->sets, set).scans;
+    uint32_t n = BLOCK_ITEM(&recognizer->sets, set).n_scans;
     recognizer->visit.step_work = n;
     for (uint32_t i = 0; i < n; i++) {
         struct item scan = scans[i];
@@ -63,7 +63,7 @@ void recognizer_begin_visit(struct recognizer *recognizer)
 
 bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set)
 {
-    struct item_set *items = &recognizer->sets.items[set];
+    struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
     bool is_counted = true;
     if (items->left == recognizer->visit.id)
         return true;
@@ -71,7 +71,7 @@ bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set)
     if (!expressions_add_work(recognizer->pool, STATE_WORK))
         return false;
     for (uint32_t i = 0; i < items->n_scans && is_counted; i++) {
-        const struct byte_state *state = &recognizer->bytes.states.items[items->scans[i].a];
+        const struct byte_state *state = &BLOCK_ITEM(&recognizer->bytes.states, items->scans[i].a);
         if (state->place == PLACE_BETWEEN)
             is_counted = expression_count(recognizer->pool, state->expression);
     }
@@ -80,9 +80,9 @@ bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set)
 
 bool recognizer_count_large(struct recognizer *recognizer, uint32_t set)
 {
-    const struct item_set *items = &recognizer->sets.items[set];
+    const struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
     for (uint32_t i = 0; i < items->n_scans; i++) {
-        const struct byte_state *state = &recognizer->bytes.states.items[items->scans[i].a];
+        const struct byte_state *state = &BLOCK_ITEM(&recognizer->bytes.states, items->scans[i].a);
         if (state->place != PLACE_BETWEEN)
             continue;
         const struct expression_node *node = expression_node(recognizer->pool, state->expression);
@@ -118,7 +118,7 @@ uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *
 // The step of one byte is that of its whole class.
 uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
-    struct set_row *row = recognizer->sets.items[set].row;
+    struct set_row *row = BLOCK_ITEM(&recognizer->sets, set).row;
     if (!row && !(row = make_row(recognizer, set)))
         return SET_DEAD;
     if (row->sets[byte] == SET_UNKNOWN) {

@@ -10,7 +10,7 @@ enum {
 
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
 {
-    const struct byte_state *state = &automaton->states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&automaton->states, id);
     return state->encoding == TERMINAL_JSON_STRING && state->place != PLACE_OPEN &&
            state->place != PLACE_CLOSED;
 }
@@ -192,7 +192,7 @@ static bool walk_token(struct string_masks *masks, struct token_walk *walk, uint
 static bool ends_within(struct string_masks *masks, uint32_t state_id, uint32_t n_letters,
                         const struct limited_string *limited, bool *unknown)
 {
-    const struct byte_state *state = &masks->automaton->states.items[state_id];
+    const struct byte_state *state = &BLOCK_ITEM(&masks->automaton->states, state_id);
     *unknown = true;
     if (state->place != PLACE_BETWEEN || n_letters < limited->min)
         return false;
@@ -253,7 +253,7 @@ static bool take_near_limit(struct string_masks *masks, uint32_t n_letters,
 static bool take_limited(struct string_masks *masks, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;
-    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
     struct limited_string limited;
     const struct string_mask *unlimited = NULL;
     uint32_t n_letters;
@@ -276,7 +276,7 @@ static bool take_limited(struct string_masks *masks, struct string_mask *mask)
 
 static void make_mask(struct string_masks *masks, struct string_mask *mask)
 {
-    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
     struct counted_set counted;
     if (is_counted_set(masks->automaton->pool, &state, &counted)) {
         take_counted(masks, &counted, mask);
@@ -346,7 +346,7 @@ void string_masks_finish(struct string_masks *masks)
     free(masks->taken);
     VECTOR_FINISH(&masks->runs);
     free(masks->places);
-    VECTOR_FINISH(&masks->states);
+    BLOCKS_FINISH(&masks->states);
     VECTOR_FINISH(&masks->seen);
     VECTOR_FINISH(&masks->queue);
     letter_steps_finish(&masks->letters);

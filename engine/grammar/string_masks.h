@@ -59,7 +59,7 @@ struct string_masks {
     struct walked_trie walked;                   // by the walk that is under way
     uint32_t *walk;                              // states by depth in the trie
     struct walk_place *places;                   // the same, for a walk of the trie
-    VECTOR(struct walked_state) states;          // by state
+    BLOCKS(struct walked_state) states;          // by state
     VECTOR(uint64_t) seen; // by expression: the last search that reached it * SEARCH_LEVELS + after how many
                            // characters
     uint32_t n_plain;      // plain characters that may follow where that search began

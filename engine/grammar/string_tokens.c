@@ -93,7 +93,7 @@ static bool walk_vocabulary(struct string_tokens *tokens, struct grammar_vocabul
             continue;
         }
         skip_subtrees(tokens, at, at + 1);
-        node->string_state = state_number(tokens, &automaton->states.items[to.state]);
+        node->string_state = state_number(tokens, &BLOCK_ITEM(&automaton->states, to.state));
         to.n_letters += from.state == between;
         if (node->token != NO_TOKEN && !add_inside(tokens, vocabulary, node->token, to.n_letters))
             return false;

@@ -105,7 +105,7 @@ static uint32_t plain_behind(const struct string_masks *masks, uint32_t expressi
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
-    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
     const uint32_t *known = NULL;
     const struct string_tokens *tokens = vocabulary->strings;
     masks->walked = (struct walked_trie){&vocabulary->all, NULL, &tokens->letters};
@@ -131,7 +131,7 @@ bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, 
 static uint8_t open_state(const struct string_masks *masks, uint32_t id)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
-    const struct byte_state *state = &masks->automaton->states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&masks->automaton->states, id);
     if (state->expression != EXPRESSION_ALL)
         return 0;
     size_t at = 1;
@@ -205,29 +205,26 @@ static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
 // Room for what is known of a state.
 static bool reserve_state(struct string_masks *masks, uint32_t id)
 {
-    if (id < masks->states.n)
-        return true;
-    if (!VECTOR_RESERVE(&masks->states, (size_t)id + 1)) {
-        expressions_fail_memory(masks->automaton->pool);
-        return false;
+    while (masks->states.n <= id) {
+        if (!BLOCKS_ADD(&masks->states, (struct walked_state){0})) {
+            expressions_fail_memory(masks->automaton->pool);
+            return false;
+        }
     }
-    memset(masks->states.items + masks->states.n, 0,
-           (masks->states.capacity - masks->states.n) * sizeof *masks->states.items);
-    masks->states.n = masks->states.capacity;
     return true;
 }
 
 static void describe_state(struct string_masks *masks, uint32_t id)
 {
-    const struct byte_state *state = &masks->automaton->states.items[id];
-    masks->states.items[id] = (struct walked_state){.visit = masks->visit,
-                                                    .is_between = state->place == PLACE_BETWEEN,
-                                                    .open = open_state(masks, id),
-                                                    .dead_ends = DEAD_ENDS_NONE,
-                                                    .expression = state->expression,
-                                                    .n_plain = plain_behind(masks, state->expression)};
+    const struct byte_state *state = &BLOCK_ITEM(&masks->automaton->states, id);
+    BLOCK_ITEM(&masks->states, id) = (struct walked_state){.visit = masks->visit,
+                                                           .is_between = state->place == PLACE_BETWEEN,
+                                                           .open = open_state(masks, id),
+                                                           .dead_ends = DEAD_ENDS_NONE,
+                                                           .expression = state->expression,
+                                                           .n_plain = plain_behind(masks, state->expression)};
     if (masks->dead_ends.known && state->place == PLACE_BETWEEN)
-        masks->states.items[id].dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
+        BLOCK_ITEM(&masks->states, id).dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
 }
 
 // Counts a state that a token leads to, each once. False: the pool has failed.
@@ -236,7 +233,7 @@ static bool enter_state(struct string_masks *masks, uint32_t id, struct string_m
     struct expressions *pool = masks->automaton->pool;
     if (!reserve_state(masks, id))
         return false;
-    if (masks->states.items[id].visit == masks->visit)
+    if (BLOCK_ITEM(&masks->states, id).visit == masks->visit)
         return true;
     describe_state(masks, id);
     if (++mask->n_states <= pool->limits.values[GRAMMAR_LIMIT_MASK_SETS])
@@ -304,14 +301,14 @@ static inline uint32_t step_from(struct byte_automaton *automaton, struct walk_p
     uint32_t to = place->row ? place->row[byte] : BYTE_STATE_UNKNOWN;
     if (to == BYTE_STATE_UNKNOWN) {
         to = byte_automaton_step(automaton, place->state, byte);
-        place->row = automaton->rows.items[place->state];
+        place->row = BLOCK_ITEM(&automaton->rows, place->state);
     }
     return to;
 }
 
 uint32_t string_walk_step(struct string_masks *masks, uint32_t id, unsigned char byte)
 {
-    const struct byte_state *state = &masks->automaton->states.items[id];
+    const struct byte_state *state = &BLOCK_ITEM(&masks->automaton->states, id);
     if (state->place == PLACE_BETWEEN && !expression_count(masks->automaton->pool, state->expression))
         return BYTE_STATE_DEAD;
     return byte_automaton_step(masks->automaton, id, byte);
@@ -386,7 +383,7 @@ static bool take_but_doubtful(struct string_masks *masks, struct string_mask *ma
 static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
-    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
     if (state.place != PLACE_BETWEEN)
         return false;
     safe_letters_find(&masks->safe, masks->automaton->pool, state.expression, tokens);
@@ -404,7 +401,7 @@ static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
 static bool end_long_walk(struct string_masks *masks, struct string_mask *mask)
 {
     const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
-    const struct byte_state state = masks->automaton->states.items[mask->state];
+    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
     if (state.place != PLACE_BETWEEN || masks->n_plain < ANYWHERE_LETTERS)
         return false;
     dead_ends_find(&masks->dead_ends, masks->automaton->pool, state.expression, masks->vocabulary->strings);
@@ -436,8 +433,8 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
     if (!reserve_state(masks, mask->state))
         return;
     describe_state(masks, mask->state);
-    masks->states.items[mask->state].visit = 0; // counted where a token leads to it
-    if (!count_leaving(masks, &masks->states.items[mask->state]))
+    BLOCK_ITEM(&masks->states, mask->state).visit = 0; // counted where a token leads to it
+    if (!count_leaving(masks, &BLOCK_ITEM(&masks->states, mask->state)))
         return;
     places[0] = (struct walk_place){.state = mask->state};
     const uint32_t short_walk = 1 + (uint32_t)masks->vocabulary->all.n_nodes / SHORT_WALK_PART,
@@ -457,7 +454,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         }
         if (to != from->state && !enter_state(masks, to, mask))
             return;
-        struct walked_state *state = &masks->states.items[to];
+        struct walked_state *state = &BLOCK_ITEM(&masks->states, to);
         if (state->open && state->open == node->string_state && to != from->state) {
             if (!take_below(masks, node_of_all(masks, at), mask))
                 return;
@@ -473,7 +470,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         }
         if (!count_leaving(masks, state))
             return;
-        from[1] = (struct walk_place){to, automaton->rows.items[to]};
+        from[1] = (struct walk_place){to, BLOCK_ITEM(&automaton->rows, to)};
         at++;
     }
 }

@@ -7,18 +7,18 @@ enum { NOWHERE = UINT32_MAX, UNKNOWN_COST = UINT32_MAX };
 static struct terminal_end *end_of(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     while (ends->states.n <= state) {
-        if (!VECTOR_ADD(&ends->states, ((struct terminal_end){.next = BYTE_STATE_UNKNOWN}))) {
+        if (!BLOCKS_ADD(&ends->states, ((struct terminal_end){.next = BYTE_STATE_UNKNOWN}))) {
             expressions_fail_memory(recognizer->pool);
             return NULL;
         }
     }
-    return &ends->states.items[state];
+    return &BLOCK_ITEM(&ends->states, state);
 }
 
 // Counts the derivative that steps from the state need.
 static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t work)
 {
-    const struct byte_state *of = &recognizer->bytes.states.items[state];
+    const struct byte_state *of = &BLOCK_ITEM(&recognizer->bytes.states, state);
     return expressions_add_work(recognizer->pool, work) &&
            (of->place != PLACE_BETWEEN || expression_count(recognizer->pool, of->expression));
 }
@@ -92,7 +92,7 @@ static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer,
         if (end->next == BYTE_STATE_UNKNOWN &&
             !find_next(ends, recognizer, state, byte_automaton_least(&recognizer->bytes, state, &is_exact)))
             return false;
-        state = ends->states.items[state].next;
+        state = BLOCK_ITEM(&ends->states, state).next;
     }
     return true;
 }
@@ -101,8 +101,8 @@ static size_t write_way(const struct terminal_ends *ends, uint32_t state,
                         unsigned char bytes[CLOSING_BYTES_MAX])
 {
     size_t n = 0;
-    for (; ends->states.items[state].least > 0; state = ends->states.items[state].next)
-        bytes[n++] = ends->states.items[state].byte;
+    for (; BLOCK_ITEM(&ends->states, state).least > 0; state = BLOCK_ITEM(&ends->states, state).next)
+        bytes[n++] = BLOCK_ITEM(&ends->states, state).byte;
     return n;
 }
 
@@ -126,12 +126,12 @@ static bool find_state(void *context, unsigned char byte, uint32_t state)
     const bool is_first = search->at == NOWHERE;
     const uint32_t depth = is_first ? 0 : ends->found.items[search->at].depth + 1u;
     while (ends->searches.n <= state) {
-        if (!VECTOR_ADD(&ends->searches, 0)) {
+        if (!BLOCKS_ADD(&ends->searches, 0)) {
             expressions_fail_memory(pool);
             return false;
         }
     }
-    if (ends->searches.items[state] == ends->n_searches)
+    if (BLOCK_ITEM(&ends->searches, state) == ends->n_searches)
         return true;
     bool is_exact;
     uint32_t all = depth + byte_automaton_least(&search->recognizer->bytes, state, &is_exact);
@@ -139,7 +139,7 @@ static bool find_state(void *context, unsigned char byte, uint32_t state)
         search->bytes_next = all < search->bytes_next ? all : search->bytes_next;
         return true;
     }
-    ends->searches.items[state] = ends->n_searches;
+    BLOCK_ITEM(&ends->searches, state) = ends->n_searches;
     if (!VECTOR_ADD(&ends->found, ((struct found_state){state, search->at, (uint16_t)depth, byte})))
         expressions_fail_memory(pool);
     return pool->status == STATUS_OK;
@@ -267,7 +267,7 @@ static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, u
     bool is_exact;
     const bool is_far =
         byte_automaton_least(&recognizer->bytes, state, &is_exact) > CLOSING_BYTES_MAX && is_exact;
-    const struct terminal_end *end = &ends->states.items[state];
+    const struct terminal_end *end = &BLOCK_ITEM(&ends->states, state);
     return (end->has_step || find_step(ends, recognizer, state)) &&
            (is_far || count_end(ends, recognizer, state, is_exact));
 }
@@ -284,7 +284,7 @@ static uint32_t known_cost(struct terminal_ends *ends, struct recognizer *recogn
 uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     uint32_t cost = CLOSING_NEVER;
-    for (ends->path.n = 0; state != BYTE_STATE_DEAD; state = ends->states.items[state].step) {
+    for (ends->path.n = 0; state != BYTE_STATE_DEAD; state = BLOCK_ITEM(&ends->states, state).step) {
         cost = known_cost(ends, recognizer, state);
         if (cost != UNKNOWN_COST)
             break;
@@ -299,7 +299,7 @@ uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recog
     if (recognizer->pool->status != STATUS_OK)
         return CLOSING_NEVER;
     for (size_t i = ends->path.n; i-- > 0;) {
-        struct terminal_end *end = &ends->states.items[ends->path.items[i]];
+        struct terminal_end *end = &BLOCK_ITEM(&ends->states, ends->path.items[i]);
         cost = cost >= CLOSING_NEVER ? CLOSING_NEVER : cost + 1;
         end->cost = cost;
         end->has_cost = true;
@@ -309,8 +309,8 @@ uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recog
 
 void terminal_ends_forget(struct terminal_ends *ends)
 {
-    VECTOR_FINISH(&ends->states);
+    BLOCKS_FINISH(&ends->states);
     VECTOR_FINISH(&ends->found);
-    VECTOR_FINISH(&ends->searches);
+    BLOCKS_FINISH(&ends->searches);
     VECTOR_FINISH(&ends->path);
 }

@@ -32,9 +32,9 @@ struct found_state {
 };
 
 struct terminal_ends {
-    VECTOR(struct terminal_end) states; // by state of the byte automaton
+    BLOCKS(struct terminal_end) states; // by state of the byte automaton
     VECTOR(struct found_state) found;   // scratch
-    VECTOR(uint32_t) searches;          // by state of the byte automaton: the search that reached it last
+    BLOCKS(uint32_t) searches;          // by state of the byte automaton: the search that reached it last
     uint32_t n_searches;
     VECTOR(uint32_t) path; // scratch
 };

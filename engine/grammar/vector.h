@@ -36,3 +36,39 @@ static inline bool vector_reserve(void **items, size_t *capacity, size_t needed,
     (VECTOR_RESERVE(vector, (vector)->n + 1) ? ((vector)->items[(vector)->n++] = (item), true) : false)
 #define VECTOR_FINISH(vector)                                                                                \
     (free((vector)->items), (vector)->items = NULL, (vector)->n = (vector)->capacity = 0)
+
+// Growing arrays whose items stay where they are: in blocks, because moving megabytes, and the kernel zeroing as many
+// at once, took milliseconds.
+enum { BLOCK_ITEMS = 512 };
+
+#define BLOCKS(type)                                                                                         \
+    struct {                                                                                                 \
+        type **items;                                                                                        \
+        size_t n, capacity; /* blocks that there is room for in `items` */                                   \
+    }
+#define BLOCK_ITEM(blocks, i) ((blocks)->items[(i) / BLOCK_ITEMS][(i) % BLOCK_ITEMS])
+
+// Room for one item behind n.
+static inline bool blocks_reserve(void ***items, size_t *capacity, size_t n, size_t item_bytes)
+{
+    if (n % BLOCK_ITEMS)
+        return true;
+    if (!vector_reserve((void **)items, capacity, n / BLOCK_ITEMS + 1, sizeof **items))
+        return false;
+    return ((*items)[n / BLOCK_ITEMS] = malloc(BLOCK_ITEMS * item_bytes)) != NULL;
+}
+
+static inline void blocks_free(void **items, size_t n)
+{
+    for (size_t i = 0; i < n; i += BLOCK_ITEMS)
+        free(items[i / BLOCK_ITEMS]);
+    free(items);
+}
+
+#define BLOCKS_ADD(blocks, item)                                                                             \
+    (blocks_reserve((void ***)&(blocks)->items, &(blocks)->capacity, (blocks)->n, sizeof **(blocks)->items)  \
+         ? (BLOCK_ITEM(blocks, (blocks)->n) = (item), (blocks)->n++, true)                                   \
+         : false)
+#define BLOCKS_FINISH(blocks)                                                                                \
+    (blocks_free((void **)(blocks)->items, (blocks)->n), (blocks)->items = NULL,                             \
+     (blocks)->n = (blocks)->capacity = 0)

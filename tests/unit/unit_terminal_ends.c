@@ -22,7 +22,7 @@ enum {
     N_WORDS = sizeof words / sizeof words[0],
     N_TOKENS = N_BYTES + N_WORDS,
     STATES_MAX = 30000,
-    N_WALKS = 40,
+    N_WALKS = 24,
     WALK_BYTES = 12,
 };
 
