@@ -3,6 +3,7 @@
 #include "engine/cpu/packed.h"
 
 #include "engine/cpu/memory.h"
+#include "engine/file/mapped_file.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -160,24 +161,68 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_IQ1_M] = pack_iq1_m,     [TENSOR_TQ1_0] = pack_tq1_0,   [TENSOR_TQ2_0] = pack_tq2_0,
 };
 
-// The packing of one tensor over the pool: a task is a panel.
+// What a task reads at once: larger pieces leave the second level cache, smaller ones take more calls.
+enum { READ_BYTES = 256 << 10, TASKS_A_THREAD = 4 };
+
+// The packing of one tensor over the pool: a task is `panels_each` panels.
 struct packed_tensor {
     struct packed *packed;
-    const uint8_t *bytes;
+    const struct tensor *tensor;
     uint64_t row_bytes;
     pack_function *pack;
+    int32_t panels_each;
+    uint8_t *buffers; // one for each thread, of the file's bytes of a task; NULL: none
 };
 
-static void pack_panel(void *context, int panel, int thread)
+static uint64_t task_bytes(const struct packed_tensor *packing)
 {
-    const struct packed_tensor *packing = context;
+    return (uint64_t)packing->panels_each * PANEL_OUTPUTS * packing->row_bytes;
+}
+
+// `bytes`: those of the panel's rows in the file, of which `n_rows` are there.
+static void pack_panel(const struct packed_tensor *packing, int32_t panel, const uint8_t *bytes,
+                       int32_t n_rows)
+{
     struct packed *packed = packing->packed;
     const uint8_t *rows[PANEL_OUTPUTS] = {NULL};
-    for (int o = 0; o < PANEL_OUTPUTS && panel * PANEL_OUTPUTS + o < packed->shape.n_outputs; o++)
-        rows[o] = packing->bytes + (uint64_t)(panel * PANEL_OUTPUTS + o) * packing->row_bytes;
+    for (int o = 0; o < PANEL_OUTPUTS && o < n_rows; o++)
+        rows[o] = bytes + (uint64_t)o * packing->row_bytes;
     uint8_t *scales = packed->data + (uint64_t)panel * packed->panel_bytes;
     uint8_t *quants = scales + packed->scales_bytes;
     packing->pack(rows, packed->shape.n_inputs, scales, quants);
+}
+
+static void pack_panels(void *context, int index, int thread)
+{
+    const struct packed_tensor *packing = context;
+    const struct packed *packed = packing->packed;
+    int32_t panel = index * packing->panels_each, left = packed->n_panels - panel;
+    int32_t n_panels = left < packing->panels_each ? left : packing->panels_each;
+    int32_t n_rows = packed->shape.n_outputs - panel * PANEL_OUTPUTS;
+    if (n_rows > n_panels * PANEL_OUTPUTS)
+        n_rows = n_panels * PANEL_OUTPUTS;
+    uint8_t *buffer = packing->buffers ? packing->buffers + (uint64_t)thread * task_bytes(packing) : NULL;
+    const uint8_t *first =
+        (const uint8_t *)packing->tensor->data + (uint64_t)panel * PANEL_OUTPUTS * packing->row_bytes;
+    const uint8_t *bytes =
+        mapped_file_read(packing->tensor->file, first, (uint64_t)n_rows * packing->row_bytes, buffer);
+    for (int32_t i = 0; i < n_panels; i++)
+        pack_panel(packing, panel + i, bytes + (uint64_t)(i * PANEL_OUTPUTS) * packing->row_bytes,
+                   n_rows - i * PANEL_OUTPUTS);
+}
+
+static void pack_tensor(struct packed_tensor *packing, struct pool *pool)
+{
+    int32_t n_panels = packing->packed->n_panels, n_threads = pool_n_threads(pool);
+    uint64_t fitting = READ_BYTES / (PANEL_OUTPUTS * packing->row_bytes);
+    int32_t fair = n_panels / (n_threads * TASKS_A_THREAD);
+    packing->panels_each = fitting < (uint64_t)fair ? (int32_t)fitting : fair;
+    if (packing->panels_each < 1)
+        packing->panels_each = 1;
+    if (packing->tensor->file)
+        packing->buffers = malloc((size_t)n_threads * task_bytes(packing));
+    pool_run(pool, (n_panels + packing->panels_each - 1) / packing->panels_each, pack_panels, packing);
+    free(packing->buffers);
 }
 
 static enum status shape_check(const struct tensor *tensor, const struct tensor_traits *traits,
@@ -234,8 +279,8 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "tensor %.*s: no memory to pack it",
                          (int)tensor->name.size, tensor->name.data);
     }
-    struct packed_tensor packing = {packed, tensor->data, tensor_row_bytes(tensor), packers[type]};
-    pool_run(pool, packed->n_panels, pack_panel, &packing);
+    struct packed_tensor packing = {packed, tensor, tensor_row_bytes(tensor), packers[type], 0, NULL};
+    pack_tensor(&packing, pool);
     *out = packed;
     return STATUS_OK;
 }

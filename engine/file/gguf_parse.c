@@ -318,6 +318,7 @@ static enum status place_tensors(struct gguf_reader *reader, const uint64_t *off
                 (int)tensor->name.size, tensor->name.data, (unsigned long long)tensor->size_bytes,
                 (unsigned long long)offsets[i], available);
         tensor->data = part->data + start + offsets[i];
+        tensor->file = part->file.data ? &part->file : NULL;
     }
     return check_overlaps(reader);
 }

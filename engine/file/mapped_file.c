@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -64,6 +66,27 @@ enum status mapped_file_check(const struct mapped_file *file, const char *path, 
     return STATUS_OK;
 }
 
+const unsigned char *mapped_file_read(const struct mapped_file *file, const void *data, size_t size,
+                                      unsigned char *buffer)
+{
+    const unsigned char *bytes = data;
+    // as numbers: the pointers may be into different objects
+    if (!file || !file->data || !buffer || (uintptr_t)bytes < (uintptr_t)file->data)
+        return bytes;
+    size_t offset = (uintptr_t)bytes - (uintptr_t)file->data;
+    if (offset > file->size || size > file->size - offset)
+        return bytes;
+    for (size_t done = 0; done < size;) {
+        ssize_t n = pread(file->descriptor, buffer + done, size - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) // an error, or the file was truncated: the mapping raises SIGBUS
+            return bytes;
+        done += (size_t)n;
+    }
+    return buffer;
+}
+
 // ---- hash ----
 
 enum {
@@ -73,7 +96,8 @@ enum {
 
 struct hashing {
     const struct mapped_file *file;
-    int first; // chunk of these
+    int first;              // chunk of these
+    unsigned char *buffers; // CHUNK_BYTES for each thread; NULL: the mapping is read
     // of the chunks' hashes, each seeded with its place: any order gives the same
     uint64_t sums[POOL_THREADS_MAX];
 };
@@ -83,7 +107,9 @@ static void hash_chunk(void *context, int index, int thread)
     struct hashing *hashing = context;
     size_t chunk = (size_t)hashing->first + (size_t)index, start = chunk * CHUNK_BYTES;
     size_t left = hashing->file->size - start, size = left < CHUNK_BYTES ? left : CHUNK_BYTES;
-    hashing->sums[thread] += hash_bytes(hashing->file->data + start, size, chunk);
+    unsigned char *buffer = hashing->buffers ? hashing->buffers + (size_t)thread * CHUNK_BYTES : NULL;
+    const unsigned char *bytes = mapped_file_read(hashing->file, hashing->file->data + start, size, buffer);
+    hashing->sums[thread] += hash_bytes(bytes, size, chunk);
 }
 
 static void hash_chunks(struct hashing *hashing, int n, struct pool *pool)
@@ -98,14 +124,20 @@ uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct 
                           const struct interrupt *interrupt)
 {
     struct hashing hashing = {.file = file};
+    size_t n_threads = pool ? (size_t)pool_n_threads(pool) : 1;
     uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
-    for (int left = n; left > 0; left -= CHUNKS_EACH) {
-        if (interrupt_requested(interrupt))
-            return 0;
+    hashing.buffers = malloc(n_threads * CHUNK_BYTES);
+    bool interrupted = false;
+    for (int left = n; left > 0 && !interrupted; left -= CHUNKS_EACH) {
+        interrupted = interrupt_requested(interrupt);
         hashing.first = n - left;
-        hash_chunks(&hashing, left < CHUNKS_EACH ? left : CHUNKS_EACH, pool);
+        if (!interrupted)
+            hash_chunks(&hashing, left < CHUNKS_EACH ? left : CHUNKS_EACH, pool);
     }
+    free(hashing.buffers);
+    if (interrupted)
+        return 0;
     uint64_t whole[] = {0, file->size};
     for (int i = 0; i < POOL_THREADS_MAX; i++)
         whole[0] += hashing.sums[i];

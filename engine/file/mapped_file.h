@@ -30,6 +30,12 @@ void mapped_file_close(struct mapped_file *file);
 enum status mapped_file_check(const struct mapped_file *file, const char *path,
                               struct error *error) WARN_UNUSED;
 
+// The `size` bytes from `data`, which is in the file's mapping, read into `buffer`: at start-up that takes less time
+// than the page faults of the mapping, and leaves no pages of it resident. Returns where they are: the buffer, or
+// `data` where they cannot be read, there is no buffer, or they are outside of the mapping (file: NULL is fine).
+const unsigned char *mapped_file_read(const struct mapped_file *file, const void *data, size_t size,
+                                      unsigned char *buffer);
+
 // Hash of all bytes and of `seed`, at the speed of memory: chunks are hashed on the pool (NULL: by the caller
 // alone). 0 after an interrupt (may be NULL).
 uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct pool *pool,

@@ -46,6 +46,8 @@ enum tensor_type { // numbers as GGUF writes them
     TENSOR_TYPE_COUNT = 41,
 };
 
+struct mapped_file;
+
 struct tensor_traits {
     const char *name;     // "Q4_K"; NULL: no such type
     uint32_t block_items; // 1 for plain types
@@ -66,7 +68,8 @@ struct tensor {
     enum tensor_type type;
     uint32_t n_dims;
     uint64_t dims[TENSOR_DIMS_MAX];
-    const void *data; // in the file's mapping
+    const void *data;               // in the file's mapping
+    const struct mapped_file *file; // whose mapping that is, for mapped_file_read; NULL: none is known
     uint64_t size_bytes;
     const void *scales; // float32, a further factor of each matrix (dims[2]); NULL: none
     bool one_scale;     // all matrices have the first

@@ -2,6 +2,7 @@
 // `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
 #include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
+#include "engine/file/mapped_file.h"
 #include "tests/kernel/product_bench.h"
 #include "tests/kernel/product_data.h"
 
@@ -9,7 +10,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -450,6 +453,56 @@ static void product_is_multiplied_by_the_tensor_s_scale_before_the_bias(void **u
     free((void *)tensor.data);
 }
 
+// A file of the tensor's bytes behind three others, mapped.
+static struct mapped_file tensor_file_create(const struct tensor *tensor)
+{
+    char path[] = "/tmp/sheaf-product-XXXXXX";
+    struct mapped_file file;
+    struct error error = {0};
+    int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    FILE *out = fdopen(descriptor, "wb");
+    assert_int_equal(fwrite("abc", 1, 3, out), 3);
+    assert_int_equal(fwrite(tensor->data, 1, tensor->size_bytes, out), tensor->size_bytes);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(mapped_file_open(&file, path, &error), STATUS_OK);
+    remove(path);
+    return file;
+}
+
+// Tasks are of several panels where there are many, and the last panel and the last task are smaller.
+static void weight_read_from_its_file_is_packed_as_one_in_memory(void **unused)
+{
+    static const int32_t outputs[] = {1, 16, 19, 8 * 16, 8 * 16 + 1, 13 * 16 - 1, 40 * 16 + 5};
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_F32};
+    struct pool *pools[2];
+    struct error error = {0};
+    uint64_t state = 9;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pool_create(&pools[i], i + 1, &error), STATUS_OK);
+    for (size_t n = 0; n < sizeof outputs / sizeof *outputs; n++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            struct tensor tensor = product_tensor(types[t], outputs[n], 512, FILL_RANDOM, &state);
+            struct packed *expected = pack(&tensor);
+            struct mapped_file file = tensor_file_create(&tensor);
+            struct tensor in_file = tensor;
+            in_file.data = file.data + 3;
+            in_file.file = &file;
+            for (int i = 0; i < 2; i++) {
+                struct packed *packed;
+                assert_int_equal(packed_create(&packed, &in_file, &memory, pools[i], &error), STATUS_OK);
+                assert_int_equal(packed->data_bytes, expected->data_bytes);
+                assert_memory_equal(packed->data, expected->data, expected->data_bytes);
+                packed_destroy(packed);
+            }
+            mapped_file_close(&file);
+            packed_destroy(expected);
+            free((void *)tensor.data);
+        }
+    for (int i = 0; i < 2; i++)
+        pool_destroy(pools[i]);
+}
+
 static void type_without_arithmetic_is_refused_by_name(void **unused)
 {
     struct tensor tensor = {
@@ -525,6 +578,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_teardown(packed_weight_is_little_larger_than_the_file_s, free_buffers),
         cmocka_unit_test(every_type_with_arithmetic_is_tested_here),
         cmocka_unit_test_teardown(product_is_multiplied_by_the_tensor_s_scale_before_the_bias, free_buffers),
+        cmocka_unit_test_teardown(weight_read_from_its_file_is_packed_as_one_in_memory, free_buffers),
         cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, free_buffers),
         cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, free_buffers),
         cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, free_buffers),

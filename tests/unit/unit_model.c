@@ -472,6 +472,39 @@ static void a_file_s_hash_is_of_its_mebibytes_and_its_size(void **state)
     free(bytes);
 }
 
+static void a_file_s_bytes_are_read_or_left_in_the_mapping(void **state)
+{
+    struct model_files *folder = *state;
+    enum { BYTES = 3 * 4096 };
+    static const uint8_t elsewhere[16];
+    uint8_t bytes[BYTES], buffer[BYTES];
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 31 + i / 1000);
+    FILE *out = fopen(folder->path, "wb");
+    assert_int_equal(fwrite(bytes, 1, BYTES, out), BYTES);
+    assert_int_equal(fclose(out), 0);
+    struct mapped_file file, none = {0};
+    struct error error;
+    assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+    static const size_t places[][2] = {{0, BYTES}, {0, 0}, {1, 4096}, {BYTES - 1, 1}, {BYTES, 0}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        memset(buffer, 0xA5, sizeof buffer);
+        assert_ptr_equal(mapped_file_read(&file, file.data + places[i][0], places[i][1], buffer), buffer);
+        assert_memory_equal(buffer, bytes + places[i][0], places[i][1]);
+        assert_true(places[i][1] == BYTES || buffer[places[i][1]] == 0xA5);
+    }
+    assert_ptr_equal(mapped_file_read(&file, file.data + 5, 7, NULL), file.data + 5);
+    assert_ptr_equal(mapped_file_read(&file, file.data + 5, BYTES - 4, buffer),
+                     file.data + 5); // one too many
+    assert_ptr_equal(mapped_file_read(&file, elsewhere, 16, buffer), elsewhere);
+    assert_ptr_equal(mapped_file_read(&none, elsewhere, 16, buffer), elsewhere);
+    assert_ptr_equal(mapped_file_read(NULL, elsewhere, 16, buffer), elsewhere);
+    assert_int_equal(truncate(folder->path, 4096), 0);
+    assert_ptr_equal(mapped_file_read(&file, file.data, 4096, buffer), buffer);
+    assert_ptr_equal(mapped_file_read(&file, file.data, 4097, buffer), file.data);
+    mapped_file_close(&file);
+}
+
 static void fingerprints_tell_models_apart(void **state)
 {
     struct model_recipe recipe = {.seed = 1, .tokenizer = true};
@@ -515,6 +548,7 @@ int main(void)
         MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
         MODEL_TEST(a_large_file_is_hashed_in_parts),
         MODEL_TEST(a_file_s_hash_is_of_its_mebibytes_and_its_size),
+        MODEL_TEST(a_file_s_bytes_are_read_or_left_in_the_mapping),
         MODEL_TEST(fingerprints_tell_models_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
