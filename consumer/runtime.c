@@ -19,6 +19,7 @@
 #include "gpu/backend.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,21 +152,34 @@ static enum status name_model(struct runtime *runtime, const struct settings *se
                      runtime->model_name.size);
 }
 
+static enum status open_tokenizer(struct runtime *runtime, const struct settings *settings, const char *path,
+                                  struct error *error)
+{
+    enum status status =
+        tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->model.pre, error);
+    if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
+        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                           "%s: the tokenizer has %d tokens, the model only %d", path,
+                           tokenizer_n_tokens(runtime->tokenizer), runtime->model->shape.n_vocab);
+    return status;
+}
+
+static enum status open_templates(struct runtime *runtime, const struct settings *settings,
+                                  struct error *error)
+{
+    enum status status = open_template(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = choose_tool_format(runtime, settings, error);
+    return status == STATUS_OK ? name_model(runtime, settings, error) : status;
+}
+
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error)
 {
     enum status status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
-        status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->model.pre, error);
-    if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
-        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                           "%s: the tokenizer has %d tokens, the model only %d", path,
-                           tokenizer_n_tokens(runtime->tokenizer), runtime->model->shape.n_vocab);
-    if (status == STATUS_OK)
-        status = open_template(runtime, settings, error);
-    if (status == STATUS_OK)
-        status = choose_tool_format(runtime, settings, error);
-    return status == STATUS_OK ? name_model(runtime, settings, error) : status;
+        status = open_tokenizer(runtime, settings, path, error);
+    return status == STATUS_OK ? open_templates(runtime, settings, error) : status;
 }
 
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -476,11 +490,6 @@ static enum status say_lacking(const struct runtime *runtime, struct error *erro
 static enum status open_engine(struct runtime *runtime, const struct settings *settings,
                                const struct interrupt *interrupt, struct error *error)
 {
-    if (settings->engine.test) {
-        log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
-                  settings->engine.test);
-        return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
-    }
     struct load_display loading = {.interrupt = interrupt};
     enum status status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
                                         &runtime->plan.forward, show_loading, &loading, error);
@@ -494,6 +503,14 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
     if (status == STATUS_OK && settings->engine.trace_steps)
         status = trace_open(&runtime->trace, settings->engine.trace_steps, error);
     return status;
+}
+
+static enum status open_test_engine(struct runtime *runtime, const struct settings *settings,
+                                    struct error *error)
+{
+    log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
+              settings->engine.test);
+    return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
 }
 
 static enum status create_batcher(struct runtime *runtime, const struct settings *settings,
@@ -526,19 +543,15 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     return batcher_create(&runtime->batcher, &config, error);
 }
 
-enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
-                         const struct interrupt *interrupt, struct error *error)
+// All that takes no tokenizer.
+static enum status open_engine_of_weights(struct runtime *runtime, const struct settings *settings,
+                                          const struct interrupt *interrupt, struct error *error)
 {
-    *runtime = (struct runtime){0};
     struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->engine.n_sequences_max,
                                    .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
                                    .n_jobs_max = (int32_t)settings->engine.window,
                                    .page_bytes = settings->engine.kv_memory_bytes};
-    enum status status = STATUS_OK;
-    if (settings->worker.require_arithmetic)
-        status = required_arithmetic_validate(settings->worker.require_arithmetic, error);
-    if (status == STATUS_OK)
-        status = runtime_open_model(runtime, settings, path, error);
+    enum status status = open_templates(runtime, settings, error);
     if (status == STATUS_OK)
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
     if (status == STATUS_OK)
@@ -553,14 +566,72 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = runtime_kv_type(settings, &kv_type, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
-    // Hashes before the weights are packed, which unmaps the file's pages as it proceeds: both share the page
-    // faults.
+    // before the weights are packed, in vain if the name is another one
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
         status = required_arithmetic_check(settings->worker.require_arithmetic, runtime->arithmetic, error);
+    return status == STATUS_OK && !settings->engine.test ? open_engine(runtime, settings, interrupt, error)
+                                                         : status;
+}
+
+// The tokenizer is opened as a background task, for one thread does it, while the others hash and pack the
+// weights. They stop when it fails.
+struct tokenizer_opening {
+    struct pool_task task;
+    struct runtime *runtime;
+    const struct settings *settings;
+    const char *path;
+    const struct interrupt *interrupt; // the caller's
+    struct error error;
+    atomic_bool failed;
+};
+
+static void run_opening(void *context)
+{
+    struct tokenizer_opening *opening = context;
+    atomic_store(&opening->failed, open_tokenizer(opening->runtime, opening->settings, opening->path,
+                                                  &opening->error) != STATUS_OK);
+}
+
+static bool loading_is_vain(void *context)
+{
+    struct tokenizer_opening *opening = context;
+    return atomic_load(&opening->failed) || interrupt_requested(opening->interrupt);
+}
+
+static enum status open_while_tokenizing(struct runtime *runtime, const struct settings *settings,
+                                         const char *path, const struct interrupt *interrupt,
+                                         struct error *error)
+{
+    struct tokenizer_opening opening = {
+        .runtime = runtime, .settings = settings, .path = path, .interrupt = interrupt};
+    opening.task = (struct pool_task){.run = run_opening, .context = &opening};
+    struct interrupt either = {loading_is_vain, &opening};
+    pool_start(runtime->device.pool, &opening.task);
+    enum status status = open_engine_of_weights(runtime, settings, &either, error);
+    pool_wait(runtime->device.pool, &opening.task);
+    if (!atomic_load(&opening.failed))
+        return status;
+    *error = opening.error;
+    return error->status;
+}
+
+enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
+                         const struct interrupt *interrupt, struct error *error)
+{
+    *runtime = (struct runtime){0};
+    enum status status = STATUS_OK;
+    if (settings->worker.require_arithmetic)
+        status = required_arithmetic_validate(settings->worker.require_arithmetic, error);
     if (status == STATUS_OK)
-        status = open_engine(runtime, settings, interrupt, error);
+        status = runtime_open_weights(runtime, settings, path, error);
+    if (status == STATUS_OK)
+        status = open_pool(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = open_while_tokenizing(runtime, settings, path, interrupt, error);
+    if (status == STATUS_OK && settings->engine.test)
+        status = open_test_engine(runtime, settings, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)
