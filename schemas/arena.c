@@ -1,5 +1,7 @@
 #include "schemas/arena.h"
 
+#include "schemas/memory_map.h"
+
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,12 +31,44 @@ static struct arena_chunk *chunk_create(size_t capacity)
 {
     if (capacity > SIZE_MAX - sizeof(struct arena_chunk))
         return NULL;
-    struct arena_chunk *chunk = malloc(sizeof *chunk + capacity);
+    size_t size = sizeof(struct arena_chunk) + capacity;
+    struct arena_chunk *chunk = size < MEMORY_MAP_HUGE_BYTES ? malloc(size) : memory_map(size);
     if (chunk) {
         *chunk = (struct arena_chunk){.capacity = capacity};
         ASAN_POISON_MEMORY_REGION(chunk->data, capacity);
     }
     return chunk;
+}
+
+static void chunk_destroy(struct arena_chunk *chunk)
+{
+    size_t size = sizeof *chunk + chunk->capacity;
+    if (!chunk->is_callers && size < MEMORY_MAP_HUGE_BYTES)
+        free(chunk);
+    else if (!chunk->is_callers)
+        memory_unmap(chunk, size);
+}
+
+static bool chunk_add(struct arena *arena, size_t capacity)
+{
+    struct arena_chunk *chunk = chunk_create(capacity);
+    if (!chunk)
+        return false;
+    chunk->next = arena->chunks;
+    arena->chunks = chunk;
+    arena->used_bytes = 0;
+    arena->total_bytes += chunk->capacity;
+    return true;
+}
+
+bool arena_reserve(struct arena *arena, size_t size)
+{
+    if (arena->chunks && arena->chunks->capacity - arena->used_bytes >= size)
+        return true;
+    // up to the border of a huge page
+    size_t whole = sizeof(struct arena_chunk) + size, rest = whole % MEMORY_MAP_HUGE_BYTES;
+    bool is_huge = size < SIZE_MAX / 2 && whole >= MEMORY_MAP_HUGE_BYTES;
+    return chunk_add(arena, is_huge && rest ? size + MEMORY_MAP_HUGE_BYTES - rest : size);
 }
 
 // Chunks double up to a limit, so that a small job costs one allocation and a large one few.
@@ -64,15 +98,9 @@ static void *allocate_chunk(struct arena *arena, size_t size)
     if (size > SIZE_MAX - ALIGNMENT - GAP_BYTES)
         return NULL;
     size_t taken = (size + GAP_BYTES + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    if (!arena->chunks || arena->chunks->capacity - arena->used_bytes < taken) {
-        struct arena_chunk *chunk = chunk_create(next_capacity(arena, taken));
-        if (!chunk)
-            return NULL;
-        chunk->next = arena->chunks;
-        arena->chunks = chunk;
-        arena->used_bytes = 0;
-        arena->total_bytes += chunk->capacity;
-    }
+    bool fits = arena->chunks && arena->chunks->capacity - arena->used_bytes >= taken;
+    if (!fits && !chunk_add(arena, next_capacity(arena, taken)))
+        return NULL;
     void *memory = arena->chunks->data + arena->used_bytes;
     ASAN_UNPOISON_MEMORY_REGION(memory, size);
     arena->used_bytes += taken;
@@ -111,8 +139,7 @@ void arena_finish(struct arena *arena)
     for (struct arena_chunk *chunk = arena->chunks; chunk;) {
         struct arena_chunk *next = chunk->next;
         ASAN_UNPOISON_MEMORY_REGION(chunk->data, chunk->capacity);
-        if (!chunk->is_callers)
-            free(chunk);
+        chunk_destroy(chunk);
         chunk = next;
     }
     *arena = (struct arena){0};

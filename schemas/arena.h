@@ -2,6 +2,7 @@
 // Memory is zeroed and aligned to 16 bytes. Not thread-safe; moves with its owner.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_chunk;
@@ -15,6 +16,9 @@ struct arena {
 // A zeroed struct is a valid, empty arena. arena_init lets it begin in memory of the caller, which is aligned
 // to 16 bytes and outlives the arena; arena_finish does not free that memory.
 void arena_init_within(struct arena *arena, void *memory, size_t size);
+// Takes memory for allocations of `size` bytes in all at once, alignment and padding included: where they are
+// many megabytes, that is in huge pages (schemas/memory_map.h). False: no memory.
+bool arena_reserve(struct arena *arena, size_t size);
 // Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
 void *arena_allocate(struct arena *arena, size_t size);
 // `count` elements of `size` bytes; the product is overflow-checked.

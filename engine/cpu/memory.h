@@ -1,11 +1,7 @@
-// Large zeroed memory, in huge pages where the system offers them: fewer misses of the address cache when a
-// step streams through weights and pages.
+// Memory of a backend: large pieces (schemas/memory_map.h), and the stack of its weights.
 #pragma once
 
-#include <stddef.h>
-
-void *memory_map(size_t size);                // NULL: none left. size > 0
-void memory_unmap(void *memory, size_t size); // NULL is fine
+#include "schemas/memory_map.h"
 
 // Weights one behind another in few mappings: each by itself would leave up to 2 MB at its end in small
 // pages, a third of a model of a billion parameters. Zeroed is empty. Memory is freed all at once.

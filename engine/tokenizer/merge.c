@@ -1,5 +1,7 @@
 #include "engine/tokenizer/merge.h"
 
+#include "schemas/memory_map.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,18 +32,20 @@ static struct merge_rule *find_slot(const struct merge_table *table, uint64_t pa
 }
 
 // Keeps the table at most half full.
-static bool grow_table(struct merge_table *table)
+bool merge_table_reserve(struct merge_table *table, size_t n_rules)
 {
-    if (table->rules && table->n_rules < (table->mask + 1) / 2)
+    size_t n_slots = table->rules ? table->mask + 1 : 1024;
+    while (n_slots / 2 < n_rules)
+        n_slots *= 2;
+    if (table->rules && n_slots == table->mask + 1)
         return true;
-    size_t n_slots = table->rules ? (table->mask + 1) * 2 : 1024;
-    struct merge_table grown = {calloc(n_slots, sizeof *grown.rules), n_slots - 1, table->n_rules};
+    struct merge_table grown = {memory_map(n_slots * sizeof *grown.rules), n_slots - 1, table->n_rules};
     if (!grown.rules)
         return false;
     for (size_t i = 0; table->rules && i <= table->mask; i++)
         if (table->rules[i].pair)
             *find_slot(&grown, table->rules[i].pair) = table->rules[i];
-    free(table->rules);
+    merge_table_finish(table);
     *table = grown;
     return true;
 }
@@ -49,7 +53,7 @@ static bool grow_table(struct merge_table *table)
 bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t merged)
 {
     assert(left >= 0 && right >= 0 && merged >= 0 && rank < no_rank);
-    if (!grow_table(table))
+    if (!merge_table_reserve(table, table->n_rules + 1))
         return false;
     struct merge_rule *rule = find_slot(table, pair_of(left, right));
     if (rule->pair)
@@ -61,7 +65,8 @@ bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uin
 
 void merge_table_finish(struct merge_table *table)
 {
-    free(table->rules);
+    if (table->rules)
+        memory_unmap(table->rules, (table->mask + 1) * sizeof *table->rules);
     *table = (struct merge_table){0};
 }
 

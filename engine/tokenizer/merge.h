@@ -31,6 +31,9 @@ struct merge_scratch {
     size_t n_heap, heap_capacity;
 };
 
+// Room for that many rules: without it the table grows by steps, each of which touches new memory. False: no
+// memory.
+bool merge_table_reserve(struct merge_table *table, size_t n_rules);
 // False: no memory. A pair that is there already keeps its rank.
 bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t merged);
 void merge_table_finish(struct merge_table *table);

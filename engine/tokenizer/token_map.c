@@ -1,6 +1,7 @@
 #include "engine/tokenizer/token_map.h"
 
 #include "schemas/hash.h"
+#include "schemas/memory_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,19 +20,21 @@ static void insert_slot(struct token_map *map, struct token_map_slot slot)
 }
 
 // Keeps the table at most half full.
-static bool grow_map(struct token_map *map)
+bool token_map_reserve(struct token_map *map, size_t n_ids)
 {
-    if (map->slots && map->n_ids < (map->mask + 1) / 2)
+    size_t n_slots = map->slots ? map->mask + 1 : 1024;
+    while (n_slots / 2 < n_ids)
+        n_slots *= 2;
+    if (map->slots && n_slots == map->mask + 1)
         return true;
-    size_t n_slots = map->slots ? (map->mask + 1) * 2 : 1024;
-    struct token_map grown = {malloc(n_slots * sizeof *grown.slots), n_slots - 1, map->n_ids};
+    struct token_map grown = {memory_map(n_slots * sizeof *grown.slots), n_slots - 1, map->n_ids};
     if (!grown.slots)
         return false;
     memset(grown.slots, 0xFF, n_slots * sizeof *grown.slots);
     for (size_t i = 0; map->slots && i <= map->mask; i++)
         if (map->slots[i].id >= 0)
             insert_slot(&grown, map->slots[i]);
-    free(map->slots);
+    token_map_finish(map);
     *map = grown;
     return true;
 }
@@ -40,7 +43,7 @@ bool token_map_add(struct token_map *map, const struct text *texts, int32_t id)
 {
     if (token_map_find(map, texts, texts[id]) >= 0)
         return true;
-    if (!grow_map(map))
+    if (!token_map_reserve(map, map->n_ids + 1))
         return false;
     insert_slot(map, (struct token_map_slot){hash_text(texts[id]), id});
     map->n_ids++;
@@ -60,6 +63,7 @@ int32_t token_map_find(const struct token_map *map, const struct text *texts, st
 
 void token_map_finish(struct token_map *map)
 {
-    free(map->slots);
+    if (map->slots)
+        memory_unmap(map->slots, (map->mask + 1) * sizeof *map->slots);
     *map = (struct token_map){0};
 }

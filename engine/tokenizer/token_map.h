@@ -19,6 +19,9 @@ struct token_map {
     size_t n_ids;
 };
 
+// Room for that many ids: without it the table grows by steps, each of which touches new memory. False: out of
+// memory.
+bool token_map_reserve(struct token_map *map, size_t n_ids);
 // False: out of memory. Of two ids with the same text the first is found.
 bool token_map_add(struct token_map *map, const struct text *texts, int32_t id);
 // -1: none.

@@ -10,6 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Memory of large vocabularies is taken at once, as much as a token usually takes: its text, form and piece with
+// their places.
+enum { MANY_TOKENS = 16384, BYTES_A_TOKEN = 128 };
+
 // State of one build. `symbol_texts` grows as merges name symbols that are no tokens.
 struct builder {
     struct tokenizer *tokenizer;
@@ -59,6 +63,11 @@ static int32_t intern_text(struct builder *builder, struct text text)
 static bool add_tokens(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
+    size_t n_tokens = builder->vocabulary->n_tokens;
+    if (n_tokens >= MANY_TOKENS && !arena_reserve(&tokenizer->arena, n_tokens * BYTES_A_TOKEN))
+        return false;
+    if (!token_map_reserve(&builder->by_text, n_tokens))
+        return false;
     for (size_t i = 0; i < builder->vocabulary->n_tokens; i++)
         if (!add_symbol(builder, builder->vocabulary->texts[i]))
             return false;
@@ -74,6 +83,8 @@ static bool add_tokens(struct builder *builder)
 
 static bool add_listed_merges(struct builder *builder)
 {
+    if (!merge_table_reserve(&builder->tokenizer->merges, builder->vocabulary->n_merges))
+        return false;
     for (size_t i = 0; i < builder->vocabulary->n_merges; i++) {
         const struct vocabulary_merge *merge = &builder->vocabulary->merges[i];
         char joined[2 * VOCABULARY_TOKEN_BYTES_MAX + 1];
@@ -118,7 +129,8 @@ static int32_t part_symbol(struct builder *builder, struct text part, bool *fail
 // SentencePiece merges any two symbols whose texts put together are a token: each way to cut a token in two.
 static bool add_scored_merges(struct builder *builder)
 {
-    bool failed = false;
+    // almost every token is cut in one way or more
+    bool failed = !merge_table_reserve(&builder->tokenizer->merges, builder->vocabulary->n_tokens);
     for (size_t i = 0; i < builder->vocabulary->n_tokens && !failed; i++) {
         struct text text = builder->symbol_texts[i];
         uint32_t rank = rank_of_score(builder->vocabulary->scores[i]);
@@ -167,11 +179,18 @@ static bool make_forms(struct builder *builder)
         arena_allocate_array(&tokenizer->arena, n_symbols, sizeof *tokenizer->symbols.forms);
     if (!tokenizer->texts || !tokenizer->symbols.forms)
         return false;
+    if (tokenizer->rules.byte_level && !token_map_reserve(&tokenizer->symbols.words, n_symbols))
+        return false;
     memcpy(tokenizer->texts, builder->symbol_texts, n_symbols * sizeof *tokenizer->texts);
+    bool is_text = !tokenizer->rules.byte_level;
+    if (is_text) { // forms are the texts, which have their map
+        tokenizer->symbols.words = builder->by_text;
+        builder->by_text = (struct token_map){0};
+    }
     for (size_t i = 0; i < n_symbols; i++) {
         struct text text = tokenizer->texts[i];
         tokenizer->symbols.forms[i] = text;
-        if (tokenizer->rules.byte_level) {
+        if (!is_text) {
             char *bytes = arena_allocate(&tokenizer->arena, text.size + 1);
             size_t size;
             if (!bytes)
@@ -179,7 +198,7 @@ static bool make_forms(struct builder *builder)
             bool decodes = byte_alphabet_decode(text, bytes, &size);
             tokenizer->symbols.forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
         }
-        if (tokenizer->symbols.forms[i].size &&
+        if (!is_text && tokenizer->symbols.forms[i].size &&
             !token_map_add(&tokenizer->symbols.words, tokenizer->symbols.forms, (int32_t)i))
             return false;
     }

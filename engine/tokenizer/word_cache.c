@@ -10,6 +10,8 @@
 // slot that was never written has size 0.
 #include "engine/tokenizer/word_cache.h"
 
+#include "schemas/memory_map.h"
+
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -34,15 +36,12 @@ struct word_cache {
 
 struct word_cache *word_cache_create(void)
 {
-    struct word_cache *cache = aligned_alloc(sizeof(struct cache_slot), sizeof *cache);
-    if (cache)
-        memset(cache, 0, sizeof *cache);
-    return cache;
+    return memory_map(sizeof(struct word_cache)); // zeroed, and not touched before it is used
 }
 
 void word_cache_destroy(struct word_cache *cache)
 {
-    free(cache);
+    memory_unmap(cache, sizeof *cache);
 }
 
 static uint64_t load_word(const char *at)

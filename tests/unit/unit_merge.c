@@ -1,5 +1,7 @@
 // Merging on random vocabularies against the definition carried out naively: look at all pairs, merge the
 // best, again.
+#include "engine/tokenizer/merge.h"
+#include "engine/tokenizer/token_map.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/random.h"
 #include "tests/vocabulary_file.h"
@@ -214,12 +216,51 @@ static void a_megabyte_of_one_letter_takes_no_quadratic_time(void **state)
     }
 }
 
+// Tables that were given room keep it, and find what those that grew by themselves find.
+static void tables_with_room_are_those_that_grew(void **state)
+{
+    enum { N = 3000, LETTERS = 4 };
+    static char names[N][LETTERS];
+    static struct text texts[N];
+    struct merge_table grown = {0}, roomy = {0};
+    struct token_map grown_map = {0}, roomy_map = {0};
+    assert_true(merge_table_reserve(&roomy, N) && token_map_reserve(&roomy_map, N));
+    size_t mask = roomy.mask, map_mask = roomy_map.mask;
+    for (int32_t i = 0; i < N; i++) {
+        for (int j = 0, rest = i % 2000; j < LETTERS; j++, rest /= 26) // the last thousand repeat others
+            names[i][j] = (char)('a' + rest % 26);
+        texts[i] = (struct text){names[i], LETTERS};
+        assert_true(merge_table_add(&grown, i % 40, i / 40, (uint32_t)i, i));
+        assert_true(merge_table_add(&roomy, i % 40, i / 40, (uint32_t)i, i));
+        assert_true(token_map_add(&grown_map, texts, i) && token_map_add(&roomy_map, texts, i));
+        assert_true(merge_table_reserve(&roomy, 1) && token_map_reserve(&roomy_map, 1)); // never less
+    }
+    assert_true(roomy.mask == mask && roomy_map.mask == map_mask);
+    assert_true(grown.mask == mask && grown.n_rules == N && roomy.n_rules == N);
+    assert_true(grown_map.n_ids == 2000 && roomy_map.n_ids == 2000);
+    struct merge_scratch scratch = {0};
+    for (int32_t i = 0; i < N; i++) {
+        int32_t of_grown[] = {i % 40, i / 40}, of_roomy[] = {i % 40, i / 40};
+        assert_int_equal(merge_symbols(&grown, &scratch, of_grown, 2), 1);
+        assert_int_equal(merge_symbols(&roomy, &scratch, of_roomy, 2), 1);
+        assert_true(of_grown[0] == i && of_roomy[0] == i);
+        assert_int_equal(token_map_find(&grown_map, texts, texts[i]), i % 2000);
+        assert_int_equal(token_map_find(&roomy_map, texts, texts[i]), i % 2000);
+    }
+    merge_scratch_finish(&scratch);
+    merge_table_finish(&grown);
+    merge_table_finish(&roomy);
+    token_map_finish(&grown_map);
+    token_map_finish(&roomy_map);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spm_merges_as_naive_merging_does),
         cmocka_unit_test(bpe_merges_as_naive_merging_does),
         cmocka_unit_test(a_megabyte_of_one_letter_takes_no_quadratic_time),
+        cmocka_unit_test(tables_with_room_are_those_that_grew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,6 +279,32 @@ static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
     arena_finish(&arena);
 }
 
+static void an_arena_s_reserve_holds_what_was_reserved(void **state)
+{
+    static const size_t sizes[] = {0, 1000, (2 << 20) - 100, 2 << 20, 5 << 20};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct arena arena = {0};
+        assert_non_null(arena_allocate(&arena, 10));
+        assert_true(arena_reserve(&arena, sizes[i]));
+        size_t total_bytes = arena.total_bytes;
+        unsigned char *first = NULL, *last = NULL;
+        for (size_t taken = 0; taken + 1000 <= sizes[i]; taken += 1000) {
+            last = arena_allocate(&arena, 900); // and its gap
+            first = first ? first : last;
+            assert_int_equal(last[0] | last[899], 0);
+            memset(last, 1, 900);
+        }
+        assert_true(arena_reserve(&arena, 0));
+        assert_int_equal(arena.total_bytes, total_bytes);
+        assert_true(!last || (size_t)(last - first) < sizes[i]);
+        arena_finish(&arena);
+    }
+    struct arena arena = {0};
+    assert_false(arena_reserve(&arena, SIZE_MAX));
+    assert_false(arena_reserve(&arena, SIZE_MAX / 2));
+    assert_null(arena.chunks);
+}
+
 // Found by the address sanitizer alone.
 static void what_an_arena_did_not_give_is_nobodys(void **state)
 {
@@ -433,6 +459,7 @@ int main(void)
         cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
         cmocka_unit_test(an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone),
         cmocka_unit_test(an_arena_holds_what_is_larger_than_its_chunks),
+        cmocka_unit_test(an_arena_s_reserve_holds_what_was_reserved),
         cmocka_unit_test(what_an_arena_did_not_give_is_nobodys),
         cmocka_unit_test(sizes_that_overflow_get_no_memory),
         cmocka_unit_test(an_error_is_one_line_of_utf8),
