@@ -243,11 +243,13 @@ static bool thread_start(struct pool_thread *thread)
     return true;
 }
 
-// Signals are handled by the main thread: the new threads inherit a full mask.
+// Signals are handled by the main thread: the new threads inherit a full mask, but for faults of their own. SIGBUS
+// is one where a task reads a mapped file that was cut (consumer/bus_error.h).
 static int threads_start(struct pool *pool, int n_threads)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int n_started = 1;
     while (n_started < n_threads && thread_start(&pool->threads[n_started]))

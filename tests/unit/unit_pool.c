@@ -11,12 +11,15 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct pool *pool_make(int n_threads)
@@ -258,6 +261,49 @@ static void threads_have_names(void **state)
     pool_destroy(pool);
 }
 
+struct cut_file { // mapped, then truncated
+    const volatile unsigned char *data;
+    atomic_bool is_over; // never
+};
+
+static void read_beyond_the_file(void *context, int index, int thread)
+{
+    struct cut_file *cut = context;
+    (void)index;
+    if (thread == 0) // the caller: the other thread takes the other index
+        while (!atomic_load(&cut->is_over))
+            sched_yield();
+    else
+        _exit(*cut->data); // not reached
+}
+
+static void end_by_handler(int signal)
+{
+    _exit(signal == SIGBUS ? 42 : 43);
+}
+
+// A thread that faults may not have blocked the signal: the kernel would end the process without its handler.
+static void a_thread_s_bus_error_reaches_the_handler(void **state)
+{
+    struct cut_file cut = {0};
+    int descriptor = fileno(tmpfile());
+    assert_int_equal(ftruncate(descriptor, 4096), 0);
+    cut.data = mmap(NULL, 4096, PROT_READ, MAP_SHARED, descriptor, 0);
+    assert_true(cut.data != MAP_FAILED);
+    assert_int_equal(ftruncate(descriptor, 0), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGBUS, end_by_handler);
+        pool_run(pool_make(2), 2, read_beyond_the_file, &cut);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 42);
+    munmap((void *)cut.data, 4096);
+}
+
 static void the_largest_number_of_threads_starts(void **state)
 {
     struct pool *pool = pool_make(POOL_THREADS_MAX);
@@ -300,6 +346,7 @@ int main(void)
         cmocka_unit_test(background_tasks_start_without_the_caller),
         cmocka_unit_test(a_pool_that_never_ran_stops),
         cmocka_unit_test(threads_have_names),
+        cmocka_unit_test(a_thread_s_bus_error_reaches_the_handler),
         cmocka_unit_test(the_largest_number_of_threads_starts),
         cmocka_unit_test(the_default_is_the_cores_the_process_may_use),
         cmocka_unit_test(memory_is_known),
