@@ -41,12 +41,25 @@ enum { RANGE_COUNT = sizeof ranges / sizeof *ranges };
 // Writes page `page`; `*range` is the range its first codepoint lies in, and moves on.
 static void fill_page(uint8_t *out, size_t page, size_t *range)
 {
-    for (size_t i = 0; i < 256; i++) {
-        uint32_t codepoint = (uint32_t)(page * 256 + i);
-        while (*range + 1 < RANGE_COUNT && ranges[*range + 1].first <= codepoint)
+    size_t start = page * 256, end = start + 256;
+    for (size_t at = start, next; at < end; at = next) {
+        while (*range + 1 < RANGE_COUNT && ranges[*range + 1].first <= at)
             ++*range;
-        out[i] = (uint8_t)ranges[*range].class;
+        next = *range + 1 < RANGE_COUNT && ranges[*range + 1].first < end ? ranges[*range + 1].first : end;
+        memset(out + (at - start), ranges[*range].class, next - at);
     }
+}
+
+// The page of these classes, most often that of the page before; n_pages: none.
+static size_t find_page(const uint8_t (*pages)[256], size_t n_pages, size_t before,
+                        const uint8_t classes[256])
+{
+    if (n_pages && !memcmp(pages[before], classes, 256))
+        return before;
+    size_t same = 0;
+    while (same < n_pages && memcmp(pages[same], classes, 256))
+        same++;
+    return same;
 }
 
 struct unicode_table *unicode_table_create(void)
@@ -58,9 +71,8 @@ struct unicode_table *unicode_table_create(void)
     for (size_t page = 0; table && pages && page < CLASS_PAGE_COUNT; page++) {
         uint8_t filled[256];
         fill_page(filled, page, &range);
-        size_t same = 0;
-        while (same < n_pages && memcmp(pages[same], filled, 256))
-            same++;
+        size_t same =
+            find_page((const uint8_t(*)[256])pages, n_pages, page ? table->page_of[page - 1] : 0, filled);
         if (same == n_pages) {
             assert(n_pages < 256); // of the 4352 pages about 170 differ
             memcpy(pages[n_pages++], filled, 256);

@@ -3,6 +3,7 @@
 #include "engine/tokenizer/split_pattern.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/split_stage.h"
+#include "engine/tokenizer/unicode_class.h"
 #include "tests/random.h"
 
 #include <setjmp.h>
@@ -389,11 +390,26 @@ static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state
     buffer_finish(&text);
 }
 
+// The expected hash is of the ranges as make_unicode_ranges.py writes them, looked up one codepoint after another.
+static void every_codepoint_has_its_class(void **state)
+{
+    struct unicode_table *table = unicode_table_create();
+    uint64_t hash = 0;
+    assert_non_null(table);
+    for (uint32_t codepoint = 0; codepoint < 0x110000; codepoint++)
+        hash = (hash ^ unicode_class_of(table, codepoint)) * 0x100000001B3u;
+    for (int byte = 0; byte < 256; byte++)
+        hash = (hash ^ table->ascii[byte]) * 0x100000001B3u;
+    assert_true(hash == 0x333D8BB2B51DD188u);
+    unicode_table_destroy(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hand_written_patterns_cut_as_their_regular_expressions),
         cmocka_unit_test(every_hand_written_pre_tokenizer_is_tested_here),
+        cmocka_unit_test(every_codepoint_has_its_class),
         cmocka_unit_test(known_texts_are_cut_as_published),
         cmocka_unit_test(aliases_mean_the_same_and_unknown_names_are_refused),
         cmocka_unit_test(invalid_utf_8_is_cut_into_whole_bytes),
