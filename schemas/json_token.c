@@ -7,6 +7,12 @@ static void take_plain(struct json_cursor *cursor)
 {
     const char *at = cursor->at, *end = cursor->end;
     char *out = cursor->strings;
+    for (json_bytes bytes; end - at >= 16; at += 16, out += 16) {
+        memcpy(&bytes, at, sizeof bytes);
+        if (json_any_special(bytes))
+            break;
+        memcpy(out, &bytes, sizeof bytes);
+    }
     for (uint64_t bytes; end - at >= 8; at += 8, out += 8) {
         memcpy(&bytes, at, sizeof bytes);
         if (json_has_special(bytes))

@@ -83,3 +83,14 @@ static inline bool json_has_special(uint64_t bytes)
     uint64_t found = (bytes - ones * 0x20) | (quote - ones) | (backslash - ones) | bytes;
     return found & tops;
 }
+
+// Sixteen bytes as signed numbers: those above 0x7F are below 0x20 too.
+typedef int8_t json_bytes __attribute__((vector_size(16)));
+
+static inline bool json_any_special(json_bytes bytes)
+{
+    json_bytes found = (json_bytes)(bytes < 0x20) | (json_bytes)(bytes == '"') | (json_bytes)(bytes == '\\');
+    uint64_t halves[2];
+    memcpy(halves, &found, sizeof halves);
+    return (halves[0] | halves[1]) != 0;
+}

@@ -57,6 +57,12 @@ static bool is_tail_plain(const char *data, size_t size)
 static size_t plain_prefix(const char *data, size_t size)
 {
     size_t i = 0;
+    json_bytes many;
+    for (; size - i >= sizeof many; i += sizeof many) {
+        memcpy(&many, data + i, sizeof many);
+        if (json_any_special(many))
+            break;
+    }
     uint64_t bytes;
     for (; size - i >= sizeof bytes; i += sizeof bytes) {
         memcpy(&bytes, data + i, sizeof bytes);

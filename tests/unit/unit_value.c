@@ -1,6 +1,7 @@
 // Value trees, their JSON and their msgpack.
 #include "schemas/json_answer.h"
 #include "schemas/json_read.h"
+#include "schemas/json_token.h"
 #include "tests/library_json.h"
 #include "tests/random.h"
 #include "tests/value_texts.h"
@@ -47,24 +48,40 @@ static void json_strings_keep_every_character(void **state)
     assert_json("\"\x7F\"", "\"\x7F\"");
 }
 
-// The writer looks at eight bytes at a time, and at the last ones in words that overlap.
+// Strings are looked at sixteen and eight bytes at a time, and by the writer at the last ones in words that overlap.
 static void a_byte_to_escape_is_found_at_each_place_of_a_string(void **state)
 {
     static const struct {
         char byte;
-        const char *escaped;
-    } cases[] = {{'"', "\\\""}, {'\\', "\\\\"}, {'\x1F', "\\u001f"}, {'\n', "\\n"}, {'\xFF', "\xEF\xBF\xBD"}};
+        const char *escaped, *read; // as written, as read again
+    } cases[] = {{'"', "\\\"", "\""},
+                 {'\\', "\\\\", "\\"},
+                 {'\x1F', "\\u001f", "\x1F"},
+                 {'\n', "\\n", "\n"},
+                 {'\xFF', "\xEF\xBF\xBD", "\xEF\xBF\xBD"},
+                 {'\x7F', "\x7F", "\x7F"},
+                 {'\x20', " ", " "}};
+    enum { SIZE_MAX_TESTED = 52 };
+    char as[SIZE_MAX_TESTED + 1] = {0};
+    memset(as, 'a', SIZE_MAX_TESTED);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        for (int size = 1; size <= 20; size++) {
+        for (int size = 1; size <= SIZE_MAX_TESTED; size++) {
             for (int place = 0; place < size; place++) {
-                char text[32], expected[64];
+                char text[64], expected[96], read[96];
                 memset(text, 'a', sizeof text); // behind the string too
                 text[place] = cases[c].byte;
-                snprintf(expected, sizeof expected, "\"%.*s%s%.*s\"", place, "aaaaaaaaaaaaaaaaaaaa",
-                         cases[c].escaped, size - place - 1, "aaaaaaaaaaaaaaaaaaaa");
+                snprintf(expected, sizeof expected, "\"%.*s%s%.*s\"", place, as, cases[c].escaped,
+                         size - place - 1, as);
+                snprintf(read, sizeof read, "%.*s%s%.*s", place, as, cases[c].read, size - place - 1, as);
                 struct buffer out = {0};
                 json_encode_string((struct text){text, (size_t)size}, &out);
                 assert_string_equal(out.data, expected);
+                char strings[96];
+                struct text decoded;
+                struct json_cursor cursor = json_cursor((struct text){out.data, out.size}, strings);
+                assert_true(json_take_string(&cursor, &decoded) && cursor.at == cursor.end);
+                assert_int_equal(decoded.size, strlen(read));
+                assert_memory_equal(decoded.data, read, decoded.size);
                 buffer_finish(&out);
             }
         }
