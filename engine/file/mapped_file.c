@@ -1,11 +1,11 @@
 #include "engine/file/mapped_file.h"
 
 #include "schemas/hash.h"
+#include "schemas/memory_map.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -127,7 +127,8 @@ uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct 
     size_t n_threads = pool ? (size_t)pool_n_threads(pool) : 1;
     uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
-    hashing.buffers = malloc(n_threads * CHUNK_BYTES);
+    size_t buffer_bytes = n_threads * CHUNK_BYTES; // in huge pages: small ones cost more than the reading
+    hashing.buffers = memory_map(buffer_bytes);
     bool interrupted = false;
     for (int left = n; left > 0 && !interrupted; left -= CHUNKS_EACH) {
         interrupted = interrupt_requested(interrupt);
@@ -135,7 +136,7 @@ uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct 
         if (!interrupted)
             hash_chunks(&hashing, left < CHUNKS_EACH ? left : CHUNKS_EACH, pool);
     }
-    free(hashing.buffers);
+    memory_unmap(hashing.buffers, buffer_bytes);
     if (interrupted)
         return 0;
     uint64_t whole[] = {0, file->size};
