@@ -608,9 +608,15 @@ static enum status open_while_tokenizing(struct runtime *runtime, const struct s
         .runtime = runtime, .settings = settings, .path = path, .interrupt = interrupt};
     opening.task = (struct pool_task){.run = run_opening, .context = &opening};
     struct interrupt either = {loading_is_vain, &opening};
-    pool_start(runtime->device.pool, &opening.task);
+    // One thread does it first, so that the weights are not loaded in vain.
+    bool beside = pool_n_threads(runtime->device.pool) > 1;
+    if (beside)
+        pool_start(runtime->device.pool, &opening.task);
+    else
+        run_opening(&opening);
     enum status status = open_engine_of_weights(runtime, settings, &either, error);
-    pool_wait(runtime->device.pool, &opening.task);
+    if (beside)
+        pool_wait(runtime->device.pool, &opening.task);
     if (!atomic_load(&opening.failed))
         return status;
     *error = opening.error;

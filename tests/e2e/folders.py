@@ -113,7 +113,9 @@ def a_model_s_template_is_rendered_as_for_a_job_and_a_file_s_as_in_jinja2(test):
 def a_model_without_a_tokenizer_is_refused_by_its_name(test):
     folder = write(test, "model")
     os.remove(os.path.join(folder, "tokenizer.json"))
-    for command in (["inspect", folder], ["tokenize", folder], ["template", folder], ["run", "in.jsonl", "-o", "out.jsonl", "--model", folder]):
+    run = ["run", "in.jsonl", "-o", "out.jsonl", "--model", folder]
+    # one thread opens the tokenizer before the weights, several beside them
+    for command in (["inspect", folder], ["tokenize", folder], ["template", folder], run, [*run, "--threads", "1"], [*run, "--threads", "2"]):
         test.write("in.jsonl", [dict(prompt="a")])
         done = test.run(*command, stdin="", status=1)
         assert f"{folder}: there is no tokenizer: a folder needs tokenizer.json" in done.err, done
