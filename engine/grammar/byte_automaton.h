@@ -39,6 +39,12 @@ struct byte_automaton {
     size_t table_size, n_bytes;
 };
 
+static inline enum spelling terminal_spelling(enum terminal_encoding encoding)
+{
+    return encoding == TERMINAL_JSON_STRING || encoding == TERMINAL_JSON_CONTENT ? SPELLED_IN_JSON
+                                                                                 : SPELLED_AS_UTF8;
+}
+
 bool byte_state_equal(const struct byte_state *a, const struct byte_state *b);
 
 // False: no memory; the pool has failed.

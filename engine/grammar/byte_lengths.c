@@ -72,7 +72,9 @@ static uint32_t least_within(struct byte_automaton *automaton, const struct byte
     const struct expression_piece *pieces = automaton->pool->pieces.items + node->derivative;
     for (uint32_t i = 0; i < node->n_derivative; i++) {
         uint32_t end = i + 1 < node->n_derivative ? pieces[i + 1].first - 1 : CODE_POINT_MAX;
-        uint32_t rest = expression_node(automaton->pool, pieces[i].target)->least_bytes[spelling];
+        bool is_exact;
+        uint32_t rest =
+            expression_least(expression_node(automaton->pool, pieces[i].target), spelling, &is_exact);
         for (size_t k = 0; k < n_ranges; k++)
             if (pieces[i].first <= ranges[k].last && end >= ranges[k].first &&
                 ranges[k].n_bytes + rest < least)
@@ -93,17 +95,16 @@ static unsigned bytes_to_complete(const struct byte_state *state)
 uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t id, bool *is_exact)
 {
     const struct byte_state state = BLOCK_ITEM(&automaton->states, id);
-    const bool is_json = state.encoding == TERMINAL_JSON_STRING || state.encoding == TERMINAL_JSON_CONTENT;
-    const enum spelling spelling = is_json ? SPELLED_IN_JSON : SPELLED_AS_UTF8;
+    const enum spelling spelling = terminal_spelling((enum terminal_encoding)state.encoding);
     const struct expression_node *node = expression_node(automaton->pool, state.expression);
     const uint32_t n_quotes = state.encoding != TERMINAL_JSON_STRING && state.encoding != TERMINAL_SPECIAL ? 0
                               : state.place == PLACE_OPEN                                                  ? 2
                                                           : 1;
-    *is_exact = !node->is_bound;
+    const uint32_t of_expression = expression_least(node, spelling, is_exact);
     if (state.place == PLACE_CLOSED)
         return 0;
     uint32_t least = state.place == PLACE_BETWEEN || state.place == PLACE_OPEN || state.uniform
-                         ? bytes_to_complete(&state) + node->least_bytes[spelling]
+                         ? bytes_to_complete(&state) + of_expression
                          : least_within(automaton, &state, spelling);
     return least + n_quotes < UINT16_MAX ? least + n_quotes : UINT16_MAX;
 }

@@ -23,6 +23,7 @@ struct set_cost {
 
 struct closing_costs {
     uint32_t *symbols; // [rules' nodes] cost of each; NULL: not computed yet
+    bool is_measured;  // the recognizer's terminals are
     struct terminal_ends terminals;
     BLOCKS(struct set_cost) sets; // by set
     VECTOR(struct end_node) ends;
@@ -62,6 +63,21 @@ static uint32_t derived_cost(const struct rules *rules, const struct rule_node *
                : costs[children[i]] < cost ? costs[children[i]]
                                            : cost;
     return node->kind == RULE_REPEAT && node->min ? cost_product(costs[children[0]], node->min) : cost;
+}
+
+// Finds the least bytes of all terminals, as a visit of its own.
+static bool measure_terminals(struct recognizer *recognizer)
+{
+    const struct rules *rules = recognizer->grammar->rules;
+    recognizer_begin_visit(recognizer);
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+    for (size_t i = 0; i < rules->nodes.n && recognizer->pool->status == STATUS_OK; i++) {
+        const struct rule_node *node = &rules->nodes.items[i];
+        if (node->kind == RULE_TERMINAL && node->productive)
+            expression_measure(recognizer->pool, node->expression, terminal_spelling(node->encoding));
+    }
+    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
+    return recognizer->closing->is_measured = recognizer->pool->status == STATUS_OK;
 }
 
 // The least fixed point. Definitions stand before and behind their uses, so both directions take turns.
@@ -229,7 +245,8 @@ static bool prepare_costs(struct recognizer *recognizer)
             return false;
         }
     }
-    return recognizer->closing->symbols || find_symbol_costs(recognizer);
+    return (recognizer->closing->is_measured || measure_terminals(recognizer)) &&
+           (recognizer->closing->symbols || find_symbol_costs(recognizer));
 }
 
 static struct set_cost *cost_of(struct recognizer *recognizer, uint32_t set)
@@ -275,6 +292,18 @@ static void forbid_token(const struct grammar_vocabulary *vocabulary, uint32_t t
         bits[token / 32] &= ~(1u << token % 32);
 }
 
+static bool count_steps(struct recognizer *recognizer, uint32_t set)
+{
+    struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
+    if (items->left == recognizer->visit.id)
+        return true;
+    items->left = recognizer->visit.id;
+    bool is_counted = expressions_add_work(recognizer->pool, STATE_WORK);
+    for (uint32_t i = 0; i < items->n_scans && is_counted; i++)
+        is_counted = terminal_ends_count_step(recognizer, items->scans[i].a);
+    return is_counted;
+}
+
 // Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs
 // most.
 static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
@@ -286,7 +315,7 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
     for (uint32_t at = 0; at < trie->n_nodes && recognizer->pool->status == STATUS_OK;) {
         const struct trie_node *node = &trie->nodes[at];
         uint32_t target = SET_DEAD;
-        if (recognizer_count_derivatives(recognizer, levels[node->depth]))
+        if (count_steps(recognizer, levels[node->depth]))
             target = recognizer_step(recognizer, levels[node->depth], node->byte);
         if (target == SET_DEAD) {
             at = node->behind;
@@ -328,6 +357,7 @@ void closing_costs_forget(struct closing_costs *closing)
 {
     if (!closing)
         return;
+    closing->is_measured = false;
     terminal_ends_forget(&closing->terminals);
     BLOCKS_FINISH(&closing->sets);
     VECTOR_FINISH(&closing->ends);

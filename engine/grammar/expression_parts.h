@@ -53,6 +53,8 @@ struct expression_node {
     bool is_repetition;    // KIND_REPEAT, alone or before another
     bool is_bound;         // least_bytes are a lower bound: a KIND_BOTH or KIND_COMPLEMENT is in it
     uint16_t least_bytes[SPELLING_COUNT]; // of a text that it matches; saturate
+    uint16_t measured[SPELLING_COUNT];    // the same, exact, found by expression_measure
+    bool is_measured[SPELLING_COUNT];
     uint32_t a, b, c;
     uint32_t depth;                    // of the recursion that derives it
     uint32_t positions;                // see expression_positions; saturates
@@ -124,6 +126,17 @@ static inline uint64_t expressions_work_max(const struct expressions *pool)
 // that of an answer which may be known. It has the other's limit.
 struct expressions_visit expressions_begin_apart(struct expressions *pool);
 uint64_t expressions_end_apart(struct expressions *pool, struct expressions_visit outer);
+// Finds the least bytes of all expressions that follow from this one, whose least_bytes are a lower bound, if they
+// are few enough. Work of the visit, without searches.
+void expression_measure(struct expressions *pool, uint32_t id, enum spelling spelling);
+static inline uint32_t expression_least(const struct expression_node *node, enum spelling spelling,
+                                        bool *is_exact)
+{
+    *is_exact = !node->is_bound || node->is_measured[spelling];
+    return node->is_measured[spelling] ? node->measured[spelling] : node->least_bytes[spelling];
+}
+// Derives `id` if need be and counts the work of that once a visit.
+bool expression_count_derivative(struct expressions *pool, uint32_t id);
 // Adds to the work of the visit. False: more than its limit, or the pool has failed.
 bool expressions_add_work(struct expressions *pool, uint64_t work);
 // Derives `id` if need be and counts the work of that, and of the long searches whether its derivatives match

@@ -213,12 +213,17 @@ static void count_searches_ahead(struct expressions *pool, uint32_t id)
         pool->nodes.items[id].ahead = is_long ? SEARCH_LONG : SEARCH_SHORT;
 }
 
-bool expression_count(struct expressions *pool, uint32_t id)
+bool expression_count_derivative(struct expressions *pool, uint32_t id)
 {
     if (!expression_derive(pool, id))
         return false;
     uint64_t work = uncounted_work(pool, id);
-    if (work && !expressions_add_work(pool, work))
+    return work == 0 || expressions_add_work(pool, work);
+}
+
+bool expression_count(struct expressions *pool, uint32_t id)
+{
+    if (!expression_count_derivative(pool, id))
         return false;
     count_searches_ahead(pool, id);
     return pool->status == STATUS_OK;

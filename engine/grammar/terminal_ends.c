@@ -15,12 +15,21 @@ static struct terminal_end *end_of(struct terminal_ends *ends, struct recognizer
     return &BLOCK_ITEM(&ends->states, state);
 }
 
-// Counts the derivative that steps from the state need.
-static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t work)
+bool terminal_ends_count_step(struct recognizer *recognizer, uint32_t state)
 {
     const struct byte_state *of = &BLOCK_ITEM(&recognizer->bytes.states, state);
-    return expressions_add_work(recognizer->pool, work) &&
-           (of->place != PLACE_BETWEEN || expression_count(recognizer->pool, of->expression));
+    bool is_exact;
+    if (of->place != PLACE_BETWEEN)
+        return true;
+    expression_least(expression_node(recognizer->pool, of->expression),
+                     terminal_spelling((enum terminal_encoding)of->encoding), &is_exact);
+    return is_exact ? expression_count_derivative(recognizer->pool, of->expression)
+                    : expression_count(recognizer->pool, of->expression);
+}
+
+static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t work)
+{
+    return expressions_add_work(recognizer->pool, work) && terminal_ends_count_step(recognizer, state);
 }
 
 // Calls take(context, byte, next) for the states that follow, by the first byte of each class, while it returns true.

@@ -42,4 +42,7 @@ struct terminal_ends {
 // Tokens; CLOSING_NEVER too when the pool has failed. Counts the work of finding it, known or not, once a visit of
 // the recognizer.
 uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state);
+// Counts the derivative that steps from the state need, once a visit. Searches whether what follows matches anything
+// count only where the least bytes are not known: the mask has made them. False: the pool has failed.
+bool terminal_ends_count_step(struct recognizer *recognizer, uint32_t state);
 void terminal_ends_forget(struct terminal_ends *ends);

@@ -210,16 +210,6 @@ static void a_look_behind_all_tokens_ends_at_its_work(void **state)
                         (const uint64_t[]){120000, 250000}, "grammar_mask_work");
 }
 
-// Where a search finds the end.
-static void a_look_behind_all_tokens_of_an_intersection_ends_at_its_work(void **state)
-{
-    const struct grammar_text both = {compile_patterns, "[a-z]*a[a-z]{3}\n([a-z]{4})*", true};
-    struct grammar_limits limits = grammar_limits_default;
-    (void)state;
-    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 38000;
-    assert_true(end_everywhere(both, &limits, "grammar_mask_work: more than 38000") > 0);
-}
-
 static void looks_behind_all_tokens_are_work_of_the_answer(void **state)
 {
     (void)state;
@@ -477,7 +467,6 @@ int main(void)
         cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_look_behind_all_tokens_ends_at_its_work),
-        cmocka_unit_test(a_look_behind_all_tokens_of_an_intersection_ends_at_its_work),
         cmocka_unit_test(looks_behind_all_tokens_are_work_of_the_answer),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
         cmocka_unit_test(rows_of_steps_are_counted_as_memory),
