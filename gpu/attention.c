@@ -184,7 +184,7 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .scoring.sinks = parameters->sinks ? parameters->sinks->items : NULL,
         .shared.tiles = upload_address(backend, backend->current.layout.shared.tiles),
         .shared.members = upload_address(backend, backend->current.layout.shared.members),
-        .positions = upload_address(backend, backend->current.layout.positions),
+        .shared.positions = upload_address(backend, backend->current.layout.positions),
         .shared.n_tiles = backend->current.padded.n_shared_tiles,
         .shared.n_segments = backend->current.padded.n_shared_tiles ? backend->current.n_shared_segments : 0,
         .partials.memory = backend->memory.attention.memory,
@@ -195,5 +195,6 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .device = device_of(backend)};
     if (launch.assigned.n_runs == 0 || parameters->n_heads != backend->kv.n_heads)
         launch.assigned = (struct attention_assigned){0};
-    launch_attention(backend->stream, &launch);
+    backend->current.pending_rows = (struct pending_rows){
+        .out = out, .kind = PENDING_ATTENTION, .n_rows = launch.extent.n_rows, .attention = launch};
 }

@@ -18,6 +18,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
     struct attention_sequence sequence = call.sequences[blockIdx.x];
     int32_t head = (int32_t)blockIdx.y, dim = call.pages.value_dim,
             group = call.n_heads / call.pages.n_kv_heads;
+    __shared__ struct arrived_rows arrived;
     if (sequence.n_rows * group > arguments.n_strips_small * STRIP)
         return;
     for (int32_t i = 0; i < sequence.n_rows; i++) {
@@ -33,6 +34,15 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
                 merge_item(total[0], 0.0f, factors) / state.sum;
         }
     }
+    if (!call.next.out.items)
+        return;
+    __syncthreads();
+    for (int32_t i = (int32_t)threadIdx.x; i < sequence.n_rows; i += MERGE_THREADS)
+        arrived.complete[i] = arrive_last(call.next.arrivals + sequence.first_row + i, 1, call.n_heads);
+    __syncthreads();
+    convert_arrived(call.next.out,
+                    {call.out, call.strides.out, NULL, sequence.first_row, sequence.n_rows, arrived.complete},
+                    arrived.maxima);
 }
 
 // ---- sizes ----

@@ -339,9 +339,9 @@ static __device__ __forceinline__ void attend_ring(const struct attention_argume
 }
 
 // Counts the arrival of a block that left partial results of a cut sequence; the last one merges them, in
-// order of segments.
+// order of segments, and returns true.
 template <class shape>
-static __device__ __forceinline__ void merge_arrived(const struct attention_arguments &arguments,
+static __device__ __forceinline__ bool merge_arrived(const struct attention_arguments &arguments,
                                                      const tile_place &place, int32_t sequence)
 {
     const struct attention_launch &call = arguments.call;
@@ -349,15 +349,11 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
     __syncthreads(); // all partial results are stored, all of the tile's shared memory was read
     if (threadIdx.x == 0) {
         int32_t *arrivals = call.assigned.arrivals + (int64_t)blockIdx.y * call.extent.n_sequences + sequence;
-        __threadfence();
-        *is_last = atomicAdd(arrivals, 1) == place.sequence.n_runs - 1;
-        if (*is_last)
-            atomicAdd(arrivals, -place.sequence.n_runs);
-        __threadfence();
+        *is_last = arrive_last(arrivals, 1, place.sequence.n_runs);
     }
     __syncthreads();
     if (!*is_last)
-        return;
+        return false;
     for (int32_t i = (int32_t)threadIdx.x; i < place.n_queries * n_pairs; i += shape::n_threads) {
         int32_t query = i / n_pairs, d = i % n_pairs * 2, head = query_head(place, query);
         int64_t part = place.sequence.first_part + divide_by(place.first_query + query, place.group_magic);
@@ -372,4 +368,5 @@ static __device__ __forceinline__ void merge_arrived(const struct attention_argu
             if (d + j < dim)
                 out[d + j] = merge_item(totals[j], 0.0f, factors) / state.sum;
     }
+    return true;
 }

@@ -106,7 +106,7 @@ static __device__ __forceinline__ int64_t query_row(const tile_place &place, int
 static __device__ __forceinline__ int32_t query_position(const struct attention_launch &call,
                                                          const tile_place &place, int32_t query)
 {
-    return place.members ? call.positions[query_row(place, query)]
+    return place.members ? call.shared.positions[query_row(place, query)]
                          : place.sequence.position + divide_by(place.first_query + query, place.group_magic);
 }
 

@@ -195,8 +195,8 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
     while (tiles.next(place, span)) {
         if (span.first <= span.last)
             attend_ring<shape>(arguments, place, span, ring, memory);
-        if (tiles.is_cut(place))
-            merge_arrived<shape>(arguments, place, tiles.sequence - 1);
+        if (tiles.is_cut(place) ? merge_arrived<shape>(arguments, place, tiles.sequence - 1) : !span.parts)
+            finish_rows(arguments.call, place);
         __syncthreads(); // the tile's shared memory is used again
     }
 }
@@ -237,6 +237,8 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
         arguments, pages, tile, dynamic_shared() + tile_memory::size_bytes(shape::n_strips, pages.key_steps));
     if (tile.span.first <= tile.span.last)
         attend_ring<shape>(arguments, tile.place, tile.span, ring, memory);
+    if (way == TILES_LARGE)
+        finish_rows(arguments.call, tile.place);
 }
 
 // Blocks of a way's tiles; x alone of the small ones.

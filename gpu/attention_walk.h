@@ -3,6 +3,7 @@
 // and whether a position was visible.
 #pragma once
 
+#include "gpu/attention_operand.h"
 #include "gpu/attention_tile.h"
 
 struct attention_arguments {
@@ -246,8 +247,10 @@ static __device__ __forceinline__ void attend_tile(const struct attention_argume
             total = alone ? sum : merge_item(total, sum, memory.factors[item.query]);
         });
     }
-    if (alone)
+    if (alone) {
         leave_part<shape>(arguments, place, memory, place.only_segment, totals);
-    else
-        finish_tile<shape>(arguments, place, memory, totals);
+        return;
+    }
+    finish_tile<shape>(arguments, place, memory, totals);
+    finish_rows(call, place);
 }

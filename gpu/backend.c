@@ -59,6 +59,8 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 // --- A step ---
 
+static const uint64_t NEXT_BYTES_MAX = 256 << 10;
+
 static int32_t partial_tiles(const struct gpu_backend *backend)
 {
     const struct device_facts *facts = device_facts(backend->device);
@@ -71,7 +73,14 @@ static uint64_t partial_bytes(const struct gpu_backend *backend, int32_t n_input
     return facts->has_wgmma ? product_partial_bytes(facts->n_multiprocessors, n_inputs) : 0;
 }
 
-// Activation operand, partial sums of products, attention scratch, sampling state, input and outcome of a
+// Operands of the GEMM after a gated one: of few rows (product_makes_next), of experts a few for each.
+static uint64_t next_bytes(int32_t n_rows, int32_t n_inputs)
+{
+    uint64_t all = activation_operand_bytes(n_rows, n_inputs);
+    return all < NEXT_BYTES_MAX ? all : NEXT_BYTES_MAX;
+}
+
+// Activation operands, partial sums of products, attention scratch, sampling state, input and outcome of a
 // step; the experts' arrays are negligible.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
@@ -85,7 +94,7 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
         (uint64_t)n_rows_max * (uint64_t)(shape->rope.n_dims * shape->rope.n_tables + 16) * sizeof(float);
     const struct gpu_backend *backend = gpu_backend_of(base);
     (void)n_positions;
-    return activation_operand_bytes(n_pairs, widest) + (uint64_t)n_pairs * 16 +
+    return activation_operand_bytes(n_pairs, widest) + next_bytes(n_pairs, widest) + (uint64_t)n_pairs * 24 +
            (uint64_t)SAMPLE_SLOTS * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
            gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
@@ -111,6 +120,10 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
         {&backend->memory.operand_items,
          activation_operand_bytes(backend->capacity.n_rows_max, backend->capacity.n_inputs_max), "operands"},
         {&backend->memory.operand_scales, rows * sizeof(float), "operands"},
+        {&backend->memory.next_items,
+         next_bytes(backend->capacity.n_rows_max, backend->capacity.n_inputs_max), "operands"},
+        {&backend->memory.next_scales, rows * sizeof(float), "operands"},
+        {&backend->memory.arrivals, rows * sizeof(int32_t), "operands"},
         {&backend->memory.attention, gpu_attention_scratch_bytes(backend), "attention"},
         {&backend->memory.partial_sums, partial_bytes(backend, backend->capacity.n_inputs_max), "products"},
         {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
@@ -130,6 +143,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
     if (status != STATUS_OK)
         return status;
     device_zero(backend->device, backend->memory.counts.memory, backend->memory.counts.size_bytes);
+    device_zero(backend->device, backend->memory.arrivals.memory, backend->memory.arrivals.size_bytes);
     if (backend->memory.partial_arrivals.memory)
         device_zero(backend->device, backend->memory.partial_arrivals.memory,
                     backend->memory.partial_arrivals.size_bytes);
@@ -327,19 +341,18 @@ static void mark_end(struct gpu_backend *backend, struct phases *phases)
         phases_end(phases, backend->device);
 }
 
-// The phases of this step: a graph has its own, reused by its replays.
-static struct phases *phases_of(struct gpu_backend *backend)
-{
-    struct step_slot *slot = backend->submitted.slot;
-    struct phases *eager = slot->part == &slot->forward ? &slot->phases : &slot->outcome_phases;
-    return slot->part->way == STEP_EAGER ? eager : &slot->part->entry->phases;
-}
-
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    if (!backend->fault.failed && backend->submitted.slot->part->way != STEP_REPLAYS)
-        mark_phase(backend, phases_of(backend), next);
+    struct pending_rows *waiting = &backend->current.pending_rows;
+    if (backend->fault.failed || backend->submitted.slot->part->way == STEP_REPLAYS)
+        return;
+    if (waiting->out && waiting->kind == PENDING_ATTENTION) {
+        waiting->ends_phase = true;
+        waiting->phase = next;
+    } else {
+        mark_phase(backend, gpu_phases(backend), next);
+    }
 }
 
 static void trace_steps(struct backend *base, struct step_times *times)
@@ -402,7 +415,7 @@ static void begin_step(struct backend *base, const struct step *step)
                                                            : backend->submitted.slots;
     backend->current.step = step;
     backend->current.pending = (struct pending_add){0};
-    backend->current.pending_norm.out = NULL;
+    backend->current.pending_rows.out = NULL;
     backend->current.ropes.n = 0;
     slot->part = &slot->forward;
     slot->drawn = slot->timed = false;
@@ -491,7 +504,7 @@ static enum status submit_step(struct backend *base, struct error *error)
     if (slot->part->way == STEP_CAPTURES)
         finish_capture(backend);
     else if (slot->part->way == STEP_EAGER)
-        mark_end(backend, phases_of(backend));
+        mark_end(backend, gpu_phases(backend));
     if (is_last)
         download_outcome(backend);
     backend->submitted.n_under_way += is_first;
@@ -566,6 +579,9 @@ static void destroy_backend(struct backend *base)
                                     &backend->memory.outcome,
                                     &backend->memory.operand_items,
                                     &backend->memory.operand_scales,
+                                    &backend->memory.next_items,
+                                    &backend->memory.next_scales,
+                                    &backend->memory.arrivals,
                                     &backend->memory.attention,
                                     &backend->memory.partial_sums,
                                     &backend->memory.partial_arrivals,

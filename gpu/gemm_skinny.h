@@ -8,12 +8,14 @@
 // chunk if there is one column.
 #pragma once
 
+#include "gpu/operand_rows.h"
 #include "gpu/product.h"
 #include "gpu/tile_group.h"
 
 enum {
     SKINNY_WARPS_MAX = 8,
     SKINNY_RING_BYTES_MAX = 74 << 10, // of a block: two blocks have the 163 KB of compute capability 8.0
+    SKINNY_PIECES_HELD = 8,           // in registers: 16,384 inputs of a row by 256 threads
 };
 
 template <enum tensor_type type>
@@ -317,6 +319,23 @@ skinny_add(const struct product_plan &plan, const struct skinny_split &split, co
     }
 }
 
+// Counts the block's arrival; the last one of the row tile's converts its results to the next operand.
+static __device__ __forceinline__ void skinny_convert(const struct product_plan &plan, const row_tile &rows)
+{
+    const struct product_launch &call = plan.call;
+    uint32_t *shared = (uint32_t *)dynamic_shared(); // the rings are read
+    int32_t *is_last = (int32_t *)shared + SKINNY_WARPS_MAX;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        *is_last = arrive_last(call.next.arrivals + rows.first, 1, (int32_t)gridDim.x);
+    __syncthreads();
+    if (!*is_last)
+        return;
+    const struct complete_rows complete = {
+        call.parts[0].y, call.parts[0].y_stride, call.expert_order, rows.first, rows.n, NULL};
+    convert_rows<false, SKINNY_PIECES_HELD>(call.next.out, complete, shared);
+}
+
 template <class shape>
 static __device__ __forceinline__ void skinny_block(const struct product_plan &plan,
                                                     const struct skinny_split &split, int32_t block)
@@ -397,6 +416,8 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
         chunk = next_chunk;
     }
     copy_async_wait<0>();
+    if (plan.call.next.out.items)
+        skinny_convert(plan, rows);
 }
 
 template <class shape>

@@ -359,11 +359,7 @@ static __device__ __forceinline__ bool wgmma_merge(const struct wgmma_division &
     if (threadIdx.x == 0) {
         int32_t *arrivals = division.partials.arrivals +
                             (int64_t)(blockIdx.z * gridDim.y + blockIdx.y) * division.n_tiles + part.tile;
-        __threadfence();
-        *is_last = atomicAdd(arrivals, 1) == 1;
-        if (*is_last)
-            atomicAdd(arrivals, -2);
-        __threadfence();
+        *is_last = arrive_last(arrivals, 1, 2);
     }
     barrier_named(1, shape::n_consumers);
     if (!*is_last)

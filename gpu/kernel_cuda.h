@@ -200,6 +200,11 @@ __device__ __forceinline__ float load_published(const float *address)
     return __ldcg(address);
 }
 
+__device__ __forceinline__ float2 load_published_2(const float2 *address)
+{
+    return __ldcg(address);
+}
+
 __device__ __forceinline__ float4 load_published_4(const float4 *address)
 {
     return __ldcg(address);

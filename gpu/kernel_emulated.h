@@ -298,6 +298,12 @@ static EMULATED_ATOMIC float load_published(const float *address)
     return *(const volatile float *)address;
 }
 
+static EMULATED_ATOMIC float2 load_published_2(const float2 *address)
+{
+    const volatile float *items = (const volatile float *)address;
+    return {items[0], items[1]};
+}
+
 static EMULATED_ATOMIC float4 load_published_4(const float4 *address)
 {
     const volatile float *items = (const volatile float *)address;

@@ -82,6 +82,13 @@ struct activation_operand_launch {
 
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
+// The operand of the GEMM that comes next, written by the launch that makes its x: a row is converted by the
+// block that stores the last of its items, because its scale depends on all of them.
+struct next_operand {
+    struct activation_operand out; // .items NULL: none
+    int32_t *arrivals;             // [rows] zeros; zeros again after the launch
+};
+
 // --- GEMM ---
 //
 // y[r][o] = sum over k of weight[o][k] x[r][k] (+ bias[o]), on the tensor cores in binary16 (bfloat16 for
@@ -105,6 +112,11 @@ enum {
     PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // of compute capability 9.0
     WGMMA_ROWS_LEAST = 17,                    // fewer are the skinny GEMM's
     PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // of 64 outputs x 64 rows, the largest tile that is divided
+    SKINNY_ROWS_ONE_COLUMN = 8,               // of the skinny GEMM: one column of mma fragments
+    SKINNY_ROWS_MAX = 16,                     // two columns; more are wgmma's or the tiled GEMM's
+    // float32 that one block converts to the next operand: 64 bytes a cycle and multiprocessor are 1,024
+    // cycles, not longer than a launch
+    PRODUCT_NEXT_BYTES = 64 << 10,
 };
 
 struct product_part {
@@ -162,6 +174,7 @@ struct product_launch {
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
+    struct next_operand next; // of the gated result, if product_makes_next; row i of x is its row i
     struct product_device device;
 };
 
@@ -171,6 +184,24 @@ static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, i
 {
     return has_wgmma && shared_bytes_max >= PRODUCT_SHARED_BYTES_WGMMA && n_rows >= WGMMA_ROWS_LEAST &&
            n_experts == 0;
+}
+
+// Rows of each matrix, on average.
+static inline int32_t product_rows_each(const struct product_launch *product)
+{
+    int32_t n = product->n_experts > 0 ? product->n_experts : 1;
+    return (product->x.n_rows + n - 1) / n;
+}
+
+// Whether a gated GEMM may write the operand of the next one. The last block of a tile of rows converts all
+// of them, so it does where they are few: more are converted sooner by a launch that has a block for each.
+static inline bool product_makes_next(const struct product_launch *product)
+{
+    int32_t n_each = product_rows_each(product), tokens = product->x.n_rows / product->floats.rows_divisor,
+            n_tile = n_each <= SKINNY_ROWS_ONE_COLUMN ? SKINNY_ROWS_ONE_COLUMN : SKINNY_ROWS_MAX,
+            n_most = tokens < n_tile ? tokens : n_tile;
+    return product->gated && !product->x.swizzled && n_each <= SKINNY_ROWS_MAX &&
+           (int64_t)n_most * product->parts[0].n_outputs * 4 <= PRODUCT_NEXT_BYTES;
 }
 
 // Tiles of a launch that leaves half of the multiprocessors without a block.

@@ -29,6 +29,7 @@
 #pragma once
 
 #include "engine/backend.h"
+#include "gpu/kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -89,8 +90,9 @@ struct attention_shared_tile {
 
 struct attention_shared {
     const struct attention_shared_tile *tiles;
-    const int32_t *members; // rows
-    int32_t n_tiles;        // 0: none
+    const int32_t *members;   // rows
+    const int32_t *positions; // [n_rows]
+    int32_t n_tiles;          // 0: none
     // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
     int32_t n_segments;
 };
@@ -151,11 +153,13 @@ struct attention_launch {
     // keys and values, then each member merges the result in its order of segments. Only small sequences
     // (attention_is_small) are members.
     struct attention_shared shared;
-    const int32_t *positions; // [n_rows]
     // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
     // multiprocessors.
     struct attention_partials partials;
     struct attention_assigned assigned;
+    // Fused conversion of `out` to the operand of the GEMM that reads it next. Rows that belong to no
+    // sequence are not converted.
+    struct next_operand next;
     struct attention_device device;
 };
 

@@ -2,6 +2,30 @@
 
 #include <assert.h>
 
+struct phases *gpu_phases(struct gpu_backend *backend)
+{
+    struct step_slot *slot = backend->submitted.slot;
+    struct phases *eager = slot->part == &slot->forward ? &slot->phases : &slot->outcome_phases;
+    return slot->part->way == STEP_EAGER ? eager : &slot->part->entry->phases;
+}
+
+void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows)
+{
+    switch (rows->kind) {
+    case PENDING_NORM:
+        launch_norm(backend->stream, &rows->norm);
+        break;
+    case PENDING_ATTENTION:
+        launch_attention(backend->stream, &rows->attention);
+        if (rows->ends_phase && backend->current.times)
+            phases_mark(gpu_phases(backend), backend->device, rows->phase);
+        break;
+    case PENDING_GATED:
+        launch_products(backend->stream, &rows->gated, 1);
+        break;
+    }
+}
+
 // At most one operation is pending: each flushes those before it, or takes them.
 static void flush_pending(struct gpu_backend *backend)
 {
@@ -10,9 +34,9 @@ static void flush_pending(struct gpu_backend *backend)
         launch_add(backend->stream, pending->x->device, pending->y->device, pending->n_rows,
                    pending->x->n_cols, pending->scale);
     pending->x = NULL;
-    if (backend->current.pending_norm.out)
-        launch_norm(backend->stream, &backend->current.pending_norm.launch);
-    backend->current.pending_norm.out = NULL;
+    if (backend->current.pending_rows.out)
+        gpu_launch_rows(backend, &backend->current.pending_rows);
+    backend->current.pending_rows.out = NULL;
     for (int i = 0; i < backend->current.ropes.n; i++) {
         const struct pending_rope *rope = &backend->current.ropes.ropes[i];
         launch_rope(backend->stream, &(struct rope_launch){.n_rows = rope->n_rows,
@@ -86,8 +110,11 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
         norm.addend = pending.y->device;
         norm.scale = pending.scale;
     }
-    backend->current.pending_norm =
-        (struct pending_norm){.out = out, .launch = norm, .consumed = parameters->consumed};
+    backend->current.pending_rows = (struct pending_rows){.out = out,
+                                                          .kind = PENDING_NORM,
+                                                          .n_rows = norm.n_rows,
+                                                          .consumed = parameters->consumed,
+                                                          .norm = norm};
 }
 
 void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

@@ -84,9 +84,7 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
             launch_wgmma<wgmma_shape<type, 128, 2, 1>>(stream, plan);
         return;
     }
-    // Average number of rows per matrix.
-    int32_t n_rows =
-        call.n_experts > 0 ? (call.x.n_rows + call.n_experts - 1) / call.n_experts : call.x.n_rows;
+    int32_t n_rows = product_rows_each(&call);
     if (n_rows <= SKINNY_ROWS_ONE_COLUMN)
         launch_skinny<type, 1, 1>(stream, plan);
     else if (n_rows <= SKINNY_ROWS_MAX)

@@ -32,31 +32,69 @@ static struct activation_operand operand_of(const struct gpu_backend *backend, c
                                        .scales = backend->memory.operand_scales.memory};
 }
 
-// Takes the pending norm if it makes x; else .out is NULL.
-static struct pending_norm take_norm(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
+// Takes the pending rows if they are all of x, one for each of the GEMM's; else .out is NULL.
+static struct pending_rows take_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
+                                     bool pairs)
 {
-    struct pending_norm norm = backend->current.pending_norm;
-    if (norm.out != x || norm.launch.n_groups > 1 || norm.launch.n_rows != gpu_rows(backend, n_rows))
-        return (struct pending_norm){0};
-    backend->current.pending_norm.out = NULL;
-    return norm;
+    struct pending_rows rows = backend->current.pending_rows;
+    bool grouped = rows.out && rows.kind == PENDING_NORM && rows.norm.n_groups > 1;
+    if (rows.out != x || grouped || rows.pairs != pairs || rows.n_rows != gpu_rows(backend, n_rows))
+        return (struct pending_rows){0};
+    backend->current.pending_rows.out = NULL;
+    return rows;
 }
 
-// Launches the norm that makes x, with the operand of the first GEMM. False: it needs none.
-static bool launch_taken(struct gpu_backend *backend, struct pending_norm *norm,
+// Whether all GEMMs read one operand.
+static bool have_one_form(const struct product *products, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (products[i].weight->tiles == TENSOR_F32 ||
+            form_of(products[i].weight->tiles) != form_of(products[0].weight->tiles))
+            return false;
+    return true;
+}
+
+// The operand that a gated GEMM writes, in memory of its own, because others of its blocks still read x.
+static struct activation_operand operand_after(const struct gpu_backend *backend,
+                                               const struct product_launch *gated,
+                                               enum activation_operand_form form)
+{
+    return (struct activation_operand){.form = form,
+                                       .n_rows = gated->x.n_rows,
+                                       .n_inputs = gated->parts[0].n_outputs,
+                                       .items = backend->memory.next_items.memory,
+                                       .scales = backend->memory.next_scales.memory};
+}
+
+static bool makes_next(const struct gpu_backend *backend, const struct product_launch *gated)
+{
+    return product_makes_next(gated) &&
+           activation_operand_bytes(gated->x.n_rows, gated->parts[0].n_outputs) <=
+               backend->memory.next_items.size_bytes;
+}
+
+// Launches the rows of x, with the operand of the first GEMM. False: it needs none, or they can't be.
+static bool launch_taken(struct gpu_backend *backend, struct pending_rows *rows,
                          const struct product *products, int n, const struct matrix *x,
                          struct activation_operand *operand)
 {
     enum tensor_type first = products[0].weight->tiles;
-    bool same = true;
-    for (int i = 0; i < n; i++)
-        same = same && products[i].weight->tiles != TENSOR_F32 &&
-               form_of(products[i].weight->tiles) == form_of(first);
-    if (first != TENSOR_F32)
-        norm->launch.operand = *operand = operand_of(backend, x, norm->launch.n_rows, 0, form_of(first));
-    norm->launch.operand_only = norm->consumed && same;
-    launch_norm(backend->stream, &norm->launch);
-    return first != TENSOR_F32;
+    int32_t *arrivals = backend->memory.arrivals.memory;
+    bool makes = first != TENSOR_F32 && (rows->kind != PENDING_GATED || makes_next(backend, &rows->gated));
+    if (makes && rows->kind == PENDING_GATED) {
+        *operand = operand_after(backend, &rows->gated, form_of(first));
+        rows->gated.next = (struct next_operand){*operand, arrivals};
+    } else if (makes) {
+        *operand = operand_of(backend, x, rows->n_rows, 0, form_of(first));
+    }
+    if (makes && rows->kind == PENDING_ATTENTION)
+        rows->attention.next = (struct next_operand){*operand, arrivals};
+    if (rows->kind == PENDING_NORM) {
+        rows->norm.operand = makes ? *operand : (struct activation_operand){0};
+        rows->norm.operand_only = rows->consumed && have_one_form(products, n);
+    }
+    gpu_launch_rows(backend, rows);
+    return makes;
 }
 
 static struct activation_operand make_operand(struct gpu_backend *backend, const struct matrix *x,
@@ -106,14 +144,14 @@ static struct product_launch call_of_type(const struct product *products, int fi
     return call;
 }
 
-// One call per weight type; those with the same form of x are launched together, and reuse the operand. `call`
-// has the common arguments; `norm` makes x if its .out is set.
+// One call per weight type; those with the same form of x are launched together, and reuse the operand.
+// `call` has the common arguments; `rows` are x if .out is set.
 static void run_products(struct gpu_backend *backend, const struct product *products, int n,
-                         const struct matrix *x, struct pending_norm norm, struct product_launch call)
+                         const struct matrix *x, struct pending_rows rows, struct product_launch call)
 {
     struct product_launch calls[PRODUCTS_MAX];
     bool done[PRODUCTS_MAX] = {false},
-         have_operand = norm.out && launch_taken(backend, &norm, products, n, x, &call.x);
+         have_operand = rows.out && launch_taken(backend, &rows, products, n, x, &call.x);
     int n_calls = 0;
     for (int i = 0; i < n; i++) {
         if (done[i])
@@ -128,6 +166,18 @@ static void run_products(struct gpu_backend *backend, const struct product *prod
         calls[n_calls++] = call_of_type(products, i, n, done, call);
     }
     launch_products(backend->stream, calls, n_calls);
+}
+
+// The same of two gated GEMMs, which wait for the operand of the next one.
+static void defer_gated(struct gpu_backend *backend, const struct product products[2], const struct matrix *x,
+                        struct pending_rows rows, struct product_launch call)
+{
+    bool done[2];
+    if (!rows.out || !launch_taken(backend, &rows, products, 2, x, &call.x))
+        call.x = make_operand(backend, x, &call, form_of(products[0].weight->tiles));
+    backend->current.pending_rows = (struct pending_rows){.out = products[0].y,
+                                                          .kind = PENDING_GATED,
+                                                          .gated = call_of_type(products, 0, 2, done, call)};
 }
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
@@ -164,35 +214,38 @@ void gpu_products(struct backend *base, const struct product *products, int n, c
                   int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct pending_norm norm = take_norm(backend, x, n_rows);
+    struct pending_rows rows = take_rows(backend, x, n_rows, false);
     if (!gpu_enqueues(backend) || n_rows == 0)
         return;
     assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
     for (int i = 0; i < n; i++)
         check_product(&products[i], x, n_rows, 1);
-    run_products(backend, products, n, x, norm, call_of_rows(backend, x, n_rows));
+    run_products(backend, products, n, x, rows, call_of_rows(backend, x, n_rows));
 }
 
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                          int32_t n_rows, bool x_per_pair)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    struct pending_rows rows = {0};
+    if (x_per_pair)
+        rows = take_rows(backend, x, n_rows, true);
     if (!gpu_enqueues(backend))
         return;
     assert(n > 0 && n <= PRODUCTS_MAX);
     struct product_launch call = call_of_pairs(backend, x, n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
         check_product(&products[i], x, call.x.n_rows, call.n_experts);
-    run_products(backend, products, n, x, (struct pending_norm){0}, call);
+    run_products(backend, products, n, x, rows, call);
 }
 
 void gpu_gated_products(struct backend *base, const struct product *gate, const struct product *up,
                         const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct pending_norm norm = {0};
+    struct pending_rows rows = {0};
     if (!experts)
-        norm = take_norm(backend, x, n_rows);
+        rows = take_rows(backend, x, n_rows, false);
     if (!gpu_enqueues(backend) || n_rows == 0)
         return;
     struct product products[] = {*gate, *up};
@@ -202,10 +255,15 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
         check_product(&products[i], x, call.x.n_rows, experts ? call.n_experts : 1);
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
-    run_products(backend, products, 2, x, norm, call);
-    if (!call.gated)
-        launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows,
-                        gate->y->n_cols, kind);
+    if (call.gated) {
+        defer_gated(backend, products, x, rows, call);
+        backend->current.pending_rows.n_rows = gpu_rows(backend, n_rows);
+        backend->current.pending_rows.pairs = experts;
+        return;
+    }
+    run_products(backend, products, 2, x, rows, call);
+    launch_activate(backend->stream, gate->y->device, gate->y->device, up->y->device, call.x.n_rows,
+                    gate->y->n_cols, kind);
 }
 
 // Launches as many heads at a time as the operand's memory holds; it is sized for the widest GEMM of all

@@ -3,11 +3,7 @@
 
 #include "gpu/gemm_skinny.h"
 
-enum {
-    SKINNY_ROWS_ONE_COLUMN = 8, // one column of mma fragments
-    SKINNY_ROWS_MAX = 16,       // two columns; from here on wgmma or the tiled GEMM
-    SKINNY_BLOCKS = 2,          // of SKINNY_WARPS_MAX warps, on a multiprocessor
-};
+enum { SKINNY_BLOCKS = 2 }; // of SKINNY_WARPS_MAX warps, on a multiprocessor
 
 static inline int32_t skinny_warps(const struct product_plan &plan)
 {

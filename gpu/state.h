@@ -47,11 +47,24 @@ struct pending_add {
     float scale;
 };
 
-// A deferred norm, to be fused with the operand of the next GEMM if that reads it.
-struct pending_norm {
+enum pending_kind { PENDING_NORM, PENDING_ATTENTION, PENDING_GATED };
+
+// A deferred launch that writes the rows of `out`, to be fused with the operand of the next GEMM if that
+// reads them.
+struct pending_rows {
     const struct matrix *out; // NULL: none
-    struct norm_launch launch;
-    bool consumed; // nothing but that GEMM reads it
+    enum pending_kind kind;
+    int32_t n_rows;
+    bool consumed; // of a norm: nothing but that GEMM reads it
+    bool pairs;    // of gated GEMMs: rows are pairs of row and expert
+    union {
+        struct norm_launch norm;
+        struct attention_launch attention;
+        struct product_launch gated;
+    };
+    // of attention, of a traced step: the phase that has begun since, marked after the launch
+    bool ends_phase;
+    enum step_phase phase;
 };
 
 // How the work that is submitted together is enqueued.
@@ -98,8 +111,9 @@ struct step_memory {
     // The step's input and outcome; submitted steps share them because they run one after the other.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
-    struct device_scratch partial_sums, partial_arrivals; // of products: struct product_partials
-    struct device_scratch given, counts, states;          // sampling
+    struct device_scratch next_items, next_scales, arrivals; // struct next_operand
+    struct device_scratch partial_sums, partial_arrivals;    // of products: struct product_partials
+    struct device_scratch given, counts, states;             // sampling
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
@@ -125,7 +139,7 @@ struct current_step {
     struct attention_assign_rules assignment;
     struct upload_layout layout;
     struct pending_add pending;
-    struct pending_norm pending_norm;
+    struct pending_rows pending_rows;
     struct pending_ropes ropes;
     struct route_launch route; // the last one
     struct step_times *times;  // NULL: not traced
@@ -213,6 +227,10 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
                         float *keys, float *values, struct error *error) WARN_UNUSED;
 
 // operations.c
+// The phases of this step: a graph has its own, reused by its replays.
+struct phases *gpu_phases(struct gpu_backend *backend);
+// Enqueues rows that were deferred and taken.
+void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows);
 // False: the step has failed or replays a graph; else flushes the pending operations.
 bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step

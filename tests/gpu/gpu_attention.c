@@ -325,6 +325,68 @@ static void assign_runs(const struct device_problem *problem, struct attention_s
                                                  way.n_runs, on_device(arrivals, sizeof arrivals)};
 }
 
+static void *from_device(const void *memory, size_t size)
+{
+    void *items = malloc(size), *pinned = device_pin(device, size);
+    device_download(device, pinned, memory, size);
+    wait_for_device();
+    memcpy(items, pinned, size);
+    device_unpin(device, pinned);
+    return items;
+}
+
+static struct activation_operand operand_make(enum activation_operand_form form, bool swizzled,
+                                              int32_t n_rows, int32_t n_inputs)
+{
+    size_t bytes = activation_operand_bytes(n_rows, n_inputs), scale_bytes = (size_t)n_rows * sizeof(float);
+    struct activation_operand operand = {
+        form,    n_rows, n_inputs, device_allocate(device, bytes), device_allocate(device, scale_bytes),
+        swizzled};
+    assert_non_null(operand.items);
+    assert_non_null(operand.scales);
+    device_zero(device, operand.items, bytes);
+    device_zero(device, operand.scales, scale_bytes);
+    return operand;
+}
+
+// The operand of the results, in each of its layouts from call to call.
+static struct next_operand next_make(int32_t n_rows, int32_t n_inputs)
+{
+    static int n_calls;
+    int turn = n_calls++;
+    struct next_operand next = {operand_make(turn % 4 == 3 ? OPERAND_BFLOAT : OPERAND_HALF, turn % 2 == 1,
+                                             n_rows, n_inputs),
+                                device_allocate(device, (size_t)n_rows * sizeof(int32_t))};
+    device_zero(device, next.arrivals, (size_t)n_rows * sizeof(int32_t));
+    return next;
+}
+
+// It has the bytes of a launch of its own, and its counters are 0 again.
+static void assert_operand_written(const struct attention_launch *call)
+{
+    const struct activation_operand *got = &call->next.out;
+    struct activation_operand own = operand_make(got->form, got->swizzled, got->n_rows, got->n_inputs);
+    struct activation_operand_launch make = {
+        .out = own, .x = call->out, .x_stride = call->strides.out, .rows_divisor = 1};
+    launch_activation_operand(device_stream(device), &make);
+    const void *const pairs[][2] = {{got->items, own.items}, {got->scales, own.scales}};
+    const size_t sizes[] = {activation_operand_bytes(got->n_rows, got->n_inputs),
+                            (size_t)got->n_rows * sizeof(float)};
+    for (int i = 0; i < 2; i++) {
+        void *written = from_device(pairs[i][0], sizes[i]), *expected = from_device(pairs[i][1], sizes[i]);
+        assert_memory_equal(written, expected, sizes[i]);
+        free(written);
+        free(expected);
+        device_free(device, (void *)pairs[i][0]);
+        device_free(device, (void *)pairs[i][1]);
+    }
+    int32_t *arrivals = from_device(call->next.arrivals, (size_t)got->n_rows * sizeof *arrivals);
+    for (int32_t i = 0; i < got->n_rows; i++)
+        assert_int_equal(arrivals[i], 0);
+    free(arrivals);
+    device_free(device, call->next.arrivals);
+}
+
 static void compute_parts(const struct device_problem *problem, const struct part *parts, int n,
                           struct device_way way, float *out)
 {
@@ -365,10 +427,11 @@ static void compute_parts(const struct device_problem *problem, const struct par
         .shared.tiles =
             shared.n_tiles ? on_device(shared.tiles, (size_t)shared.n_tiles * sizeof *shared.tiles) : NULL,
         .shared.members = shared.n_tiles ? on_device(shared.members, (size_t)n_rows * sizeof(int32_t)) : NULL,
-        .positions = on_device(rows.positions, sizeof rows.positions),
+        .shared.positions = on_device(rows.positions, sizeof rows.positions),
         .shared.n_tiles = shared.n_tiles,
         .shared.n_segments = shared.n_segments,
         .assigned = assigned.assigned,
+        .next = next_make(n_rows, (int32_t)out_row),
         .device.n_multiprocessors = multiprocessors,
         .device.shared_bytes_max = shared_bytes};
     n_tiles_seen += shared.n_tiles;
@@ -382,10 +445,11 @@ static void compute_parts(const struct device_problem *problem, const struct par
     device_download(device, pinned, call.out, (size_t)(n_rows * out_row) * sizeof *pinned);
     wait_for_device();
     emulate_reverse(false);
+    assert_operand_written(&call);
     take_back(parts, n, rows.sequences, pinned, out_row, out);
     device_unpin(device, pinned);
     const void *const given[] = {
-        call.sequences, call.shared.tiles,    call.shared.members, call.positions,        call.q,
+        call.sequences, call.shared.tiles,    call.shared.members, call.shared.positions, call.q,
         call.out,       call.partials.memory, call.assigned.runs,  call.assigned.arrivals};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
         device_free(device, (void *)given[i]);
@@ -589,16 +653,6 @@ struct rotated {
     size_t page_bytes, query_bytes;
     void *pages, *queries; // what became of them
 };
-
-static void *from_device(const void *memory, size_t size)
-{
-    void *items = malloc(size), *pinned = device_pin(device, size);
-    device_download(device, pinned, memory, size);
-    wait_for_device();
-    memcpy(items, pinned, size);
-    device_unpin(device, pinned);
-    return items;
-}
 
 // Stores k and v, after launches that rotate queries and keys, or while it does.
 static void store_rotated(const struct device_setting *setting, int32_t n_dims, bool halves, bool at_once,

@@ -320,7 +320,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
     struct model *model = open_model_of(&recipe);
     int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
-    for (uint64_t bytes = 6200000; bytes > 200000; bytes -= 500000) {
+    for (uint64_t bytes = 6500000; bytes > 200000; bytes -= 500000) {
         struct error error = {0};
         struct machine machine = {0};
         struct backend *host, *device;

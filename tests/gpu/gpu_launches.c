@@ -1,6 +1,7 @@
 // Launches of a step by kernel, on the emulated device: what a layer adds, and what a step of one layer has.
-// They are counted and not run. The model has the layers of Llama-3-8B in Q4_K_M, scaled down; the kernels are
-// selected by types and numbers of rows, not by widths. One line each, for gpu_counts.py:
+// They are counted and not run. The model has the layers of Llama-3-8B in Q4_K_M, scaled down but for the
+// width between gate and down, by which a launch writes the operand of the next one; else kernels are selected
+// by types and numbers of rows. One line each, for gpu_counts.py:
 //
 //   launches STEP PART KERNEL N
 //
@@ -140,11 +141,11 @@ static void count_model(const struct model_recipe *differs, int32_t n_layers,
     recipe.type = TENSOR_Q4_K;
     recipe.seed = 5;
     recipe.n_layers = n_layers;
-    recipe.n_embd = 1024;
-    recipe.n_heads = 8;
+    recipe.n_embd = 768;
+    recipe.n_heads = 6;
     recipe.n_kv_heads = 2;
     recipe.head_dim = 128;
-    recipe.n_ff = 512;
+    recipe.n_ff = 14336;
     recipe.n_vocab = 512;
     struct model *model = open_model_of(&recipe);
     for (int i = 0; i < N_STEPS; i++) {

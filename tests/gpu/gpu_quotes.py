@@ -137,7 +137,7 @@ class Costs:
 
     def attention(self, n_sequences, n_rows, n_positions, times=1):
         """n_rows of each sequence see n_positions each, on average."""
-        row_bytes = n_rows * n_sequences * EMBEDDING * 8
+        row_bytes = n_rows * n_sequences * EMBEDDING * (4 + 4 + 2)  # queries, results, operand
         key_value = n_sequences * n_positions * KV_HEADS * HEAD_DIM * 4 * (2 if n_rows > 1 else 1)  # a prompt sees half of it on average
         strips = 1 if n_rows == 1 else math.ceil(n_rows * HEADS / KV_HEADS / 64)  # tiles of 64 queries
         kernel, queries = ("decode<f16,1,1>", 16) if n_rows == 1 else ("prefill<f16,4,1>", 64)
@@ -161,10 +161,11 @@ def step(rates, kernels, launches, n_sequences, n_rows, n_positions):
         costs.gemm(qkv, EMBEDDING, n, times=times)
         costs.rows((EMBEDDING * 2 + 2 * KEY_VALUE) * 4 + KEY_VALUE * 4, n, times)  # rotation and store
         costs.attention(n_sequences, n_rows, n_positions, times)
-        costs.rows(EMBEDDING * (4 + 2), n, times)  # operand
         costs.gemm({"q4_k": EMBEDDING}, EMBEDDING, n, times=times)
-        costs.gemm({"q4_k": 2 * FEED_FORWARD}, EMBEDDING, n, result_bytes=2, times=times)  # the gate's half alone
-        costs.rows(FEED_FORWARD * (4 + 2), n, times)
+        # the gate's half alone; of one row with its operand
+        costs.gemm({"q4_k": 2 * FEED_FORWARD}, EMBEDDING, n, result_bytes=3 if n == 1 else 2, times=times)
+        if n > 1:
+            costs.rows(FEED_FORWARD * (4 + 2), n, times)  # operand
         costs.gemm({more: EMBEDDING}, FEED_FORWARD, n, times=times)
     costs.gemm({"q6_k": VOCABULARY}, EMBEDDING, n_sequences)
     costs.rows(VOCABULARY * 4, n_sequences)

@@ -26,7 +26,7 @@ static struct {
     const unsigned char *begin;
     size_t size;
     size_t item; // bytes
-} places[24];
+} places[32];
 static int n_places;
 
 static void *add_place(const char *name, size_t size, size_t item)
@@ -72,10 +72,12 @@ static const char *matrix_of(struct device_matrix matrix)
 
 static const char *operand_of(const struct activation_operand *operand)
 {
-    static char text[128];
+    static char texts[4][128]; // of one line
+    static int next;
+    char *text = texts[next++ % 4];
     if (!operand->items && !operand->n_rows)
         return "-";
-    snprintf(text, sizeof text, "%s%s %dx%d %s %s", operand->form == OPERAND_HALF ? "half" : "bfloat",
+    snprintf(text, sizeof texts[0], "%s%s %dx%d %s %s", operand->form == OPERAND_HALF ? "half" : "bfloat",
              operand->swizzled ? " swizzled" : "", operand->n_rows, operand->n_inputs,
              name_of(operand->items), name_of(operand->scales));
     return text;
@@ -199,6 +201,28 @@ void launch_activation_operand(void *stream, const struct activation_operand_lau
     buffer_add_string(&out, "\n");
 }
 
+static void add_next(const struct next_operand *next)
+{
+    if (next->out.items)
+        buffer_add_format(&out, " next {%s %s}", operand_of(&next->out), name_of(next->arrivals));
+}
+
+void launch_attention(void *stream, const struct attention_launch *attention)
+{
+    check_stream(stream);
+    buffer_add_format(&out, "attention %s:%lld %d rows", name_of(attention->out),
+                      (long long)attention->strides.out, attention->extent.n_rows);
+    add_next(&attention->next);
+    buffer_add_string(&out, "\n");
+}
+
+void phases_mark(struct phases *phases, struct device *device, enum step_phase phase)
+{
+    (void)device;
+    assert_ptr_equal(phases, &backend.submitted.slot->phases);
+    buffer_add_format(&out, "phase %d\n", (int)phase);
+}
+
 static void add_product(const struct product_launch *product)
 {
     buffer_add_format(&out, " %s%s {%s}", tensor_traits(product->type)->name, product->gated ? " gated" : "",
@@ -217,6 +241,7 @@ static void add_product(const struct product_launch *product)
         buffer_add_format(&out, " [%s / %d]", name_of(product->floats.rows), product->floats.rows_divisor);
     if (product->gated)
         buffer_add_format(&out, " activation %d", (int)product->activation);
+    add_next(&product->next);
     if (product->heads.n_rows)
         buffer_add_format(&out, " %d heads of %d rows, by %d to %d", product->n_experts,
                           product->heads.n_rows, product->heads.x_step, product->heads.y_step);
@@ -347,6 +372,9 @@ static void make_memory(void)
     make_scratch(&memory->outcome, "outcome", 8192, 1);
     make_scratch(&memory->operand_items, "items", 65536, 1);
     make_scratch(&memory->operand_scales, "scales", 4096, 4);
+    make_scratch(&memory->next_items, "next", 4096, 1);
+    make_scratch(&memory->next_scales, "factors", 1024, 4);
+    make_scratch(&memory->arrivals, "arrivals", 1024, 4);
     make_scratch(&memory->given, "given", 8192, 4);
     make_scratch(&memory->counts, "counts", 64, 4);
     make_scratch(&memory->states, "states", 64, 4);
@@ -505,7 +533,7 @@ static void a_step_that_failed_or_is_replayed_launches_nothing(void **state)
         assert_false(gpu_enqueues(&backend));
         expect("");
         assert_null(backend.current.pending.x);
-        assert_null(backend.current.pending_norm.out);
+        assert_null(backend.current.pending_rows.out);
         assert_int_equal(backend.current.ropes.n, 0);
     }
 }
@@ -779,6 +807,7 @@ static void gated_products_of_one_type_are_one_launch(void **state)
     (void)state;
     gpu_norm(&backend.base, &x, &z, N_TOKENS, &norm);
     gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, false, ACTIVATION_GELU);
+    flush();
     expect("norm x:96 <- z:64 3x1x64 rms gain - 0 -> half 3x64 items scales only\n"
            "products Q4_0 gated {half 3x64 items scales} q4 - -> y:64 64; q4 - -> z:64 64; activation 1\n");
     gpu_gated_products(&backend.base, &gate, &up, &x, 0, false, ACTIVATION_GELU);
@@ -806,10 +835,127 @@ static void gated_products_of_experts_leave_a_norm_as_it_is(void **state)
     route_two();
     gpu_norm(&backend.base, &x, &z, N_TOKENS, &norm);
     gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, true, ACTIVATION_SILU);
+    flush();
     expect("norm x:96 <- z:64 3x1x64 rms gain - 0\n"
            "operand half 6x64 items scales <- x:96 [order / 2]\n"
            "products Q4_0 gated {half 6x64 items scales} q4 - -> y:64 64; q4 - -> z:64 64; activation 0 8"
            " experts first order\n");
+}
+
+// As gpu_attend leaves it.
+static void defer_attention(struct matrix *to, int32_t n_rows)
+{
+    flush();
+    backend.current.pending_rows = (struct pending_rows){
+        .out = to,
+        .kind = PENDING_ATTENTION,
+        .n_rows = n_rows,
+        .attention = {.out = to->device.items, .strides.out = to->device.stride, .extent.n_rows = n_rows}};
+}
+
+static void attention_writes_the_operand_of_the_product_behind_it(void **state)
+{
+    struct product products[] = {{.y = &y, .weight = &q4}, {.y = &z, .weight = &b16}};
+    (void)state;
+    defer_attention(&x, N_TOKENS);
+    gpu_products(&backend.base, products, 2, &x, N_TOKENS);
+    expect("attention x:96 3 rows next {half 3x64 items scales arrivals}\n"
+           "products Q4_0 {half 3x64 items scales} q4 - -> y:64 64;\n"
+           "operand bfloat 3x64 items scales <- x:96\n"
+           "products BF16 {bfloat 3x64 items scales} b16 - -> z:64 64;\n");
+    struct step_times times;
+    backend.current.times = &times;
+    defer_attention(&x, N_TOKENS);
+    backend.current.pending_rows.ends_phase = true;
+    backend.current.pending_rows.phase = PHASE_PRODUCTS;
+    gpu_products(&backend.base, products, 1, &x, N_TOKENS);
+    expect("attention x:96 3 rows next {half 3x64 items scales arrivals}\nphase 3\n"
+           "products Q4_0 {half 3x64 items scales} q4 - -> y:64 64;\n");
+    backend.current.times = NULL; // not traced
+    defer_attention(&x, N_TOKENS);
+    backend.current.pending_rows.ends_phase = true;
+    products[0].weight = &f32;
+    gpu_products(&backend.base, products, 1, &x, N_TOKENS);
+    expect("attention x:96 3 rows\nproducts F32 {floats} f32 - -> y:64 64; x x:96\n");
+    products[0].weight = &q4;
+    defer_attention(&z, N_TOKENS); // of another matrix
+    gpu_products(&backend.base, products, 1, &x, N_TOKENS);
+    expect("attention z:64 3 rows\noperand half 3x64 items scales <- x:96\n"
+           "products Q4_0 {half 3x64 items scales} q4 - -> y:64 64;\n");
+    defer_attention(&x, N_TOKENS);
+    gpu_gather(&backend.base, &y, &x); // some of its rows
+    expect("attention x:96 3 rows\ngather y:64 <- x:96[up+48] 4x64\n");
+    flush();
+    expect("");
+}
+
+static void gates_write_the_operand_of_the_product_behind_them(void **state)
+{
+    struct product gate = {.y = &y, .weight = &q4}, up = {.y = &z, .weight = &q4},
+                   down = {.y = &x, .weight = &b16};
+    (void)state;
+    gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, false, ACTIVATION_SILU);
+    expect("operand half 3x64 items scales <- x:96\n");
+    gpu_products(&backend.base, &down, 1, &y, N_TOKENS);
+    expect("products Q4_0 gated {half 3x64 items scales} q4 - -> y:64 64; q4 - -> z:64 64; activation 0"
+           " next {bfloat 3x64 next factors arrivals}\n"
+           "products BF16 {bfloat 3x64 next factors} b16 - -> x:96 64;\n");
+    for (int i = 0; i < 3; i++) { // of many rows; of no room; of another matrix
+        int32_t n = i == 0 ? SKINNY_ROWS_MAX + 1 : N_TOKENS;
+        backend.memory.next_items.size_bytes = i == 1 ? activation_operand_bytes(N_TOKENS, 64) - 1 : 4096;
+        gpu_gated_products(&backend.base, &gate, &up, &x, n, false, ACTIVATION_SILU);
+        gpu_products(&backend.base, &down, 1, i == 2 ? &z : &y, n);
+        assert_null(strstr(out.data, "next"));
+        assert_non_null(strstr(out.data, i == 2 ? "<- z:64\n" : "<- y:64\n"));
+        buffer_clear(&out);
+    }
+}
+
+static void gates_of_experts_write_the_operand_of_their_pairs(void **state)
+{
+    struct weight many = q4;
+    struct product gate = {.y = &y, .weight = &many}, up = {.y = &z, .weight = &many},
+                   down = {.y = &x, .weight = &many};
+    (void)state;
+    many.n_matrices = 8;
+    route_two();
+    gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, true, ACTIVATION_SILU);
+    gpu_expert_products(&backend.base, &down, 1, &y, N_TOKENS, true);
+    expect("operand half 6x64 items scales <- x:96 [order / 2]\n"
+           "products Q4_0 gated {half 6x64 items scales} q4 - -> y:64 64; q4 - -> z:64 64; activation 0"
+           " next {half 6x64 next factors arrivals} 8 experts first order\n"
+           "products Q4_0 {half 6x64 next factors} q4 - -> x:96 64; 8 experts first order\n");
+    gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, true, ACTIVATION_SILU);
+    gpu_expert_products(&backend.base, &down, 1, &y, N_TOKENS, false); // rows and not pairs
+    assert_null(strstr(out.data, "next"));
+    buffer_clear(&out);
+}
+
+// One block converts them one after the other: both sides of the limit.
+static void gates_write_the_next_operand_of_few_bytes(void **state)
+{
+    struct product_launch gated = {.n_parts = 2, .x.n_rows = 4, .floats.rows_divisor = 1, .gated = true};
+    (void)state;
+    gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / 4;
+    assert_true(product_makes_next(&gated));
+    gated.parts[0].n_outputs++;
+    assert_false(product_makes_next(&gated));
+    gated.n_experts = 2; // tiles of as many rows as there are tokens
+    gated.floats.rows_divisor = 2;
+    assert_true(product_makes_next(&gated));
+    gated.n_experts = 8;
+    gated.x.n_rows = 8 * SKINNY_ROWS_ONE_COLUMN; // 8 of 32 tokens
+    gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / SKINNY_ROWS_ONE_COLUMN;
+    assert_true(product_makes_next(&gated));
+    gated.x.n_rows++; // 16
+    assert_false(product_makes_next(&gated));
+    gated.parts[0].n_outputs /= 2;
+    assert_true(product_makes_next(&gated));
+    gated.x.n_rows = 8 * SKINNY_ROWS_MAX + 1;
+    assert_false(product_makes_next(&gated));
+    gated.x.n_rows = 1;
+    gated.gated = false;
+    assert_false(product_makes_next(&gated));
 }
 
 static void products_of_heads_are_launched_as_many_as_the_operand_holds(void **state)
@@ -941,6 +1087,10 @@ int main(void)
         test(a_norm_of_another_matrix_or_of_heads_is_launched_before),
         test(gated_products_of_one_type_are_one_launch),
         test(gated_products_of_experts_leave_a_norm_as_it_is),
+        test(attention_writes_the_operand_of_the_product_behind_it),
+        test(gates_write_the_operand_of_the_product_behind_them),
+        test(gates_of_experts_write_the_operand_of_their_pairs),
+        test(gates_write_the_next_operand_of_few_bytes),
         test(products_of_heads_are_launched_as_many_as_the_operand_holds),
         test(tokens_are_drawn_from_padded_outputs),
         test(outcomes_are_downloaded_with_their_alternatives_where_some_are_asked_for),
