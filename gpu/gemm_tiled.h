@@ -5,6 +5,9 @@
 // Warps of a block: `over_outputs` with 32 outputs each, `over_rows` with 8 n_columns rows each, and
 // `over_chunks` for split-K: they take chunks in turn, so that a few tiles occupy many warps. Partial sums
 // are added in order in shared memory.
+//
+// Experts of one launch have any number of rows each, known on the device only: tiles are numbered by the
+// largest of a few shapes, and each is computed by the smallest one that has room for its own rows.
 #pragma once
 
 #include "gpu/gemm_skinny.h"
@@ -49,9 +52,10 @@ template <class shape> struct tiled_source {
     static constexpr int n_of_panels = (n_panel_pieces + shape::n_threads - 1) / shape::n_threads;
     static constexpr int pieces_of_step = 4 * shape::n_rows;
     static_assert(shape::x_bytes / 16 % shape::n_threads == 0, "threads copy equal parts of x");
-    static_assert(pieces_of_step % shape::n_threads == 0, "a piece's step is known at compile time");
+    static_assert(pieces_of_step % shape::n_threads == 0 || shape::n_threads % pieces_of_step == 0,
+                  "a piece's step is known at compile time");
 
-    const unsigned char *x; // of the thread's first row, in group 0
+    const unsigned char *x; // the thread's first piece, in group 0
     int64_t x_step_bytes;   // of the activation operand, from one step to the next
     int32_t n_rows_left;    // valid rows from the thread's first one on
     const unsigned char *panels[n_of_panels];
@@ -60,10 +64,11 @@ template <class shape> struct tiled_source {
     __device__ __forceinline__ tiled_source(const struct product_plan &plan, const row_tile &rows,
                                             const unsigned char *const *tiles)
     {
-        int32_t row = (int32_t)threadIdx.x / 4, piece = (int32_t)threadIdx.x % 4;
+        int32_t step = (int32_t)threadIdx.x / pieces_of_step, row = (int32_t)threadIdx.x % pieces_of_step / 4,
+                piece = (int32_t)threadIdx.x % 4;
         x_step_bytes = (int64_t)plan.call.x.n_rows * STEP_ROW_BYTES;
-        x = (const unsigned char *)plan.call.x.items + (int64_t)(rows.first + row) * STEP_ROW_BYTES +
-            piece * 16;
+        x = (const unsigned char *)plan.call.x.items + step * x_step_bytes +
+            (int64_t)(rows.first + row) * STEP_ROW_BYTES + piece * 16;
         n_rows_left = rows.n - row;
 #pragma unroll
         for (int k = 0; k < n_of_panels; k++) {
@@ -91,9 +96,13 @@ template <class shape> struct tiled_source {
             const unsigned char *from = x + group * GROUP_STEPS * x_step_bytes;
 #pragma unroll
             for (int k = 0; k < n_of_x; k++) {
-                constexpr int turns = pieces_of_step / shape::n_threads; // of a step
+                // of a step, or steps in a turn
+                constexpr int turns =
+                    pieces_of_step > shape::n_threads ? pieces_of_step / shape::n_threads : 1;
+                constexpr int steps =
+                    shape::n_threads > pieces_of_step ? shape::n_threads / pieces_of_step : 1;
                 if (k > 0 && k % turns == 0)
-                    from += x_step_bytes;
+                    from += steps * x_step_bytes;
                 int row = k % turns * (shape::n_threads / 4);
                 copy_async_16(to + k * shape::n_threads * 16, from + row * STEP_ROW_BYTES, row < n_rows_left);
             }
@@ -189,25 +198,20 @@ tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns 
     __syncthreads();
 }
 
+// Computes the tile of `rows` and of the panels from first_panel on. `tiles`: shared memory.
 template <class shape>
-static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
+static __device__ __forceinline__ void tiled_block(const struct product_plan &plan, const row_tile &rows,
+                                                   int32_t first_panel,
+                                                   const unsigned char *tiles[shape::n_panels])
 {
-    launch_next();
-    launch_wait();
     constexpr int n_kept = shape::n_columns / shape::over_chunks,
                   n_tiles = shape::over_outputs * shape::over_rows;
-    __shared__ const unsigned char *tiles[shape::n_panels];
-    static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
     unsigned char *stages = dynamic_shared();
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     int slice = warp / n_tiles, in_slice = warp % n_tiles;
     int output_warp = in_slice % shape::over_outputs, row_warp = in_slice / shape::over_outputs;
-    row_tile rows = find_rows(plan, shape::n_rows);
-    if (rows.n <= 0)
-        return;
     if (threadIdx.x < shape::n_panels)
-        tiles[threadIdx.x] =
-            find_panel(plan, (int32_t)blockIdx.x * shape::n_panels + (int32_t)threadIdx.x, rows.expert).tiles;
+        tiles[threadIdx.x] = find_panel(plan, first_panel + (int32_t)threadIdx.x, rows.expert).tiles;
     __syncthreads();
     const tiled_source<shape> source(plan, rows, tiles);
     int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS;
@@ -247,7 +251,7 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
         }
     }
     copy_async_wait<0>();
-    int32_t panel = (int32_t)blockIdx.x * shape::n_panels + output_warp * 2;
+    int32_t panel = first_panel + output_warp * 2;
     panel_place places[2] = {find_panel(plan, panel, rows.expert), find_panel(plan, panel + 1, rows.expert)};
 #pragma unroll
     for (int n = 0; n < n_kept; n++)
@@ -265,4 +269,77 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
                 put_result(plan, places[1], output, rows.first + row, totals[1][n][i]);
             }
         }
+}
+
+template <class shape>
+static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const struct product_plan plan)
+{
+    launch_next();
+    launch_wait();
+    __shared__ const unsigned char *tiles[shape::n_panels];
+    static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
+    row_tile rows = find_rows(plan, shape::n_rows);
+    if (rows.n > 0)
+        tiled_block<shape>(plan, rows, (int32_t)blockIdx.x * shape::n_panels, tiles);
+}
+
+// ---- experts ----
+
+// Shapes of as many threads, of 128, 64, 32 and 16 rows, or with little shared memory from 64 on. Those of
+// fewer rows than the largest have twice its outputs where there is room, so that no two warps dequantize the
+// same weights.
+template <enum tensor_type type, int shared_bytes_most> struct expert_shapes {
+    static constexpr bool is_little = shared_bytes_most == TILED_BYTES_SMALL;
+    static constexpr int over_outputs = is_little ? 4 : 8;
+    typedef tiled_shape<type, 4, is_little ? 1 : 2, 1, 8, shared_bytes_most> large;
+    typedef tiled_shape<type, over_outputs, 1, 1, is_little ? 4 : 8, shared_bytes_most> middle;
+    typedef tiled_shape<type, over_outputs, 1, 1, is_little ? 2 : 4, shared_bytes_most> small;
+    typedef tiled_shape<type, over_outputs, 1, 1, 2, shared_bytes_most> least;
+    static constexpr int n_threads = large::n_threads, n_panels = large::n_panels;
+    static constexpr int most(int a, int b)
+    {
+        return a > b ? a : b;
+    }
+    static constexpr int panels_most =
+        most(most(large::n_panels, middle::n_panels), most(small::n_panels, least::n_panels));
+    static constexpr int shared_bytes =
+        most(most(large::shared_bytes, middle::shared_bytes), most(small::shared_bytes, least::shared_bytes));
+    static_assert(middle::n_threads == n_threads && small::n_threads == n_threads &&
+                      least::n_threads == n_threads,
+                  "one block computes any of them");
+    static_assert(middle::n_panels % n_panels == 0 && small::n_panels % n_panels == 0 &&
+                      least::n_panels % n_panels == 0,
+                  "their outputs are those of whole blocks");
+    static_assert(least::n_rows <= small::n_rows && small::n_rows <= middle::n_rows &&
+                      middle::n_rows <= large::n_rows,
+                  "from many rows to few");
+};
+
+// Of the blocks that have the outputs of one tile of the shape, the first computes it.
+template <class shapes, class shape>
+static __device__ __forceinline__ void expert_block(const struct product_plan &plan, const row_tile &rows,
+                                                    const unsigned char **tiles)
+{
+    if (blockIdx.x % (shape::n_panels / shapes::n_panels) == 0)
+        tiled_block<shape>(plan, rows, (int32_t)blockIdx.x * shapes::n_panels, tiles);
+}
+
+template <class shapes>
+static __global__ void __launch_bounds__(shapes::n_threads) gemm_experts(const struct product_plan plan)
+{
+    launch_next();
+    launch_wait();
+    __shared__ const unsigned char *tiles[shapes::panels_most];
+    static_assert(sizeof tiles <= TILED_BYTES_STATIC, "fits beside the stages");
+    row_tile rows = find_rows(plan, shapes::large::n_rows);
+    if (rows.n <= 0)
+        return;
+    if (rows.n <= shapes::least::n_rows)
+        expert_block<shapes, typename shapes::least>(plan, rows, tiles);
+    else if (rows.n <= shapes::small::n_rows)
+        expert_block<shapes, typename shapes::small>(plan, rows, tiles);
+    else if (rows.n <= shapes::middle::n_rows)
+        expert_block<shapes, typename shapes::middle>(plan, rows, tiles);
+    else
+        expert_block<shapes, typename shapes::large>(plan, rows, tiles);
 }

@@ -20,6 +20,25 @@ template <class shape> static void launch_tiled(void *stream, const struct produ
     launch_overlapped<gemm_tiled<shape>>(blocks, stream, *plan);
 }
 
+template <class shapes> static void launch_experts(void *stream, const struct product_plan *plan)
+{
+    struct launch_shape blocks = {(unsigned)((plan->first_panel[plan->call.n_parts] + shapes::n_panels - 1) /
+                                             shapes::n_panels),
+                                  1, 1, shapes::n_threads, shapes::shared_bytes};
+    set_row_tiles(blocks, plan->call, shapes::large::n_rows);
+    launch_overlapped<gemm_experts<shapes>>(blocks, stream, *plan);
+}
+
+// More rows than the skinny GEMM's on average: tiles by each expert's own rows.
+template <enum tensor_type type>
+static void launch_expert_tiles(void *stream, const struct product_plan *plan)
+{
+    if (plan->call.device.shared_bytes_max < TILED_BYTES_LARGE + TILED_BYTES_STATIC)
+        launch_experts<expert_shapes<type, TILED_BYTES_SMALL>>(stream, plan);
+    else
+        launch_experts<expert_shapes<type, TILED_BYTES_LARGE>>(stream, plan);
+}
+
 template <class shape> static int32_t output_tiles(const struct product_plan &plan)
 {
     return (plan.first_panel[plan.call.n_parts] + shape::n_panels - 1) / shape::n_panels;
@@ -89,6 +108,8 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
         launch_skinny<type, 1, 1>(stream, plan);
     else if (n_rows <= SKINNY_ROWS_MAX)
         launch_skinny<type, 2, 2>(stream, plan);
+    else if (call.n_experts > 0 && call.heads.n_rows == 0)
+        launch_expert_tiles<type>(stream, plan);
     else if (call.device.shared_bytes_max < TILED_BYTES_LARGE + TILED_BYTES_STATIC)
         launch_tiled<tiled_shape<type, 4, 1, 1, 8, TILED_BYTES_SMALL>>(stream, plan);
     else if (n_rows <= SMALL_ROWS)

@@ -316,11 +316,56 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
     }
 }
 
+enum { EXPERT_ROWS_MAX = 400, EXPERTS_MAX = 8 };
+
+// Experts of `counts` rows in one launch: each row has the bytes that it has alone.
+static void assert_experts_alone(const int32_t *counts, int n_experts, enum tensor_type type,
+                                 int32_t n_outputs)
+{
+    int32_t first[EXPERTS_MAX + 1] = {0}, order[EXPERT_ROWS_MAX], expert_of[EXPERT_ROWS_MAX];
+    uint64_t seed = 14;
+    for (int e = 0; e < n_experts; e++) {
+        first[e + 1] = first[e] + counts[e];
+        for (int32_t i = first[e]; i < first[e + 1]; i++)
+            expert_of[i] = e;
+    }
+    int32_t n_rows = first[n_experts];
+    assert_true(n_rows <= EXPERT_ROWS_MAX && n_rows % 5 != 0);
+    for (int32_t i = 0; i < n_rows; i++)
+        order[i] = (i * 5 + 2) % n_rows;
+    struct product_problem problem =
+        problem_make(product_tensor(type, n_experts * n_outputs, 512, FILL_RANDOM, &seed), n_rows, n_experts,
+                     &seed);
+    int32_t *device_order = on_device(order, sizeof order), *device_first = on_device(first, sizeof first);
+    struct product_launch call = {.n_experts = n_experts,
+                                  .expert_first = device_first,
+                                  .expert_order = device_order};
+    float *y = problem_compute(&problem, 0, n_rows, device_order, call);
+    for (int32_t i = 0; i < n_rows * (int32_t)problem.y_stride; i++) // nothing beside the result
+        assert_true(i % problem.y_stride < n_outputs || y[i] == 0);
+    for (int32_t i = 0; i<n_rows; i += n_rows> 100 ? i % 29 + 1 : i % 7 + 1) {
+        int32_t alone_first[EXPERTS_MAX + 1];
+        for (int e = 0; e <= n_experts; e++)
+            alone_first[e] = e > expert_of[i];
+        int32_t *device_alone = on_device(alone_first, sizeof alone_first);
+        call.expert_first = device_alone;
+        call.expert_order = NULL;
+        float *alone = problem_compute(&problem, order[i], 1, NULL, call);
+        assert_memory_equal(alone, y + order[i] * problem.y_stride, (size_t)problem.n_outputs * sizeof *y);
+        free(alone);
+        device_free(device, device_alone);
+    }
+    free(y);
+    device_free(device, device_order);
+    device_free(device, device_first);
+    problem_free(&problem);
+}
+
 // Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
 static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
 {
     enum { N_ROWS = 66 };
-    static const int32_t counts[] = {8, 9, 17, 65};
+    static const int32_t counts[] = {8, 9, 17, 65}, experts[] = {3, 0, 65, 17, 33, 1};
     struct device *plenty = device;
     struct error error;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
@@ -343,6 +388,7 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
             free(y);
         }
         problem_free(&problem);
+        assert_experts_alone(experts, 6, *type, 24);
         device_close(device);
         device = plenty;
         free(all);
@@ -809,49 +855,14 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
         }
 }
 
-// Experts of few and of many rows in one launch: each row has the bytes that it has alone.
 static void experts_with_few_and_with_many_rows_give_each_row_its_bytes(void **state)
 {
-    static const int32_t counts[] = {8, 0, 9, 16, 1, 17, 33};
-    enum { N_EXPERTS = sizeof counts / sizeof *counts, N_ROWS = 84 };
-    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16};
-    int32_t first[N_EXPERTS + 1] = {0}, order[N_ROWS], expert_of[N_ROWS];
-    for (int e = 0; e < N_EXPERTS; e++) {
-        for (int32_t i = first[e]; i < first[e] + counts[e]; i++)
-            expert_of[i] = e;
-        first[e + 1] = first[e] + counts[e];
-    }
-    assert_int_equal(first[N_EXPERTS], N_ROWS);
-    for (int32_t i = 0; i < N_ROWS; i++)
-        order[i] = (i * 5 + 2) % N_ROWS;
+    static const int32_t few[] = {8, 0, 9, 16, 1, 17, 33}, // the skinny GEMM
+        many[] = {3, 0, 132, 16, 64, 17, 1, 33};           // one tile of each shape, and the rest of one
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_BF16};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-        uint64_t seed = 14;
-        struct product_problem problem =
-            problem_make(product_tensor(types[t], N_EXPERTS * 24, 512, FILL_RANDOM, &seed), N_ROWS, N_EXPERTS,
-                         &seed);
-        int32_t *device_order = on_device(order, sizeof order),
-                *device_first = on_device(first, sizeof first);
-        struct product_launch call = {.n_experts = N_EXPERTS,
-                                      .expert_first = device_first,
-                                      .expert_order = device_order};
-        float *y = problem_compute(&problem, 0, N_ROWS, device_order, call);
-        for (int32_t i = 0; i < N_ROWS; i += i % 7 + 1) {
-            int32_t alone_first[N_EXPERTS + 1];
-            for (int e = 0; e <= N_EXPERTS; e++)
-                alone_first[e] = e > expert_of[i];
-            int32_t *device_alone = on_device(alone_first, sizeof alone_first);
-            call.expert_first = device_alone;
-            call.expert_order = NULL;
-            float *alone = problem_compute(&problem, order[i], 1, NULL, call);
-            assert_memory_equal(alone, y + order[i] * problem.y_stride,
-                                (size_t)problem.n_outputs * sizeof *y);
-            free(alone);
-            device_free(device, device_alone);
-        }
-        free(y);
-        device_free(device, device_order);
-        device_free(device, device_first);
-        problem_free(&problem);
+        assert_experts_alone(few, 7, types[t], 24);
+        assert_experts_alone(many, 8, types[t], t == 0 ? 150 : 24); // of two blocks
     }
 }
 

@@ -1,0 +1,126 @@
+// Tiles of a grouped GEMM over experts, by the tensor core instructions that it executes on the emulated
+// device: an expert's rows are multiplied in the smallest tile that has room for them, however many the others
+// have.
+#include "gpu/device.h"
+#include "gpu/kernels.h"
+#include "gpu/tiles.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N_INPUTS = 256, N_OUTPUTS = 256, EXPERTS_MAX = 12, FRAGMENT = 16, LANES = 32, COLUMN_ROWS = 8 };
+
+static int64_t n_mma; // of lanes
+
+// The linker's option --wrap has the instructions come here; their sums are not read.
+void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
+
+void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
+{
+    (void)d, (void)a, (void)b, (void)bfloat;
+    n_mma++;
+}
+
+static void *zeros(struct device *device, size_t size)
+{
+    void *memory = device_allocate(device, size);
+    assert_non_null(memory);
+    device_zero(device, memory, size);
+    return memory;
+}
+
+static int32_t *on_device(struct device *device, const int32_t *items, size_t n)
+{
+    int32_t *memory = device_allocate(device, n * sizeof *items),
+            *pinned = device_pin(device, n * sizeof *items);
+    struct error error;
+    memcpy(pinned, items, n * sizeof *items);
+    device_upload(device, memory, pinned, n * sizeof *items);
+    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// Rows of the tiles in which the experts' rows are multiplied, with those that fill the tiles.
+static int32_t count_rows(struct device *device, enum tensor_type type, const int32_t *counts, int n_experts)
+{
+    int32_t first[EXPERTS_MAX + 1] = {0};
+    struct error error;
+    for (int e = 0; e < n_experts; e++)
+        first[e + 1] = first[e] + counts[e];
+    int32_t n_rows = first[n_experts];
+    struct product_launch call = {
+        .type = type,
+        .n_parts = 1,
+        .parts = {{.tiles = zeros(device, (size_t)n_experts * tiles_bytes(type, N_OUTPUTS, N_INPUTS)),
+                   .y = zeros(device, (size_t)n_rows * N_OUTPUTS * sizeof(float)),
+                   .y_stride = N_OUTPUTS,
+                   .n_outputs = N_OUTPUTS}},
+        .x = {.form = type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF,
+              .n_rows = n_rows,
+              .n_inputs = N_INPUTS,
+              .items = zeros(device, activation_operand_bytes(n_rows, N_INPUTS)),
+              .scales = zeros(device, (size_t)n_rows * sizeof(float))},
+        .floats.rows_divisor = 1,
+        .n_experts = n_experts,
+        .expert_first = on_device(device, first, EXPERTS_MAX + 1),
+        .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
+    n_mma = 0;
+    launch_product(device_stream(device), &call);
+    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    const void *const given[] = {call.parts[0].tiles, call.parts[0].y, call.x.items, call.x.scales,
+                                 call.expert_first};
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++)
+        device_free(device, (void *)given[i]);
+    int64_t of_column = (int64_t)(N_OUTPUTS / TILE_OUTPUTS) * (N_INPUTS / FRAGMENT) * LANES;
+    assert_int_equal(n_mma % of_column, 0);
+    return (int32_t)(n_mma / of_column * COLUMN_ROWS);
+}
+
+static const struct {
+    int32_t counts[EXPERTS_MAX];
+    int32_t large, little; // rows of the tiles, of a device with much and with little shared memory
+} cases[] = {
+    {{3, 0, 1, 0, 500, 16, 2, 5, 0, 1, 1, 1}, 8 * 16 + 4 * 128, 8 * 16 + 8 * 64},
+    {{17, 200, 32, 33, 64, 65, 0, 1, 0, 128, 129, 0}, // the rest of a tile is a tile of its own
+     2 * 32 + 2 * 128 + 2 * 64 + 128 + 16 + 128 + 128 + 16,
+     2 * 32 + 3 * 64 + 16 + 2 * 64 + 64 + 16 + 16 + 2 * 64 + 2 * 64 + 16},
+    {{300, 300, 300, 300, 300, 300, 300, 300, 300, 300, 300, 300}, 12 * (2 * 128 + 64), 12 * (4 * 64 + 64)},
+};
+
+static void an_expert_s_rows_are_in_the_smallest_tile_that_has_room(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16};
+    (void)state;
+    for (int little = 0; little < 2; little++) {
+        struct device *device;
+        struct error error;
+        struct device_options options = {.shared_bytes_max = little ? PRODUCT_SHARED_BYTES_LEAST : 0};
+        assert_int_equal(device_open(&device, &options, &error), STATUS_OK);
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+                assert_int_equal(count_rows(device, types[t], cases[i].counts, EXPERTS_MAX),
+                                 little ? cases[i].little : cases[i].large);
+        device_close(device);
+    }
+}
+
+int main(void)
+{
+    struct device *device;
+    struct error error;
+    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK) {
+        print_message("skipped: %s\n", error.text);
+        return 77;
+    }
+    device_close(device);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_expert_s_rows_are_in_the_smallest_tile_that_has_room)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
