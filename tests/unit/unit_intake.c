@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -21,7 +22,8 @@ static void a_job_knows_where_its_record_was(void **state)
                                   .has_more_headers = true,
                                   .written_s = 1700000000,
                                   .value = TEXT("{\"job_id\":\"a\",\"prompt\":\"p\"}"),
-                                  .crashes = 2};
+                                  .crashes = 2,
+                                  .attempts = 3};
     const struct result_names names = {TEXT("m"), TEXT("f")};
     struct job_reserve reserve = {0};
     struct job *job = intake_job(&record, &names, &reserve);
@@ -32,6 +34,7 @@ static void a_job_knows_where_its_record_was(void **state)
     assert_int_equal(source->partition, 3);
     assert_int_equal(source->offset, 44);
     assert_int_equal(source->crashes, 2);
+    assert_int_equal(job->figures.attempts, 4); // with this one
     assert_true(source->has_more_headers);
     assert_int_equal(source->n_headers, 2);
     assert_true(text_equal(source->headers[0].value, TEXT("kept")));
@@ -93,11 +96,69 @@ static void a_line_draws_alike_in_every_dataset(void **state)
     assert_true(seed_of_line("run", NULL, unnamed) != first);
 }
 
+// Lines of one prompt draw alike where the worker is told so.
+static void the_names_of_results_say_how_it_draws_and_what_it_reports(void **state)
+{
+    (void)state;
+    const struct record records[2] = {{.offset = 1, .value = TEXT("{\"prompt\":\"p\"}")},
+                                      {.offset = 2, .value = TEXT("{\"prompt\":\"p\"}")}};
+    for (int same = 0; same < 2; same++) {
+        const struct result_names names = {
+            .model = TEXT("m"), .system_fingerprint = TEXT("f"), .same_draws = same, .cached_tokens = same};
+        struct job *jobs[2];
+        for (int i = 0; i < 2; i++) {
+            jobs[i] = intake_job(&records[i], &names, NULL);
+            assert_non_null(jobs[i]);
+            assert_int_equal(jobs[i]->request.sampling.seed_given, same);
+            assert_int_equal(jobs[i]->result.reports_cached_tokens, same);
+            assert_true(text_equal(jobs[i]->result.model, TEXT("m")));
+            assert_true(text_equal(jobs[i]->result.system_fingerprint, TEXT("f")));
+        }
+        assert_int_equal(jobs[0]->request.sampling.seed == jobs[1]->request.sampling.seed, same);
+        job_destroy(jobs[0]);
+        job_destroy(jobs[1]);
+    }
+    const struct record seeded = {.value = TEXT("{\"prompt\":\"p\",\"seed\":9}")};
+    const struct result_names names = {.same_draws = true};
+    struct job *job = intake_job(&seeded, &names, NULL);
+    assert_non_null(job);
+    assert_int_equal(job->request.sampling.seed, 9);
+    job_destroy(job);
+}
+
+static void check_rejected(const struct record *record, enum error_code code, const char *says)
+{
+    const struct result_names names = {TEXT("m"), TEXT("f")};
+    struct job *job = intake_job(record, &names, NULL);
+    assert_non_null(job);
+    assert_int_equal(job->result.status, RESULT_FAILED);
+    assert_int_equal(job->result.error.code, code);
+    assert_non_null(strstr(job->result.error.text, says));
+    assert_true(text_equal(job->source.record, record->value)); // for the dead topic
+    job_destroy(job);
+}
+
+static void a_record_that_is_no_job_has_failed_and_is_kept(void **state)
+{
+    (void)state;
+    const struct header cut = {TEXT(HEADER_CUT), TEXT("3000 bytes")};
+    struct record record = {.value = TEXT("{\"prompt\":5}")};
+    check_rejected(&record, ERROR_INVALID_FIELD, "prompt");
+    record = (struct record){.value = TEXT("?")};
+    check_rejected(&record, ERROR_INVALID_ENCODING, "something else of 1 bytes");
+    record = (struct record){.value = {0}};
+    check_rejected(&record, ERROR_INVALID_ENCODING, "nothing of 0 bytes");
+    record = (struct record){.value = TEXT("{\"prompt\":\"p\"}"), .headers = &cut, .n_headers = 1};
+    check_rejected(&record, ERROR_LIMIT_EXCEEDED, "only the beginning of the job was submitted: 3000 bytes");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_knows_where_its_record_was),
-                                       cmocka_unit_test(
-                                           a_record_without_a_name_draws_by_its_place_in_any_topic),
-                                       cmocka_unit_test(a_line_draws_alike_in_every_dataset)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_knows_where_its_record_was),
+        cmocka_unit_test(a_record_without_a_name_draws_by_its_place_in_any_topic),
+        cmocka_unit_test(a_line_draws_alike_in_every_dataset),
+        cmocka_unit_test(the_names_of_results_say_how_it_draws_and_what_it_reports),
+        cmocka_unit_test(a_record_that_is_no_job_has_failed_and_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
