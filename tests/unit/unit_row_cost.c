@@ -11,7 +11,7 @@
 
 static void assert_near(double value, double expected, double apart)
 {
-    if (value < expected - apart || value > expected + apart)
+    if (!(value >= expected - apart && value <= expected + apart)) // nor NaN
         fail_msg("%g, expected %g", value, expected);
 }
 
@@ -26,6 +26,7 @@ static void few_rows_are_guessed_to_be_cheap_and_many_to_cost_their_share(void *
     (void)state;
     struct row_cost cost = {0};
     assert_near(row_cost_of(&cost, 2) / row_cost_of(&cost, 1), 1.12, 1e-9);
+    assert_near(row_cost_of(&cost, ROW_COST_BUSY), 1.0 + 0.12 * (ROW_COST_BUSY - 1), 1e-9);
     for (int32_t n = ROW_COST_BUSY; n <= 4096; n *= 2)
         assert_near(row_cost_of(&cost, 2 * n) / row_cost_of(&cost, n), 2.0, 1e-9);
     row_cost_note(&cost, 64, 5000.0);
@@ -61,6 +62,16 @@ static void sizes_between_two_that_were_measured_lie_between_them(void **state)
     assert_near(row_cost_of(&cost, 36), 3000.0, 60.0);
     for (int32_t n = 4; n < 36; n++)
         assert_true(row_cost_of(&cost, n) < row_cost_of(&cost, n + 1) * 1.001);
+    // Halfway between the smallest and size 3 the correction is the mean of theirs; outside it is the nearest's.
+    struct row_cost small = {0};
+    row_cost_note(&small, 1, 1000.0);
+    row_cost_note(&small, 3, 1240.0 * 1.2);
+    assert_near(row_cost_of(&small, 2), 1120.0 * 1.1, 1e-9);
+    assert_near(row_cost_of(&small, 4), 1360.0 * 1.2, 1e-9);
+    struct row_cost large = {0};
+    row_cost_note(&large, 2, 1120.0);
+    row_cost_note(&large, 4, 1360.0 * 1.2);
+    assert_near(row_cost_of(&large, 1), 1000.0, 1e-9);
 }
 
 static void the_scale_follows_a_slower_machine_and_the_shape_stays(void **state)
@@ -77,6 +88,33 @@ static void the_scale_follows_a_slower_machine_and_the_shape_stays(void **state)
     assert_near(row_cost_of(&cost, 4), 1400.0, 180.0);
 }
 
+// Its first time counts in full, its second by half, and from the 16th on each by a sixteenth; of those that
+// are not its first the machine's speed follows by an eighth, for all sizes.
+static void a_new_size_is_learned_at_once_and_a_known_one_slowly(void **state)
+{
+    (void)state;
+    struct row_cost cost = {0};
+    row_cost_note(&cost, 8, 1000.0);
+    row_cost_note(&cost, 4, 900.0);
+    assert_near(row_cost_of(&cost, 4), 900.0, 1e-9);
+    assert_near(row_cost_of(&cost, 8), 1000.0, 1e-9);
+    row_cost_note(&cost, 4, 990.0);
+    assert_near(row_cost_of(&cost, 8), 1012.5, 1e-9);
+    assert_near(row_cost_of(&cost, 4), 900.0 * 1.05 * 1.0125, 1e-9);
+    for (int i = 0; i < 30; i++)
+        row_cost_note(&cost, 4, row_cost_of(&cost, 4));
+    double before = row_cost_of(&cost, 4);
+    row_cost_note(&cost, 4, before * 1.16);
+    assert_near(row_cost_of(&cost, 4), before * 1.01 * 1.02, 1e-9);
+    // one that was interrupted, and one that was faster than can be
+    before = row_cost_of(&cost, 4);
+    row_cost_note(&cost, 4, before * 100.0);
+    assert_near(row_cost_of(&cost, 4), before * (1.0 + 0.5 / 16) * (1.0 + 0.5 / 8), 1e-9);
+    before = row_cost_of(&cost, 4);
+    row_cost_note(&cost, 4, before / 100.0);
+    assert_near(row_cost_of(&cost, 4), before * (1.0 - 1.0 / 3 / 16) * (1.0 - 1.0 / 3 / 8), 1e-9);
+}
+
 static void steps_without_rows_or_time_and_large_ones_are_not_measured(void **state)
 {
     (void)state;
@@ -85,6 +123,7 @@ static void steps_without_rows_or_time_and_large_ones_are_not_measured(void **st
     row_cost_note(&cost, 0, 10.0);
     row_cost_note(&cost, ROW_COST_SIZES + 1, 10.0);
     assert_true(cost.scale_us == 0.0);
+    assert_int_equal(cost.n_steps[0], 0);
     row_cost_note(&cost, ROW_COST_SIZES, 10.0);
     assert_near(row_cost_of(&cost, ROW_COST_SIZES), 10.0, 1e-9);
 }
@@ -96,6 +135,7 @@ int main(void)
         cmocka_unit_test(measured_sizes_have_their_steps_where_tiles_have_them),
         cmocka_unit_test(sizes_between_two_that_were_measured_lie_between_them),
         cmocka_unit_test(the_scale_follows_a_slower_machine_and_the_shape_stays),
+        cmocka_unit_test(a_new_size_is_learned_at_once_and_a_known_one_slowly),
         cmocka_unit_test(steps_without_rows_or_time_and_large_ones_are_not_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
