@@ -203,7 +203,7 @@ void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_p
         return;
     rd_kafka_consumer_group_metadata_t *now = rd_kafka_consumer_group_metadata(rk);
     struct revocation revocation = {.list = list, .member = rd_kafka_memberid(rk)};
-    bool is_stable = false;
+    bool is_stable;
     if (now && revocation.member && *revocation.member &&
         kafka_members(&kafka->clients.asking, kafka->config, timeout_ms, look_for_others, &revocation,
                       &is_stable) == RD_KAFKA_RESP_ERR_NO_ERROR &&
