@@ -1,6 +1,7 @@
 // How jobs leave the batcher other than with an answer: bad, cancelled, released, too late, too large, on a
 // lost device.
 #include "batching/constraint_threads.h"
+#include "schemas/clock.h"
 #include "tests/batcher_bench.h"
 #include "tests/random.h"
 #include "tests/random_jobs.h"
@@ -281,6 +282,52 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     bench_close(&bench);
 }
 
+// Two sequences of three run, of 20 and 30 tokens; their prompts and the first token of each take four pages.
+static void a_step_s_figures_are_its_sequences_tokens_and_pages(void **state)
+{
+    (void)state;
+    now_s = 1000;
+    struct bench bench = bench_open_at(
+        (struct batch_limits){
+            .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16},
+        now_us);
+    int32_t tokens[30];
+    for (int32_t i = 0; i < 30; i++)
+        tokens[i] = 20 + i;
+    for (int32_t i = 0; i < 3; i++) {
+        tokens[0] = 100 + i; // nothing is shared
+        struct job *job = job_of(tokens, i == 1 ? 30 : 20, 5, "a");
+        job->request.stop.ignore_eos = true;
+        batcher_take(bench.batcher, job);
+    }
+    struct step_figures figures;
+    struct error error;
+    if (ahead) // the first step is submitted, its results are of the next round
+        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    for (int step = 0; step < 2; step++) { // the prompts, then a token of each answer
+        now_s = 1000 + 7 * step;
+        int64_t start_us = clock_us();
+        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        assert_true(figures.finished_us == now_s * 1000000);
+        assert_int_equal(figures.n_sequences, 2);
+        assert_int_equal(figures.n_tokens, step ? 2 : 50);
+        assert_int_equal(figures.prefill_tokens, step ? 0 : 50);
+        assert_int_equal(figures.decode_tokens, step ? 2 : 0);
+        assert_int_equal(figures.n_generated, 2);
+        assert_int_equal(figures.n_preempted, 0);
+        assert_int_equal(figures.n_waiting, 1);
+        assert_int_equal(figures.pages_used, 4);
+        assert_int_equal(figures.pages_total, 60);
+        int64_t most_us = clock_us() - start_us;
+        assert_in_range(figures.prepare_us, 0, most_us);
+        assert_in_range(figures.plan_us, 0, most_us);
+        assert_in_range(figures.compute_us, 0, most_us);
+        assert_in_range(figures.finish_us, 0, most_us);
+    }
+    run_to_end(&bench);
+    bench_close(&bench);
+}
+
 static void a_lost_device_harms_no_job(void **state)
 {
     (void)state;
@@ -320,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_job_that_comes_back_unfinished_holds_no_result),
         cmocka_unit_test(a_result_of_more_values_than_can_be_read_fails_its_job),
         cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),
+        cmocka_unit_test(a_step_s_figures_are_its_sequences_tokens_and_pages),
         cmocka_unit_test(a_lost_device_harms_no_job),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
