@@ -206,6 +206,14 @@ static void too_large_products_are_refused(void **state)
                          STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
         assert_null(weight);
+        // One row, input or matrix less is a matter of memory.
+        world.has_no_memory = true;
+        tensor.dims[i == 0 ? 0 : i == 2 ? 2 : 1]--;
+        assert_int_equal(gpu_weight_create(&backend.base, &tensor, WEIGHT_PRODUCT, &weight, &error),
+                         STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        assert_null(weight);
+        world.has_no_memory = false;
     }
 }
 
