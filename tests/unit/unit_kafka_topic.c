@@ -86,6 +86,64 @@ static void nothing_is_decided_in_a_topic_that_is_not_known(void **state)
     if (!list)
         fail_msg("%s", error.text);
     assert_int_equal(list->cnt, N_PARTITIONS + 1);
+    for (int i = 0; i < list->cnt; i++)
+        assert_int_equal(list->elems[i].offset, 0); // their ends: nothing was written
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void topics_that_are_not_configured_have_no_partitions(void **state)
+{
+    static const char *const topics[] = {NULL, "dead", NULL};
+    (void)state;
+    rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 3, LOOK_MS, &error);
+    assert_non_null(list);
+    assert_int_equal(list->cnt, 1);
+    assert_string_equal(list->elems[0].topic, "dead");
+    rd_kafka_topic_partition_list_destroy(list);
+    list = kafka_undecided_find(&handle, topics, 1, LOOK_MS, &error);
+    assert_non_null(list);
+    assert_int_equal(list->cnt, 0);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+// What ends at or below the last stable offset is decided; the others remain, with where they begin to be open.
+static void partitions_that_are_decided_leave_the_list(void **state)
+{
+    static const char *const topics[] = {"results"};
+    (void)state;
+    answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 1, LOOK_MS, &error), *first;
+    assert_non_null(list);
+    list->elems[0].offset = 1; // as if a record of an open transaction was there
+    list->elems[2].offset = 5;
+    assert_int_equal(kafka_undecided_look(&handle, list, &first, LOOK_MS, &error), STATUS_OK);
+    assert_int_equal(list->cnt, 2);
+    assert_int_equal(list->elems[0].partition, 0);
+    assert_int_equal(list->elems[1].partition, 2);
+    assert_int_equal(list->elems[1].offset, 5);
+    assert_int_equal(first->cnt, 2);
+    assert_int_equal(first->elems[1].partition, 2);
+    assert_int_equal(first->elems[1].offset, 0);
+    rd_kafka_topic_partition_list_destroy(first);
+    list->elems[0].offset = list->elems[1].offset = 0;
+    assert_int_equal(kafka_undecided_look(&handle, list, NULL, LOOK_MS, &error), STATUS_OK);
+    assert_int_equal(list->cnt, 0);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
+static void undecided_partitions_are_named_by_the_first(void **state)
+{
+    static const char *const expected[] = {"topic  partition -1", "topic t partition 4",
+                                           "topic t partition 4 and 1 more",
+                                           "topic t partition 4 and 2 more"};
+    (void)state;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
+    for (int n = 0; n < 4; n++) {
+        char text[64];
+        kafka_undecided_name(list, text, sizeof text);
+        assert_string_equal(text, expected[n]);
+        rd_kafka_topic_partition_list_add(list, "t", 4 + n);
+    }
     rd_kafka_topic_partition_list_destroy(list);
 }
 
@@ -95,6 +153,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_lookup_takes_the_answer_of_one_broker, begin, end),
         cmocka_unit_test_setup_teardown(a_topic_that_exists_is_waited_for, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_decided_in_a_topic_that_is_not_known, begin, end),
+        cmocka_unit_test_setup_teardown(topics_that_are_not_configured_have_no_partitions, begin, end),
+        cmocka_unit_test_setup_teardown(partitions_that_are_decided_leave_the_list, begin, end),
+        cmocka_unit_test(undecided_partitions_are_named_by_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
