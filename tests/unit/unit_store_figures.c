@@ -32,6 +32,84 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
     store_close(store);
 }
 
+// Of steps whose every figure has its own number: 1000 of a figure for the first, 1 for the second.
+static void each_figure_of_a_step_has_its_column_and_its_sum(void **state)
+{
+    (void)state;
+    // A statement is kept by its text's address.
+#define STEPS(column)   "SELECT max(" column ") * 10000 + min(" column ") FROM steps"
+#define WORKERS(column) "SELECT " column " FROM workers"
+    static const struct {
+        const char *of_steps, *sum; // NULL: it has none
+        int64_t number;
+    } columns[] = {
+        {STEPS("finished_at_us"), NULL, 2},
+        {STEPS("n_sequences"), WORKERS("n_sequence_steps"), 3},
+        {STEPS("n_tokens"), WORKERS("n_tokens"), 5},
+        {STEPS("prefill_tokens"), WORKERS("prefill_tokens"), 7},
+        {STEPS("decode_tokens"), WORKERS("decode_tokens"), 11},
+        {STEPS("generated"), WORKERS("generated_tokens"), 13},
+        {STEPS("forced"), WORKERS("forced_tokens"), 17},
+        {STEPS("drafted"), WORKERS("drafted_tokens"), 19},
+        {STEPS("accepted"), WORKERS("accepted_tokens"), 23},
+        {STEPS("preempted"), NULL, 29},
+        {STEPS("waiting"), NULL, 31},
+        {STEPS("pages_used"), NULL, 37},
+    };
+    struct store *store = open_store(true);
+    struct step_figures steps[2];
+    for (int i = 0; i < 2; i++) {
+        int32_t times = i ? 1 : 1000;
+        steps[i] = (struct step_figures){.finished_us = 2 * times,
+                                         .n_sequences = 3 * times,
+                                         .n_tokens = 5 * times,
+                                         .prefill_tokens = 7 * times,
+                                         .decode_tokens = 11 * times,
+                                         .n_generated = 13 * times,
+                                         .n_forced = 17 * times,
+                                         .n_drafted = 19 * times,
+                                         .n_accepted = 23 * times,
+                                         .n_preempted = 29 * times,
+                                         .n_waiting = 31 * times,
+                                         .pages_used = 37 * times};
+    }
+    struct store_record record = {.steps = steps, .n_steps = 2};
+    for (int commit = 1; commit <= 2; commit++) { // a later commit adds to the sums
+        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_int_equal(query_number(store, "SELECT n_steps FROM workers"), 2 * commit);
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+            assert_int_equal(query_number(store, columns[i].of_steps), columns[i].number * 10000001);
+            if (columns[i].sum)
+                assert_int_equal(query_number(store, columns[i].sum), commit * columns[i].number * 1001);
+        }
+    }
+    store_close(store);
+}
+
+static void the_report_on_prefixes_is_the_worker_s_latest(void **state)
+{
+    (void)state;
+    static const char *const columns[] = {WORKERS("prefix_lookups"), WORKERS("prefix_hits"),
+                                          WORKERS("prefix_tokens"),  WORKERS("tokens_saved"),
+                                          WORKERS("evictions"),      WORKERS("pages_shared"),
+                                          WORKERS("pages_idle")};
+    struct store *store = open_store(true);
+    for (int64_t n = 100; n <= 200; n += 100) {
+        const struct prefix_report report = {.n_lookups = n + 1,
+                                             .n_hits = n + 2,
+                                             .tokens_looked_up = n + 3,
+                                             .tokens_saved = n + 4,
+                                             .n_evictions = n + 5,
+                                             .pages_shared = (int32_t)n + 6,
+                                             .pages_idle = (int32_t)n + 7};
+        struct store_record record = {.prefixes = &report};
+        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        for (int i = 0; i < 7; i++)
+            assert_int_equal(query_number(store, columns[i]), n + 1 + i);
+    }
+    store_close(store);
+}
+
 static struct step_cost cost_of(const struct step_figures *steps, size_t n_steps)
 {
     struct store *store = open_store(true);
@@ -387,6 +465,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path),
         cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
+        cmocka_unit_test_setup(each_figure_of_a_step_has_its_column_and_its_sum, fresh_path),
+        cmocka_unit_test_setup(the_report_on_prefixes_is_the_worker_s_latest, fresh_path),
         cmocka_unit_test_setup(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path),
         cmocka_unit_test_setup(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens,
                                fresh_path),
