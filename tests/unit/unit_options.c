@@ -120,6 +120,26 @@ static void each_option_is_in_a_group(void **state)
     }
 }
 
+// What the parser does not read of a row would be a limit that does not hold.
+static void limits_are_given_where_they_are_kept(void **state)
+{
+    (void)state;
+    int n;
+    const struct option *options = option_table_options(&n);
+    for (int i = 0; i < n; i++) {
+        const struct option *option = &options[i];
+        bool good = option->kind == INTEGER      ? option->min < option->max
+                    : option->kind == TEXT_VALUE ? option->min <= 1 && option->max == 0
+                                                 : option->min == 0 && option->max == 0;
+        if (!good || option->min < 0)
+            fail_msg("--%s: limits %lld and %lld", option->name, (long long)option->min,
+                     (long long)option->max);
+        if (option->letter && !strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", option->letter))
+            fail_msg("--%s: letter %d", option->name, option->letter);
+        assert_int_equal(option->kind == FLAG, option->value == NULL);
+    }
+}
+
 static void properties_are_kept_in_order_and_bounded(void **state)
 {
     (void)state;
@@ -294,6 +314,7 @@ int main(void)
         cmocka_unit_test(wrong_usage_is_reported_with_what_was_expected),
         cmocka_unit_test(the_model_is_a_positional_or_an_option),
         cmocka_unit_test(each_option_is_in_a_group),
+        cmocka_unit_test(limits_are_given_where_they_are_kept),
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),
         cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
