@@ -216,6 +216,7 @@ static void special_tokens_count_from_the_first_to_the_last_of_the_model(void **
     struct constraint_cache cache = {.tokenizer = tokenizer, .n_vocab = tokenizer_n_tokens(tokenizer) - 1};
     constraint_vocabulary_make(&cache);
     assert_int_equal(cache.making.error.status, STATUS_OK);
+    assert_int_equal(cache.n_specials, 2);
     assert_true(constraint_cache_is_special(&cache, text_from_string("<z first>")));
     assert_true(constraint_cache_is_special(&cache, text_from_string("<a last>")));
     assert_false(constraint_cache_is_special(&cache, text_from_string("<beyond>")));
