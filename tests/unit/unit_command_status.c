@@ -292,6 +292,18 @@ static void notes_stand_below_their_dataset(void **state)
            "prefix cache: 0.0 % of lookups hit, 0.0 % of the tokens looked up were in it\n");
 }
 
+// More jobs have ended than a dataset has: a store of another's making. Of an unknown total there is no share.
+static void a_share_beyond_its_column_is_cut(void **state)
+{
+    (void)state;
+    world.totals = (struct store_totals){.n_workers_alive = 1};
+    add_dataset("a", (struct dataset_progress){.submitted = 1, .done = INT64_C(3) << 60});
+    add_dataset("b", (struct dataset_progress){.submitted = 4, .done = 1, .is_total_unknown = true});
+    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_non_null(strstr(world.out, " 345876451382054      0.0      0 s\n")); // of 345876451382054092800.0%
+    assert_non_null(strstr(world.out, "       -      0.0      0 s\n"));
+}
+
 static const char *left_of(double seconds)
 {
     world.n_datasets = 0;
@@ -308,8 +320,11 @@ static void times_left_have_the_unit_that_says_most(void **state)
     static const struct {
         double seconds;
         const char *text;
-    } cases[] = {{-0.5, "       -\n"},   {0, "     0 s\n"},    {89.4, "    89 s\n"},   {90, "     2 min\n"},
-                 {5399, "    90 min\n"}, {5400, "   1.5 h\n"}, {360000, " 100.0 h\n"}, {60.4, "    60 s\n"}};
+    } cases[] = {{-0.5, "       -\n"},       {0, "     0 s\n"},
+                 {89.4, "    89 s\n"},       {90, "     2 min\n"},
+                 {5399, "    90 min\n"},     {5400, "   1.5 h\n"},
+                 {360000, " 100.0 h\n"},     {60.4, "    60 s\n"},
+                 {1e25, "277777777777777\n"}}; // hours: as many digits as the column's text holds
     (void)state;
     world.totals.n_workers_alive = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -573,6 +588,7 @@ int main(void)
         test(a_store_without_jobs_has_totals_alone),
         test(each_dataset_has_a_row_with_its_share_and_its_time_left),
         test(notes_stand_below_their_dataset),
+        test(a_share_beyond_its_column_is_cut),
         test(times_left_have_the_unit_that_says_most),
         test(without_a_worker_the_time_left_is_unknown),
         test(figures_of_steps_and_of_a_mirror),
