@@ -72,6 +72,16 @@ def submit_work_and_collect_give_the_answers_of_run(test):
 
 
 @case
+def a_worker_that_ends_leaves_a_closed_store(test):
+    test.write("in.jsonl", short_jobs(3))
+    test.run("submit", "in.jsonl", "--dataset", "run")
+    test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    # SQLite's last connection to close moves the log into the file
+    assert not any(os.path.exists(os.path.join(test.folder, "sheaf.db" + end)) for end in ("-wal", "-shm")), os.listdir(test.folder)
+    assert test.query("SELECT n_done FROM datasets") == [(3,)]
+
+
+@case
 def a_success_is_reported_without_a_warning(test):
     test.write("in.jsonl", short_jobs(10))
     runs = [test.run_file(), test.run("submit", "in.jsonl", "--dataset", "d"),
