@@ -76,6 +76,16 @@ uint32_t expression_set_complement(struct expressions *pool, uint32_t set)
     return id;
 }
 
+bool expression_code_point(const struct expressions *pool, uint32_t set, uint32_t *code_point)
+{
+    const struct expression_node *node = expression_node(pool, set);
+    if (node->kind != KIND_SET || node->b != 1)
+        return false;
+    struct code_range range = pool->ranges.items[node->a];
+    *code_point = range.first;
+    return range.first == range.last || (range.first == SURROGATE_FIRST - 1 && range.last == SURROGATE_LAST);
+}
+
 uint32_t expression_literal(struct expressions *pool, struct text utf8)
 {
     if (!utf8_valid(utf8.data, utf8.size))

@@ -36,6 +36,8 @@ enum status expressions_status(const struct expressions *expressions, struct err
 uint32_t expression_set(struct expressions *pool, const struct code_range *ranges, size_t n_ranges);
 uint32_t expression_set_complement(struct expressions *pool,
                                    uint32_t set); // of one code point; `set` is a set or NOTHING
+// Whether a set has one code point, which is then in *code_point.
+bool expression_code_point(const struct expressions *pool, uint32_t set, uint32_t *code_point);
 uint32_t expression_literal(struct expressions *pool,
                             struct text utf8); // bytes that are no UTF-8: EXPRESSION_NOTHING
 // One of the texts, which are UTF-8 and are sorted in place. Its positions are at most their bytes.

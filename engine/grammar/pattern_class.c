@@ -206,17 +206,6 @@ static enum status read_class_item(struct pattern_reader *reader, uint32_t *set)
                                       : pattern_read_character(reader, set);
 }
 
-// The code point of a set that has one.
-static bool only_code_point(const struct expressions *pool, uint32_t set, uint32_t *code_point)
-{
-    const struct expression_node *node = expression_node(pool, set);
-    if (node->kind != KIND_SET || node->b != 1)
-        return false;
-    struct code_range range = pool->ranges.items[node->a];
-    *code_point = range.first;
-    return range.first == range.last;
-}
-
 // Pairs that are characters in Python and operators in Rust, or of which Python warns.
 static enum status refuse_operator(struct pattern_reader *reader)
 {
@@ -242,7 +231,7 @@ static enum status read_class_range(struct pattern_reader *reader, uint32_t *set
         reader->at + 1 >= reader->text.size)
         return status;
     uint32_t first, last, last_set;
-    if (!only_code_point(reader->pool, *set, &first))
+    if (!expression_code_point(reader->pool, *set, &first))
         return STATUS_OK; // [\w-.]: the hyphen is itself
     status = refuse_operator(reader);
     size_t before = reader->at++;
@@ -252,7 +241,7 @@ static enum status read_class_range(struct pattern_reader *reader, uint32_t *set
         status = read_class_item(reader, &last_set);
     if (status != STATUS_OK)
         return status;
-    if (!only_code_point(reader->pool, last_set, &last)) {
+    if (!expression_code_point(reader->pool, last_set, &last)) {
         reader->at = before;
         return STATUS_OK;
     }

@@ -60,6 +60,32 @@ static void equal_expressions_have_one_id(void **state)
     expressions_destroy(pool);
 }
 
+static void a_set_of_one_code_point_has_it(void **state)
+{
+    struct expressions *pool = expressions_create(NULL);
+    static const uint32_t alone[] = {0, 'a', 0xD7FE, 0xD7FF, 0xE000, CODE_POINT_MAX};
+    uint32_t code_point;
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        assert_true(expression_code_point(pool, set_of(pool, alone[i], alone[i]), &code_point));
+        assert_int_equal(code_point, alone[i]);
+    }
+    assert_true(expression_code_point(pool, set_of(pool, 0xD7FF, 0xDABC), &code_point));
+    assert_int_equal(code_point, 0xD7FF);
+    assert_true(expression_code_point(pool, set_of(pool, 0xDABC, 0xE000), &code_point));
+    assert_int_equal(code_point, 0xE000);
+    assert_false(expression_code_point(pool, set_of(pool, 'a', 'b'), &code_point));
+    assert_false(expression_code_point(pool, set_of(pool, 0xD7FE, 0xD7FF), &code_point));
+    assert_false(expression_code_point(pool, set_of(pool, 0xD7FF, 0xE000), &code_point));
+    assert_false(expression_code_point(pool, set_of(pool, 0xDC00, 0xE001), &code_point));
+    const struct code_range two[] = {{'a', 'a'}, {'c', 'c'}};
+    assert_false(expression_code_point(pool, expression_set(pool, two, 2), &code_point));
+    assert_false(expression_code_point(pool, EXPRESSION_NOTHING, &code_point));
+    assert_false(expression_code_point(pool, EXPRESSION_EMPTY, &code_point));
+    assert_false(expression_code_point(pool, EXPRESSION_ANY, &code_point));
+    assert_false(expression_code_point(pool, expression_literal(pool, TEXT("ab")), &code_point));
+    expressions_destroy(pool);
+}
+
 enum { PARTS = 9, TEXT_MAX = 5 };
 
 // A random expression over the alphabet {a, b, é}, with its language up to TEXT_MAX code points found by
@@ -360,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_expressions_have_one_id),
+        cmocka_unit_test(a_set_of_one_code_point_has_it),
         cmocka_unit_test(derivatives_match_what_enumeration_finds),
         cmocka_unit_test(what_matches_nothing_is_found),
         cmocka_unit_test(a_search_ends_at_its_limit_whatever_is_known),

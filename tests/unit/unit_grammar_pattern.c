@@ -41,6 +41,14 @@ static const struct pattern_case cases[] = {
       "A\x01"},
      {""}},
     {PATTERN_SEARCH, "^[a\\-z]{2}$", {"a-", "zz"}, {"b-", "a"}},
+    {PATTERN_SEARCH, "^[b-\\ud7ff]$", {"b", "c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
+    {PATTERN_SEARCH, "^[b-\xED\x9F\xBF]$", {"b", "c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
+    {PATTERN_SEARCH, "^[\\u{d7ff}-\\ue000]$", {"\xED\x9F\xBF", "\xEE\x80\x80"}, {"-", "\xEE\x80\x81"}},
+    {PATTERN_SEARCH, "^[\\ud7ff-\\ud7ff]$", {"\xED\x9F\xBF"}, {"-", "\xED\x9F\xBE", "\xEE\x80\x80"}},
+    {PATTERN_SEARCH, "^[^\\0-\\ud7ff]$", {"\xEE\x80\x80"}, {"-", "a", "\xED\x9F\xBF"}},
+    {PATTERN_SEARCH, "^[^\\ue000-\\u{10ffff}]$", {"\xED\x9F\xBF", "-"}, {"\xEE\x80\x80"}},
+    {PATTERN_SEARCH, "^[^\\ud7ff]$", {"\xED\x9F\xBE", "\xEE\x80\x80"}, {"\xED\x9F\xBF"}},
+    {PATTERN_SEARCH, "^[\\ud7ff-]$", {"\xED\x9F\xBF", "-"}, {"\xEE\x80\x80"}},
     {PATTERN_SEARCH, "^[]a$", {NULL}, {"a", "]", ""}}, // [] is the empty class
     {PATTERN_SEARCH, "^[^]$", {"a", "\n"}, {"", "ab"}},
     {PATTERN_SEARCH, "^a{2}$", {"aa"}, {"a", "aaa"}},
@@ -48,6 +56,7 @@ static const struct pattern_case cases[] = {
     {PATTERN_SEARCH, "^(?:(?:^|,)a){2}$", {"a,a", ",a,a"}, {"aa", "a"}},
     {PATTERN_SEARCH, "", {"", "a"}, {NULL}},
     {PATTERN_WHOLE, "b+", {"b", "bb"}, {"", "abba"}},
+    {PATTERN_WHOLE, "[b-\\U0000d7ff]", {"c", "\xED\x9F\xBF"}, {"-", "\xEE\x80\x80"}},
     {PATTERN_WHOLE, "^b|c$", {"b", "c"}, {"bc", ""}},
     {PATTERN_WHOLE, "(?<year>\\d{4})-(?P<m>\\d\\d)", {"2024-01"}, {"2024-1", "x2024-01"}},
     {PATTERN_WHOLE, "(?<AZaz_$09\xC3\xA9>b)", {"b"}, {"a", ""}},
@@ -116,6 +125,9 @@ static void what_is_not_regular_or_wrong_is_refused_by_name(void **state)
     refused_as("a**", "pattern, byte 2: nothing to repeat");
     refused_as("a{2,1}", "pattern, byte 6: {2,1} has its numbers out of order");
     refused_as("[z-a]", "pattern, byte 4: range out of order in a class");
+    refused_as("[\\ud7ff-a]", "pattern, byte 9: range out of order in a class");
+    refused_as("[\\ue000-\\ud7ff]", "pattern, byte 14: range out of order in a class");
+    refused_as("[a-\\ud800]", "pattern, byte 9: a lone surrogate (\\ud800) is no character");
     refused_as("\\", "pattern, byte 1: ends in a backslash");
     refused_as("\\ud800", "pattern, byte 6: a lone surrogate (\\ud800) is no character");
     refused_as("\\q", "pattern, byte 1: unknown escape \\q");

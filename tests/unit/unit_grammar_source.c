@@ -46,6 +46,7 @@ static const struct source_case cases[] = {
      {"ab"
       "A\xC3\xA9\xF0\x9F\x98\x80"},
      {"]bA\xC3\xA9\xF0\x9F\x98\x80"}},
+    {grammar_compile_gbnf, "root ::= [b-\\ud7ff]", {"c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
     {grammar_compile_gbnf, "root ::= (\n  \"a\" |\n  \"b\"\n)?\n  \"c\"\n", {"ac", "c"}, {"ab"}},
     {grammar_compile_lark, "start: \"a\" B* | /c+/ -> c\nB: \"b\"i", {"a", "abBb", "cc"}, {"", "ba", "ac"}},
     {grammar_compile_lark,
@@ -66,12 +67,15 @@ static const struct source_case cases[] = {
      "start: (\"(\"\n  | x) [\"[\"\n  \"d\"] \"]\" x\nx: \"b\"",
      {"(]b", "b[d]b"},
      {"(", "b[]b", "[d]b"}},
+    {grammar_compile_lark, "start: /[b-\\ud7ff]/", {"c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
+    {grammar_compile_lark, "start: \"b\"..\"\\ud7ff\"", {"c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
     {grammar_compile_lark, "%llguidance {}\nstart: /[a-z]+@x/", {"q@x"}, {"@x"}},
     {grammar_compile_lark,
      "start: COMMENT\n%import common.C_COMMENT -> COMMENT",
      {"/**/", "/* a * b / */"},
      {"/* */ */", "/*/"}},
     {grammar_compile_regex, "^(yes|no)\\.$", {"yes.", "no."}, {"yes", "no.\n"}},
+    {grammar_compile_regex, "[b-\\ud7ff]", {"c", "\xED\x9F\xBF"}, {"-", "a", "\xEE\x80\x80"}},
 };
 
 static void create_grammar(const struct source_case *of, struct grammar **grammar,
