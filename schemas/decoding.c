@@ -1,4 +1,5 @@
 #include "schemas/decoding.h"
+#include "schemas/nearest.h"
 
 #include <assert.h>
 
@@ -48,6 +49,30 @@ enum status decoding_expected(struct decoding *decoding, const char *name, const
 enum status decoding_out_of_memory(struct decoding *decoding)
 {
     return error_set(decoding->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "job: no memory to decode it");
+}
+
+static bool is_among(struct text name, const struct text *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text_equal(name, names[i]))
+            return true;
+    return false;
+}
+
+enum status decoding_warn_of_unknown(struct decoding *decoding, const char *path, const struct value *object,
+                                     const struct text *names, size_t n_names)
+{
+    for (size_t i = 0; i < object->object.n_members; i++) {
+        struct text key = object->object.members[i].key;
+        if (is_among(key, names, n_names))
+            continue;
+        struct text nearest = nearest_name(key, names, n_names);
+        if (!job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored%s%.*s", path,
+                      (int)(key.size < 128 ? key.size : 128), key.data,
+                      nearest.data ? "; the nearest is " : "", (int)nearest.size, nearest.data))
+            return decoding_out_of_memory(decoding);
+    }
+    return STATUS_OK;
 }
 
 enum status decoding_integer(struct decoding *decoding, const char *name, const struct value *value,

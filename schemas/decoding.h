@@ -70,3 +70,6 @@ enum status decoding_out_of_memory(struct decoding *decoding);
 // The integer, given as such or as a whole float; range checked. `limit`: see struct field.
 enum status decoding_integer(struct decoding *decoding, const char *name, const struct value *value,
                              int64_t minimum, int64_t maximum, bool limit, int64_t *out) WARN_UNUSED;
+// Warns of the object's members that have none of the names. `path`: the object's. STATUS_RETRY without memory.
+enum status decoding_warn_of_unknown(struct decoding *decoding, const char *path, const struct value *object,
+                                     const struct text *names, size_t n_names) WARN_UNUSED;

@@ -80,27 +80,73 @@ static enum status decode_choices(struct decoding *decoding, const char *field, 
 // `strict` has no effect: a schema is enforced or refused. `name` and `description` are ignored.
 static enum status decode_json_schema_format(struct decoding *decoding, const struct value *format)
 {
-    const struct value *schema = value_get(format, "schema"), null = {.kind = VALUE_NULL};
+    static const struct text names[] = {TEXT("name"), TEXT("description"), TEXT("strict"), TEXT("schema")};
+    const struct value *wrapper = value_get(format, "json_schema");
+    const struct value *schema = wrapper ? value_get(wrapper, "schema") : NULL, null = {.kind = VALUE_NULL};
     if (!schema)
         return decoding_expected(decoding, "response_format.json_schema.schema", "a JSON Schema", &null);
-    return decode_schema(decoding, "response_format.json_schema.schema", schema, false);
+    enum status status = decode_schema(decoding, "response_format.json_schema.schema", schema, false);
+    return status == STATUS_OK ? decoding_warn_of_unknown(decoding, "response_format.json_schema", wrapper,
+                                                          names, sizeof names / sizeof *names)
+                               : status;
+}
+
+// With a schema, as llama.cpp's server has it, it is that schema.
+static enum status decode_json_object_format(struct decoding *decoding, const struct value *format)
+{
+    const struct value *schema = value_get(format, "schema");
+    if (schema && schema->kind != VALUE_NULL)
+        return decode_schema(decoding, "response_format.schema", schema, false);
+    return set_constraint(decoding, "response_format", CONSTRAINT_JSON_OBJECT, (struct text){0});
+}
+
+struct format_type {
+    struct text name;
+    const char *member; // that it reads beside "type", or NULL
+    enum status (*decode)(struct decoding *decoding, const struct value *format);
+};
+
+static const struct format_type format_types[] = {
+    {TEXT("text"), NULL, NULL},
+    {TEXT("json_object"), "schema", decode_json_object_format},
+    {TEXT("json_schema"), "json_schema", decode_json_schema_format},
+};
+
+static const struct format_type *find_format_type(const struct value *name)
+{
+    for (size_t i = 0; name && name->kind == VALUE_STRING && i < sizeof format_types / sizeof *format_types;
+         i++)
+        if (text_equal(name->text, format_types[i].name))
+            return &format_types[i];
+    return NULL;
+}
+
+// Those of other types have no effect.
+static enum status warn_of_members(struct decoding *decoding, const struct format_type *type,
+                                   const struct value *format)
+{
+    static const struct text names[] = {TEXT("type"), TEXT("json_schema"), TEXT("schema")};
+    for (size_t i = 0; i < sizeof format_types / sizeof *format_types; i++) {
+        const char *name = format_types[i].member;
+        const struct value *member = name && &format_types[i] != type ? value_get(format, name) : NULL;
+        if (member && member->kind != VALUE_NULL &&
+            !job_warn(decoding->job, "field \"response_format.%s\" has no effect", name))
+            return decoding_out_of_memory(decoding);
+    }
+    return decoding_warn_of_unknown(decoding, "response_format", format, names, sizeof names / sizeof *names);
 }
 
 enum status constraint_decode_response_format(struct decoding *decoding, struct value *value)
 {
-    const struct value *type = value_get(value, "type"), null = {.kind = VALUE_NULL};
+    const struct value *name = value_get(value, "type"), null = {.kind = VALUE_NULL};
     if (value->kind != VALUE_OBJECT)
         return decoding_expected(decoding, "response_format", "an object", value);
-    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "text"))
-        return STATUS_OK;
-    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_object"))
-        return set_constraint(decoding, "response_format", CONSTRAINT_JSON_OBJECT, (struct text){0});
-    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_schema"))
-        return decode_json_schema_format(decoding, value_get(value, "json_schema")
-                                                       ? value_get(value, "json_schema")
-                                                       : &null);
-    return decoding_expected(decoding, "response_format.type", "\"text\", \"json_object\" or \"json_schema\"",
-                             type ? type : &null);
+    const struct format_type *type = find_format_type(name);
+    if (!type)
+        return decoding_expected(decoding, "response_format.type",
+                                 "\"text\", \"json_object\" or \"json_schema\"", name ? name : &null);
+    enum status status = type->decode ? type->decode(decoding, value) : STATUS_OK;
+    return status == STATUS_OK ? warn_of_members(decoding, type, value) : status;
 }
 
 // ---- vLLM's and llama.cpp's ----

@@ -296,7 +296,7 @@ static enum status read_schema(struct row_prompt *prompt, const char *path, stru
         return status;
     const struct value *schema = schema_file_unwrap(&file);
     if (schema != &file)
-        log_write(LOG_INFO, "%s: a response_format of OpenAI's: its json_schema.schema is taken", path);
+        log_write(LOG_INFO, "%s: a response_format of OpenAI's: the schema in it is taken", path);
     prompt->schema = *schema;
     return STATUS_OK;
 }

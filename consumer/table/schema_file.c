@@ -30,19 +30,29 @@ static const struct value *object_member(const struct value *object, const char 
     return member && member->kind == VALUE_OBJECT ? member : NULL;
 }
 
+static bool has_type(const struct value *wrapper, const char *name)
+{
+    const struct value *type = value_get(wrapper, "type");
+    return type && type->kind == VALUE_STRING && text_equals_string(type->text, name);
+}
+
 const struct value *schema_file_unwrap(const struct value *object)
 {
     static const char *const of_wrapper[] = {"name", "strict", "schema", "description"};
+    static const char *const of_object[] = {"type", "schema"};
     const struct value *wrapper = object, *inner = object_member(object, "response_format");
     if (inner && object->object.n_members == 1)
         wrapper = inner;
-    const struct value *type = value_get(wrapper, "type");
-    if (type && type->kind == VALUE_STRING && text_equals_string(type->text, "json_schema"))
+    const bool is_object = has_type(wrapper, "json_object");
+    if (has_type(wrapper, "json_schema"))
         wrapper = object_member(wrapper, "json_schema");
     const struct value *schema = wrapper ? object_member(wrapper, "schema") : NULL;
-    for (size_t i = 0; schema && i < wrapper->object.n_members; i++)
-        if (!is_among(wrapper->object.members[i].key, of_wrapper, sizeof of_wrapper / sizeof *of_wrapper))
+    for (size_t i = 0; schema && i < wrapper->object.n_members; i++) {
+        struct text key = wrapper->object.members[i].key;
+        if (!(is_object ? is_among(key, of_object, sizeof of_object / sizeof *of_object)
+                        : is_among(key, of_wrapper, sizeof of_wrapper / sizeof *of_wrapper)))
             return object;
+    }
     return schema ? schema : object;
 }
 

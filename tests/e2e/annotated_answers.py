@@ -169,7 +169,8 @@ def a_schema_may_be_in_the_wrapper_of_a_response_format(test):
     schema = {"type": "object", "properties": {"s": {"enum": ["x"]}}, "required": ["s"]}
     wrapper = {"name": "mood", "strict": True, "schema": schema}
     for file in (wrapper, {"schema": schema}, {**wrapper, "description": "d"}, {"type": "json_schema", "json_schema": wrapper},
-                 {"response_format": {"type": "json_schema", "json_schema": wrapper}}):
+                 {"response_format": {"type": "json_schema", "json_schema": wrapper}}, {"type": "json_object", "schema": schema},
+                 {"response_format": {"type": "json_object", "schema": schema}}):
         done = annotate(test, "in.csv", "--schema", write_schema(test, file))
         assert read_csv(test, "out.csv")[0][2:-2] == ["s"] and "s.json: a response_format of OpenAI's" in done.err, (file, done)
     assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(1,)]

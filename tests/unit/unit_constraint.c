@@ -17,6 +17,12 @@ static void constraints_without_sense_are_named(void **state)
          "response_format.json_schema.schema: expected a JSON Schema, got 3"},
         {"'response_format':{'type':'json_schema','json_schema':{'name':'a','schema':'true'}}",
          "response_format.json_schema.schema: expected a JSON Schema, got 'true'"},
+        {"'response_format':{'type':'json_object','schema':3}",
+         "response_format.schema: expected a JSON Schema, got 3"},
+        {"'response_format':{'type':'json_object','schema':'{}'}",
+         "response_format.schema: expected a JSON Schema, got '{}'"},
+        {"'guided_regex':'a','response_format':{'type':'json_object','schema':{}}",
+         "guided_regex: given beside response_format.schema; one constraint is possible"},
         {"'structured_outputs':[]", "structured_outputs: expected an object, got []"},
         {"'structured_outputs':{'choice':[]}",
          "structured_outputs.choice: expected a list of strings that is not empty, got []"},
@@ -79,6 +85,12 @@ static void constraints_of_all_servers_are_one(void **state)
         {"'response_format':{'type':'json_schema','json_schema':{'name':'n','strict':false,"
          "'schema':{'type':'integer','b':0.1}}}",
          ",'structured_outputs':{'json':'{\\'type\\':\\'integer\\',\\'b\\':0.1}'}"},
+        {"'response_format':{'type':'json_object','schema':{'const':{}}}",
+         ",'structured_outputs':{'json':'{\\'const\\':{}}'}"},
+        {"'response_format':{'type':'json_object','schema':null}",
+         ",'structured_outputs':{'json_object':true}"},
+        {"'response_format':{'type':'json_schema','schema':null,'json_schema':{'schema':true}}",
+         ",'structured_outputs':{'json':'true'}"},
         {"'json_schema':true", ",'structured_outputs':{'json':'true'}"},
         {"'guided_json':{}", ",'structured_outputs':{'json':'{}'}"},
         {"'guided_json':'{}'", ",'structured_outputs':{'json':'{}'}"},
@@ -106,6 +118,34 @@ static void constraints_of_all_servers_are_one(void **state)
         snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s}", cases[i][1]);
         assert_recodes(record, expected);
         assert_recodes(expected, expected);
+    }
+}
+
+static void members_of_a_format_that_are_ignored_become_warnings(void **state)
+{
+    static const struct {
+        const char *format, *constraint, *warnings;
+    } cases[] = {
+        {"{'type':'json_object','shema':{}}", ",'structured_outputs':{'json_object':true}",
+         "'unknown field \\'response_format.shema\\' ignored; the nearest is schema'"},
+        {"{'type':'json_object','strict':null}", ",'structured_outputs':{'json_object':true}",
+         "'unknown field \\'response_format.strict\\' ignored'"},
+        {"{'type':'json_object','json_schema':{'schema':{}}}", ",'structured_outputs':{'json_object':true}",
+         "'field \\'response_format.json_schema\\' has no effect'"},
+        {"{'type':'text','schema':3,'json_schema':null}", "",
+         "'field \\'response_format.schema\\' has no effect'"},
+        {"{'schema':{},'json_schema':{'schema':true,'name':'n','strict':true,'description':'d','strit':1},"
+         "'type':'json_schema'}",
+         ",'structured_outputs':{'json':'true'}",
+         "'unknown field \\'response_format.json_schema.strit\\' ignored; the nearest is strict',"
+         "'field \\'response_format.schema\\' has no effect'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char record[512], expected[512];
+        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p','response_format':%s}", cases[i].format);
+        snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s,'warnings':[%s]}",
+                 cases[i].constraint, cases[i].warnings);
+        assert_recodes(record, expected);
     }
 }
 
@@ -144,6 +184,7 @@ int main(void)
         cmocka_unit_test(constraints_without_sense_are_named),
         cmocka_unit_test(a_constraint_is_counted_under_the_name_of_its_kind),
         cmocka_unit_test(constraints_of_all_servers_are_one),
+        cmocka_unit_test(members_of_a_format_that_are_ignored_become_warnings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
