@@ -70,21 +70,18 @@ static enum status add_label(struct choice_list *list, struct text label, const 
     return STATUS_OK;
 }
 
-enum status choice_list_read(struct choice_list *list, const char *text, struct arena *arena,
-                             struct error *error)
+static enum status add_labels(struct choice_list *list, const char *text, struct arena *arena,
+                              struct error *error)
 {
-    size_t n = 1, size = strlen(text);
-    for (const char *comma = text; (comma = strchr(comma, ',')); comma++)
-        n++;
+    size_t size = strlen(text);
     char *copy = arena_copy(arena, text, size), *unquoted = arena_allocate(arena, size + 1);
-    *list = (struct choice_list){.items = arena_allocate_array(arena, n, sizeof *list->items)};
-    if (!copy || !unquoted || !list->items)
+    if (!copy || !unquoted)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--choice: out of memory");
     enum status status = STATUS_OK;
     const char *at = copy;
-    do {
+    for (bool is_first = true; status == STATUS_OK && (is_first || *at); is_first = false) {
         struct text label = {0};
-        at = skip_blanks(at + (list->n > 0)); // behind the comma
+        at = skip_blanks(at + !is_first); // behind the comma
         if (*at == '"') {
             at++;
             status = read_quoted(&at, text, unquoted + (at - copy), &label, error);
@@ -93,6 +90,29 @@ enum status choice_list_read(struct choice_list *list, const char *text, struct 
         }
         if (status == STATUS_OK)
             status = add_label(list, label, text, error);
-    } while (status == STATUS_OK && *at);
+    }
+    return status;
+}
+
+static size_t count_commas(const char *text)
+{
+    size_t n = 0;
+    for (const char *comma = text; (comma = strchr(comma, ',')); comma++)
+        n++;
+    return n;
+}
+
+enum status choice_list_read(struct choice_list *list, char *const *texts, struct arena *arena,
+                             struct error *error)
+{
+    size_t n_max = 0;
+    for (size_t i = 0; texts[i]; i++)
+        n_max += 1 + count_commas(texts[i]);
+    *list = (struct choice_list){.items = arena_allocate_array(arena, n_max, sizeof *list->items)};
+    if (!list->items)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--choice: out of memory");
+    enum status status = STATUS_OK;
+    for (size_t i = 0; texts[i] && status == STATUS_OK; i++)
+        status = add_labels(list, texts[i], arena, error);
     return status;
 }

@@ -37,15 +37,19 @@ struct command {
     const char *explains; // lines below; NULL: none
 };
 
-enum option_kind { FLAG, TEXT_VALUE, INTEGER, SIZE, DURATION, PROPERTY };
+enum option_kind { FLAG, TEXT_VALUE, TEXT_LIST, INTEGER, SIZE, DURATION, PROPERTY };
+
+enum { ONCE = 1 };
 
 struct option {
     const char *name;
     char letter; // 0: none
     enum option_kind kind;
-    int commands;             // mask
-    size_t offset;            // in struct settings
-    int64_t min, max;         // of an INTEGER; of a TEXT_VALUE `min` is 1 where it may not be empty
+    int commands;  // mask
+    size_t offset; // in struct settings
+    // Of an INTEGER; of a TEXT_VALUE `min` is 1 where it may not be empty, `max` ONCE where the command line may
+    // have one alone.
+    int64_t min, max;
     const char *value, *help; // the value's name; NULL: a FLAG
 };
 

@@ -82,6 +82,32 @@ static enum status set_text(char **target, const char *value, struct error *erro
                    : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
 }
 
+static enum status add_text(char ***list, const char *value, struct error *error)
+{
+    size_t n = 0;
+    while (*list && (*list)[n])
+        n++;
+    char **grown = realloc(*list, (n + 2) * sizeof *grown), *copy = strdup(value);
+    *list = grown ? grown : *list;
+    if (grown)
+        grown[n] = copy; // NULL ends the list
+    if (grown && copy) {
+        grown[n + 1] = NULL;
+        return STATUS_OK;
+    }
+    if (!grown)
+        free(copy);
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+}
+
+static void finish_list(char ***list)
+{
+    for (char **text = *list; text && *text; text++)
+        free(*text);
+    free(*list);
+    *list = NULL;
+}
+
 static enum status add_property(struct settings *settings, const char *value, struct error *error)
 {
     if (!strchr(value, '=') || value[0] == '=')
@@ -121,6 +147,8 @@ static enum status set_value(struct settings *settings, const struct option *opt
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected %s, got an empty value",
                              option->name, option->value);
         return set_text(target, value, error);
+    case TEXT_LIST:
+        return add_text(target, value, error);
     case PROPERTY:
         return add_property(settings, value, error);
     case SIZE:
@@ -189,6 +217,8 @@ static enum status apply_environment(struct settings *settings, const struct com
         const char *value = getenv(name);
         if (!value)
             continue;
+        if (options[i].kind == TEXT_LIST) // the file's
+            finish_list((char ***)((char *)settings + options[i].offset));
         enum status status = options[i].kind == PROPERTY ? add_properties(settings, value, error)
                                                          : set_value(settings, &options[i], value, error);
         if (status != STATUS_OK)
@@ -358,6 +388,8 @@ static enum status parse_option(struct settings *settings, const struct command 
             "file of --config, or %.*s=... into the environment's SHEAF_PROPERTY",
             (int)strcspn(value, "="), value, (int)strcspn(value, "="), value, (int)strcspn(value, "="),
             value);
+    if (option->kind == TEXT_VALUE && option->max == ONCE && given[option - options])
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s was given twice", option->name);
     given[option - options] = true;
     return set_value(settings, option, value, error);
 }
@@ -526,6 +558,8 @@ void settings_finish(struct settings *settings)
     int n_options;
     const struct option *options = option_table_options(&n_options);
     for (int i = 0; i < n_options; i++) {
+        if (options[i].kind == TEXT_LIST)
+            finish_list((char ***)((char *)settings + options[i].offset));
         if (options[i].kind != TEXT_VALUE)
             continue;
         char **value = (char **)((char *)settings + options[i].offset);

@@ -1,6 +1,8 @@
 // The command line: one table of options, each with its commands. A value is read from the command line, else
-// from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Faults
-// are STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
+// from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Of an option
+// that is given twice the last value counts; values of PROPERTY and TEXT_LIST add up, and a second input of a
+// result (a schema, a template, a model) on the command line is refused. Faults are STATUS_REFUSE, ERROR_USAGE: exit
+// status 2. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -92,8 +94,9 @@ struct settings {
         bool watch, rebuild, until_end;
     } follow;
 
-    struct { // a constraint of sheaf grammar; `choice` also of sheaf annotate
-        char *json_schema, *regex, *choice, *grammar, *cases;
+    struct {            // a constraint of sheaf grammar; `choices` also of sheaf annotate
+        char **choices; // a text of labels each (choice_list.h), NULL behind the last
+        char *json_schema, *regex, *grammar, *cases;
         bool spaces;
     } grammar;
 

@@ -12,7 +12,7 @@ static const char *name_of_source(const struct settings *settings)
 {
     if (settings->annotate.schema)
         return settings->annotate.schema;
-    return settings->grammar.choice ? "--choice" : settings->annotate.prompt.parameters;
+    return settings->grammar.choices ? "--choice" : settings->annotate.prompt.parameters;
 }
 
 static enum status refuse_source(const char *source, struct error *error)
@@ -25,7 +25,7 @@ static enum status refuse_source(const char *source, struct error *error)
 static enum status refuse_constraint(const struct settings *settings, const struct constraint *constraint,
                                      struct error *error)
 {
-    if (!settings->annotate.schema && !settings->grammar.choice)
+    if (!settings->annotate.schema && !settings->grammar.choices)
         error_prefix(error, "%s", constraint->field);
     return refuse_source(name_of_source(settings), error);
 }

@@ -76,9 +76,9 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
-    if (settings->annotate.schema && settings->grammar.choice)
+    if (settings->annotate.schema && settings->grammar.choices)
         return refuse_options(error, "--schema or --choice, not both");
-    if (settings->annotate.output.probabilities && !settings->grammar.choice)
+    if (settings->annotate.output.probabilities && !settings->grammar.choices)
         return refuse_options(error, "--probabilities are those of --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
@@ -233,7 +233,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .messages = settings->annotate.prompt.messages,
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
-        .choice = settings->grammar.choice,
+        .choices = settings->grammar.choices,
         .given = {{"max_tokens", "max-tokens", settings->model.max_tokens_default ? max_tokens : NULL},
                   {"temperature", "temperature", settings->sampling.temperature},
                   {"top_p", "top-p", settings->sampling.top_p},

@@ -37,11 +37,12 @@ static enum status compile_schema(struct shown_constraint *constraint, struct te
     return grammar_compile_json_schema(&constraint->grammar, schema, &options, &constraint->refusal, error);
 }
 
-static enum status compile_choice(struct shown_constraint *constraint, const char *text, struct error *error)
+static enum status compile_choice(struct shown_constraint *constraint, char *const *texts,
+                                  struct error *error)
 {
     struct arena arena = {0};
     struct choice_list list;
-    enum status status = choice_list_read(&list, text, &arena, error);
+    enum status status = choice_list_read(&list, texts, &arena, error);
     if (status == STATUS_OK && list.n > CHOICES_MAX)
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: more than %d choices", CHOICES_MAX);
     if (status == STATUS_OK)
@@ -66,8 +67,8 @@ static enum status compile_named(struct shown_constraint *constraint, const stru
     if (settings->grammar.regex)
         return grammar_compile_regex(&constraint->grammar, text_from_string(settings->grammar.regex), NULL,
                                      error);
-    if (settings->grammar.choice)
-        return compile_choice(constraint, settings->grammar.choice, error);
+    if (settings->grammar.choices)
+        return compile_choice(constraint, settings->grammar.choices, error);
     const char *path = settings->grammar.grammar ? settings->grammar.grammar : settings->grammar.json_schema;
     enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
     if (status == STATUS_OK && settings->grammar.grammar)
@@ -304,7 +305,7 @@ static enum status check_cases(const struct grammar_vocabulary_of *of, FILE *inp
 
 static enum status check_settings(const struct settings *settings, struct error *error)
 {
-    int n = !!settings->grammar.json_schema + !!settings->grammar.regex + !!settings->grammar.choice +
+    int n = !!settings->grammar.json_schema + !!settings->grammar.regex + !!settings->grammar.choices +
             !!settings->grammar.grammar + !!settings->grammar.cases;
     if (n != 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,

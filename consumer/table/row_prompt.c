@@ -318,7 +318,7 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,
                                struct error *error)
 {
-    enum status status = choice_list_read(&prompt->choices, options->choice, &prompt->arena, error);
+    enum status status = choice_list_read(&prompt->choices, options->choices, &prompt->arena, error);
     if (status != STATUS_OK)
         return status;
     add_member(prompt, "structured_outputs");
@@ -398,7 +398,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         buffer_add_string(&prompt->parameters, ",\"temperature\":0");
     if (status == STATUS_OK && options->schema)
         status = add_schema(prompt, options->schema, error);
-    if (status == STATUS_OK && options->choice)
+    if (status == STATUS_OK && options->choices)
         status = add_choices(prompt, options, error);
     if (status == STATUS_OK)
         status = check_parameters(prompt, error);

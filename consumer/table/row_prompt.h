@@ -14,7 +14,7 @@ struct row_prompt_options {
     const char *messages;                   // instead: template file of JSON lines, a message each
     const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
     const char *schema;                     // file with a JSON Schema; NULL: none
-    const char *choice;                     // as choice_list.h; NULL: none
+    char *const *choices;                   // as choice_list.h; NULL: none
     struct row_prompt_parameter {           // of all rows, by options; the file's come first
         const char *name, *option, *number; // number NULL: not given
     } given[ROW_PROMPT_PARAMETERS_MAX];

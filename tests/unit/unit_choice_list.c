@@ -9,14 +9,14 @@
 #include <cmocka.h>
 
 // labels: each in brackets, a '*' at the end where one begins another one.
-static void assert_labels(const char *text, const char *labels)
+static void assert_labels_of(char *const *texts, const char *labels)
 {
     struct arena arena = {0};
     struct choice_list list;
     struct error error;
     struct buffer found = {0};
-    if (choice_list_read(&list, text, &arena, &error) != STATUS_OK)
-        fail_msg("%s: %s", text, error.text);
+    if (choice_list_read(&list, texts, &arena, &error) != STATUS_OK)
+        fail_msg("%s: %s", texts[0], error.text);
     for (size_t i = 0; i < list.n; i++)
         buffer_add_format(&found, "[%.*s]", (int)list.items[i].size, list.items[i].data);
     buffer_add_string(&found, list.nests ? "*" : "");
@@ -25,14 +25,24 @@ static void assert_labels(const char *text, const char *labels)
     arena_finish(&arena);
 }
 
-static void assert_refused(const char *text, const char *words)
+static void assert_labels(const char *text, const char *labels)
+{
+    assert_labels_of((char *[]){(char *)text, NULL}, labels);
+}
+
+static void assert_refused_of(char *const *texts, const char *words)
 {
     struct arena arena = {0};
     struct choice_list list;
     struct error error;
-    assert_int_equal(choice_list_read(&list, text, &arena, &error), STATUS_REFUSE);
+    assert_int_equal(choice_list_read(&list, texts, &arena, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, words));
     arena_finish(&arena);
+}
+
+static void assert_refused(const char *text, const char *words)
+{
+    assert_refused_of((char *[]){(char *)text, NULL}, words);
 }
 
 static void labels_are_separated_as_the_fields_of_a_csv_record(void **state)
@@ -60,6 +70,18 @@ static void a_label_that_begins_another_one_is_found(void **state)
     assert_labels("no,yes,on", "[no][yes][on]");
 }
 
+static void labels_of_several_texts_add_up_in_their_order(void **state)
+{
+    (void)state;
+    assert_labels_of((char *[]){"a,b", "c", NULL}, "[a][b][c]");
+    assert_labels_of((char *[]){"\"x,y\" ", " \"\"\"z\", c ", NULL}, "[x,y][\"z][c]");
+    assert_labels_of((char *[]){"no idea,x", "no", NULL}, "[no idea][x][no]*");
+    assert_refused_of((char *[]){"a,b", "c,a", NULL}, "\"a\" occurs twice");
+    assert_refused_of((char *[]){"\"a", "b\"", NULL}, "not closed");
+    assert_refused_of((char *[]){"a", "", NULL}, "a label is empty, got ''");
+    assert_refused_of((char *[]){"a", "b\xff", NULL}, "label 2 is not UTF-8");
+}
+
 static void what_is_no_list_is_refused(void **state)
 {
     (void)state;
@@ -79,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_are_separated_as_the_fields_of_a_csv_record),
         cmocka_unit_test(a_label_that_begins_another_one_is_found),
+        cmocka_unit_test(labels_of_several_texts_add_up_in_their_order),
         cmocka_unit_test(what_is_no_list_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,6 +158,64 @@ static void properties_are_kept_in_order_and_bounded(void **state)
     settings_finish(&settings);
 }
 
+static void expect_choices(const char *line, const char *first, const char *second)
+{
+    if (parse(line) != STATUS_OK)
+        fail_msg("%s: %s", line, error.text);
+    assert_string_equal(settings.grammar.choices[0], first);
+    if (second)
+        assert_string_equal(settings.grammar.choices[1], second);
+    assert_null(settings.grammar.choices[second ? 2 : 1]);
+    settings_finish(&settings);
+}
+
+static void choices_of_one_source_add_up(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    dprintf(fd, "choice = f\nchoice = g,h\n");
+    close(fd);
+    expect_choices("grammar m --choice a,b --choice=c", "a,b", "c");
+    expect_choices("annotate t m --choice a", "a", NULL);
+    assert_int_equal(parse("grammar m"), STATUS_OK);
+    assert_null(settings.grammar.choices);
+    settings_finish(&settings);
+    snprintf(line, sizeof line, "grammar m --config %s", path);
+    expect_choices(line, "f", "g,h");
+    setenv("SHEAF_CHOICE", "e", 1); // over the file's
+    expect_choices(line, "e", NULL);
+    snprintf(line, sizeof line, "grammar m --config %s --choice a --choice b", path);
+    expect_choices(line, "a", "b");
+    unsetenv("SHEAF_CHOICE");
+    unlink(path);
+}
+
+static void a_second_value_of_an_input_is_refused(void **state)
+{
+    (void)state;
+    expect_usage_error("annotate t m --schema a --schema b", "--schema was given twice");
+    expect_usage_error("annotate t m --schema=a --schema=a", "--schema was given twice");
+    expect_usage_error("annotate t -p a --prompt b", "--prompt was given twice");
+    expect_usage_error("annotate t --sql a --sql b", "--sql was given twice");
+    expect_usage_error("grammar m --regex a --regex b", "--regex was given twice");
+    expect_usage_error("run in -m a --model b", "--model was given twice");
+    expect_usage_error("collect -qda -o x -d b", "--dataset was given twice");
+    expect_usage_error("logits m --tokens 1 --tokens 2", "--tokens was given twice");
+    // Of numbers and of places to write to the last one counts.
+    assert_int_equal(parse("run in --max-tokens 3 -t 1 --max-tokens 4 -t2 -o a -o b -q -q"), STATUS_OK);
+    assert_int_equal(settings.model.max_tokens_default, 4);
+    assert_int_equal(settings.engine.threads, 2);
+    assert_string_equal(settings.output, "b");
+    settings_finish(&settings);
+    setenv("SHEAF_SCHEMA", "e", 1); // another source is no second value
+    assert_int_equal(parse("annotate t m --schema a"), STATUS_OK);
+    assert_string_equal(settings.annotate.schema, "a");
+    settings_finish(&settings);
+    unsetenv("SHEAF_SCHEMA");
+}
+
 static void secrets_come_from_file_or_environment_and_not_from_the_line(void **state)
 {
     (void)state;
@@ -316,6 +374,8 @@ int main(void)
         cmocka_unit_test(each_option_is_in_a_group),
         cmocka_unit_test(limits_are_given_where_they_are_kept),
         cmocka_unit_test(properties_are_kept_in_order_and_bounded),
+        cmocka_unit_test(choices_of_one_source_add_up),
+        cmocka_unit_test(a_second_value_of_an_input_is_refused),
         cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
         cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
         cmocka_unit_test(a_file_of_options_is_text_of_bounded_size),

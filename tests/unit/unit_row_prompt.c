@@ -281,14 +281,15 @@ static void a_schema_with_columns_is_an_object_of_these_alone(void **state)
 
 static void choices_ask_for_the_scores_that_the_columns_need(void **state)
 {
-    struct row_prompt_options options = {.prompt = write_file("p", "x"), .choice = "no,\"a,b\""};
+    struct row_prompt_options options = {.prompt = write_file("p", "x"),
+                                         .choices = (char *[]){"no", "\"a,b\"", NULL}};
     (void)state;
     assert_record_of(&options,
                      USER("x") ",\"temperature\":0,\"structured_outputs\":{\"choice\":[\"no\",\"a,b\"]}}");
     options.scores_choices = true;
     assert_record_of(&options, USER("x") ",\"temperature\":0,\"structured_outputs\":{\"choice\":[\"no\",\"a,"
                                          "b\"]},\"choice_logprobs\":true,\"choice_logprobs_decide\":true}");
-    options.choice = "no,no idea";
+    options.choices = (char *[]){"no,no idea", NULL};
     options.needs_seeds = true;
     assert_record_of(
         &options, USER("x") ",\"structured_outputs\":{\"choice\":[\"no\",\"no idea\"]},\"choice_logprobs\":"
@@ -365,8 +366,8 @@ static void parameters_that_no_job_has_are_refused_before_any_row(void **state)
     assert_refused(&(struct row_prompt_options){.prompt = prompt,
                                                 .given = {{"temperature", "temperature", "\"1\""}}},
                    &columns, ERROR_USAGE, "--temperature: expected a number, got \"\"1\"\"");
-    assert_refused(&(struct row_prompt_options){.prompt = prompt, .choice = "a,a"}, &columns, ERROR_USAGE,
-                   "\"a\" occurs twice");
+    assert_refused(&(struct row_prompt_options){.prompt = prompt, .choices = (char *[]){"a,a", NULL}},
+                   &columns, ERROR_USAGE, "\"a\" occurs twice");
 }
 
 int main(void)
