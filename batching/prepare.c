@@ -304,8 +304,10 @@ static void check_room(struct prompt *prompt)
     if (!prompt->job->request.constraint.closes || n_tokens <= (uint32_t)prompt->max_tokens)
         return;
     if (n_tokens == UINT32_MAX)
-        (void)error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                        "close_at_max_tokens: no end of the answer is known in this model's tokens");
+        (void)error_set(
+            &prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+            "close_at_max_tokens: no end of the answer is known in this model's tokens: a part of it may take "
+            "more than 1,024 bytes");
     else
         (void)error_set(&prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                         "close_at_max_tokens: the shortest answer has %u tokens, max_tokens is %d", n_tokens,

@@ -65,7 +65,16 @@ static uint32_t derived_cost(const struct rules *rules, const struct rule_node *
     return node->kind == RULE_REPEAT && node->min ? cost_product(costs[children[0]], node->min) : cost;
 }
 
-// Finds the least bytes of all terminals, as a visit of its own.
+static void measure_terminal(struct recognizer *recognizer, const struct rule_node *node)
+{
+    const enum terminal_encoding encoding = (enum terminal_encoding)node->encoding;
+    uint32_t start = byte_automaton_start(&recognizer->bytes, node->expression, encoding);
+    if (start != BYTE_STATE_DEAD &&
+        !terminal_ends_enumerate(&recognizer->closing->terminals, recognizer, start))
+        expression_measure(recognizer->pool, node->expression, terminal_spelling(encoding));
+}
+
+// Finds how far the ends of all terminals are, as a visit of its own.
 static bool measure_terminals(struct recognizer *recognizer)
 {
     const struct rules *rules = recognizer->grammar->rules;
@@ -74,7 +83,7 @@ static bool measure_terminals(struct recognizer *recognizer)
     for (size_t i = 0; i < rules->nodes.n && recognizer->pool->status == STATUS_OK; i++) {
         const struct rule_node *node = &rules->nodes.items[i];
         if (node->kind == RULE_TERMINAL && node->productive)
-            expression_measure(recognizer->pool, node->expression, terminal_spelling(node->encoding));
+            measure_terminal(recognizer, node);
     }
     recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     return recognizer->closing->is_measured = recognizer->pool->status == STATUS_OK;

@@ -4,7 +4,8 @@
 
 enum { NOWHERE = UINT32_MAX, UNKNOWN_COST = UINT32_MAX };
 
-static struct terminal_end *end_of(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
+struct terminal_end *terminal_ends_of(struct terminal_ends *ends, struct recognizer *recognizer,
+                                      uint32_t state)
 {
     while (ends->states.n <= state) {
         if (!BLOCKS_ADD(&ends->states, ((struct terminal_end){.next = BYTE_STATE_UNKNOWN}))) {
@@ -75,7 +76,7 @@ static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer,
     struct way way = {recognizer, least - 1, BYTE_STATE_UNKNOWN, 0};
     if (least)
         each_step(recognizer, state, is_further, &way);
-    struct terminal_end *end = end_of(ends, recognizer, state);
+    struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end || recognizer->pool->status != STATUS_OK)
         return false;
     assert(least == 0 || way.next != BYTE_STATE_UNKNOWN);
@@ -89,7 +90,7 @@ static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer,
 static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     while (state != BYTE_STATE_DEAD) {
-        struct terminal_end *end = end_of(ends, recognizer, state);
+        struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
         bool is_exact;
         if (!end)
             return false;
@@ -200,7 +201,7 @@ static size_t write_searched(struct terminal_ends *ends, struct recognizer *reco
     struct expressions_visit outer = expressions_begin_apart(recognizer->pool);
     uint32_t at = search_end(&search, state);
     uint64_t work = expressions_end_apart(recognizer->pool, outer);
-    struct terminal_end *end = end_of(ends, recognizer, state);
+    struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end || recognizer->pool->status != STATUS_OK)
         return 0;
     end->search_work = work;
@@ -235,7 +236,7 @@ static size_t longest_token(const struct trie *trie, const unsigned char *bytes,
 static bool count_end(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                       bool is_exact)
 {
-    struct terminal_end *end = end_of(ends, recognizer, state);
+    struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end)
         return false;
     if (is_exact)
@@ -262,7 +263,7 @@ static bool find_step(struct terminal_ends *ends, struct recognizer *recognizer,
     const size_t size = n ? longest_token(&recognizer->vocabulary->all, bytes, n) : 0;
     const struct text token = {(const char *)bytes, size};
     const uint32_t step = size ? byte_automaton_walk(&recognizer->bytes, state, token) : BYTE_STATE_DEAD;
-    struct terminal_end *end = end_of(ends, recognizer, state);
+    struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end || recognizer->pool->status != STATUS_OK)
         return false;
     end->step = step;
@@ -284,9 +285,11 @@ static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, u
 // The cost of a state that is an end, or that the visit has counted with all that follows; UNKNOWN_COST: neither.
 static uint32_t known_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
-    const struct terminal_end *end = end_of(ends, recognizer, state);
+    const struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end || byte_automaton_accepts(&recognizer->bytes, state))
         return 0;
+    if (end->is_final)
+        return end->cost;
     return end->has_cost && end->visit == recognizer->visit.id ? end->cost : UNKNOWN_COST;
 }
 

@@ -1,7 +1,7 @@
-// The tokens that it takes to end a terminal from a state of the byte automaton: its shortest bytes, of equally many
-// the first in the order of their values, in the longest tokens of the vocabulary, one after the other. Intersections
-// and complements take a search; of all others the expression says how many bytes are left. Internal to
-// engine/grammar/.
+// The tokens that it takes to end a terminal from a state of the byte automaton. Of a terminal that has few texts
+// (choices, labels) they are the fewest (finite_ends.c). Of others its shortest bytes, of equally many the first in the
+// order of their values, in the longest tokens of the vocabulary, one after the other: the expression says how many bytes are left, but for
+// intersections and complements that are too large to be measured, which take a search. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/recognizer.h"
@@ -22,6 +22,8 @@ struct terminal_end {
     uint16_t least; // bytes, where `next` is known
     unsigned char byte;
     bool has_step, has_cost;
+    bool is_final; // `cost` is that of a terminal with few texts
+    bool is_open;  // on the way of the search whether they are few
 };
 
 // A state that a search found, in the order of the search.
@@ -42,6 +44,12 @@ struct terminal_ends {
 // Tokens; CLOSING_NEVER too when the pool has failed. Counts the work of finding it, known or not, once a visit of
 // the recognizer.
 uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state);
+// Finds the costs of all states that follow from this one, the fewest tokens, if there are few and none comes again.
+// Work of the visit. Returns whether it did.
+bool terminal_ends_enumerate(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t start);
+// What is known of a state; NULL: no memory.
+struct terminal_end *terminal_ends_of(struct terminal_ends *ends, struct recognizer *recognizer,
+                                      uint32_t state);
 // Counts the derivative that steps from the state need, once a visit. Searches whether what follows matches anything
 // count only where the least bytes are not known: the mask has made them. False: the pool has failed.
 bool terminal_ends_count_step(struct recognizer *recognizer, uint32_t state);

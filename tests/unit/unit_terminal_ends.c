@@ -246,6 +246,70 @@ static void the_work_is_the_same_whatever_was_asked_for_before(void **state)
     }
 }
 
+// The fewest tokens from the state, over all of them.
+static uint32_t fewest_tokens(struct terminal *terminal, uint32_t state)
+{
+    uint32_t fewest = CLOSING_NEVER;
+    if (byte_automaton_accepts(&terminal->recognizer->bytes, state))
+        return 0;
+    for (int i = 0; i < N_TOKENS; i++) {
+        const struct text token = terminal->vocabulary->tokens[i];
+        uint32_t next =
+            token.size ? byte_automaton_walk(&terminal->recognizer->bytes, state, token) : BYTE_STATE_DEAD;
+        uint32_t cost = next == BYTE_STATE_DEAD ? (uint32_t)CLOSING_NEVER : fewest_tokens(terminal, next);
+        if (cost + 1 < fewest)
+            fewest = cost + 1;
+    }
+    return fewest;
+}
+
+static void few_texts_end_in_the_fewest_tokens(void **state)
+{
+    static const struct pattern_case few[] = {
+        {"aab|zzzz|é0", TERMINAL_TEXT, true},
+        {"000|0|ab?b?a", TERMINAL_TEXT, true},
+        {"[ab]{3,5}\n.*bb.*\n[^z]*", TERMINAL_TEXT, true},
+        {"ab|é|zz", TERMINAL_JSON_STRING, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
+        struct terminal terminal;
+        uint64_t random = 5;
+        open_terminal(&terminal, &few[i], false);
+        assert_true(terminal_ends_enumerate(&terminal.ends, terminal.recognizer, terminal.start));
+        for (int n = 0; n < N_WALKS; n++) {
+            uint32_t at = walk(&terminal, &random);
+            recognizer_begin_visit(terminal.recognizer);
+            uint32_t cost = terminal_ends_cost(&terminal.ends, terminal.recognizer, at);
+            if (cost != fewest_tokens(&terminal, at))
+                fail_msg("%s: %u tokens, not %u", few[i].patterns, cost, fewest_tokens(&terminal, at));
+            assert_int_equal(terminal.recognizer->pool->visit.work, 0);
+        }
+        close_terminal(&terminal);
+    }
+}
+
+// Those that are without end, or many, are as before: nothing is kept of them.
+static void many_texts_are_not_enumerated(void **state)
+{
+    static const struct pattern_case many[] = {
+        {"(aa|ab)*b", TERMINAL_TEXT, true},
+        {"x|a{5000}", TERMINAL_TEXT, true},
+        {".{0,900}", TERMINAL_TEXT, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        struct terminal terminal;
+        open_terminal(&terminal, &many[i], false);
+        assert_false(terminal_ends_enumerate(&terminal.ends, terminal.recognizer, terminal.start));
+        assert_int_equal(terminal.recognizer->pool->status, STATUS_OK);
+        for (size_t n = 0; n < terminal.ends.states.n; n++)
+            assert_false(BLOCK_ITEM(&terminal.ends.states, n).is_final ||
+                         BLOCK_ITEM(&terminal.ends.states, n).is_open);
+        close_terminal(&terminal);
+    }
+}
+
 // 1,024 bytes are the most.
 static void an_end_that_is_too_far_is_none(void **state)
 {
@@ -271,6 +335,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_are_as_far_as_a_search_of_all_bytes_finds_them),
         cmocka_unit_test(the_work_is_the_same_whatever_was_asked_for_before),
+        cmocka_unit_test(few_texts_end_in_the_fewest_tokens),
+        cmocka_unit_test(many_texts_are_not_enumerated),
         cmocka_unit_test(an_end_that_is_too_far_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,149 @@
+// The fewest tokens of terminals that have few texts: from the ends backwards, over all tokens of each state.
+#include "engine/grammar/terminal_ends.h"
+
+enum {
+    FINITE_STATES_MAX = 4000,
+    FINITE_WORK_MAX = 100000,  // of one terminal
+    FINITE_WORK_ALL = 3000000, // of the visit: no further terminal is looked at
+    NODES_LOOKED_AT = 8,       // of the trie, in the time of a step
+};
+
+// A state whose next states are looked at, and from which byte on.
+struct open_state {
+    uint32_t state;
+    unsigned byte;
+};
+
+struct enumeration {
+    struct terminal_ends *ends;
+    struct recognizer *recognizer;
+    VECTOR(struct open_state) way;
+    VECTOR(uint32_t) states; // each behind all that follow from it
+    uint32_t *levels;        // [depth_max + 2] states by depth in the trie
+    uint64_t work_max;
+};
+
+// *next: the first state that follows by a byte from `byte` on; BYTE_STATE_DEAD: none does.
+static unsigned next_step(struct recognizer *recognizer, uint32_t state, unsigned byte, uint32_t *next)
+{
+    struct byte_set starts = {{1}};
+    byte_automaton_classes(&recognizer->bytes, state, &starts);
+    *next = BYTE_STATE_DEAD;
+    for (; byte < 256 && *next == BYTE_STATE_DEAD && recognizer->pool->status == STATUS_OK; byte++)
+        if (starts.words[byte / 64] >> byte % 64 & 1)
+            *next = byte_automaton_step(&recognizer->bytes, state, (unsigned char)byte);
+    return byte;
+}
+
+static bool open_state(struct enumeration *enumeration, uint32_t state)
+{
+    struct recognizer *recognizer = enumeration->recognizer;
+    struct terminal_end *end = terminal_ends_of(enumeration->ends, recognizer, state);
+    if (!end || !expressions_add_work(recognizer->pool, STATE_WORK) ||
+        !terminal_ends_count_step(recognizer, state))
+        return false;
+    if (!VECTOR_ADD(&enumeration->way, ((struct open_state){state, 0}))) {
+        expressions_fail_memory(recognizer->pool);
+        return false;
+    }
+    terminal_ends_of(enumeration->ends, recognizer, state)->is_open = true;
+    return enumeration->way.n + enumeration->states.n <= FINITE_STATES_MAX &&
+           recognizer->pool->visit.work <= enumeration->work_max;
+}
+
+// The fewest tokens from a state whose next ones are known.
+static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
+{
+    struct recognizer *recognizer = enumeration->recognizer;
+    const struct trie *trie = &recognizer->vocabulary->all;
+    uint32_t fewest = CLOSING_NEVER, *levels = enumeration->levels;
+    uint64_t n_nodes = 0;
+    if (byte_automaton_accepts(&recognizer->bytes, start))
+        return 0;
+    levels[0] = start;
+    for (uint32_t at = 0; at < trie->n_nodes; n_nodes++) {
+        const struct trie_node *node = &trie->nodes[at];
+        const uint32_t state = byte_automaton_step(&recognizer->bytes, levels[node->depth], node->byte);
+        at = state == BYTE_STATE_DEAD ? node->behind : at + 1;
+        levels[node->depth + 1] = state;
+        if (state == BYTE_STATE_DEAD || node->token == NO_TOKEN)
+            continue;
+        const struct terminal_end *end = terminal_ends_of(enumeration->ends, recognizer, state);
+        if (end && end->cost + 1 < fewest)
+            fewest = end->cost + 1;
+    }
+    expressions_add_work(recognizer->pool, n_nodes / NODES_LOOKED_AT);
+    return fewest;
+}
+
+// All that follow from it are known.
+static bool close_state(struct enumeration *enumeration, uint32_t state)
+{
+    const uint32_t fewest = fewest_tokens(enumeration, state);
+    struct terminal_end *end = terminal_ends_of(enumeration->ends, enumeration->recognizer, state);
+    if (!end || enumeration->recognizer->pool->status != STATUS_OK)
+        return false;
+    end->cost = fewest;
+    end->is_final = true;
+    enumeration->way.n--;
+    if (VECTOR_ADD(&enumeration->states, state))
+        return true;
+    end->is_final = false;
+    expressions_fail_memory(enumeration->recognizer->pool);
+    return false;
+}
+
+// False: they are many, one comes again, or the pool has failed.
+static bool enumerate(struct enumeration *enumeration, uint32_t start)
+{
+    bool is_finite = open_state(enumeration, start);
+    while (is_finite && enumeration->way.n) {
+        struct open_state *at = &enumeration->way.items[enumeration->way.n - 1];
+        uint32_t next;
+        at->byte = next_step(enumeration->recognizer, at->state, at->byte, &next);
+        if (next == BYTE_STATE_DEAD) {
+            is_finite = close_state(enumeration, at->state);
+            continue;
+        }
+        const struct terminal_end *end = terminal_ends_of(enumeration->ends, enumeration->recognizer, next);
+        if (!end || (end->is_open && !end->is_final))
+            is_finite = false;
+        else if (!end->is_final)
+            is_finite = open_state(enumeration, next);
+    }
+    return is_finite && enumeration->recognizer->pool->status == STATUS_OK;
+}
+
+// Of a terminal that has more texts than are enumerated nothing is kept, so that costs do not depend on which
+// terminals were looked at before.
+static void forget(struct enumeration *enumeration, bool is_finite)
+{
+    for (size_t i = 0; i < enumeration->way.n; i++)
+        BLOCK_ITEM(&enumeration->ends->states, enumeration->way.items[i].state).is_open = false;
+    for (size_t i = 0; i < enumeration->states.n; i++) {
+        struct terminal_end *end = &BLOCK_ITEM(&enumeration->ends->states, enumeration->states.items[i]);
+        end->is_open = false;
+        end->is_final = is_finite;
+    }
+}
+
+bool terminal_ends_enumerate(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t start)
+{
+    const uint64_t depth = recognizer->vocabulary->depth_max;
+    struct enumeration enumeration = {.ends = ends,
+                                      .recognizer = recognizer,
+                                      .levels = malloc((depth + 2) * sizeof *enumeration.levels),
+                                      .work_max = recognizer->pool->visit.work + FINITE_WORK_MAX};
+    const struct terminal_end *known = terminal_ends_of(ends, recognizer, start);
+    bool is_finite = known && known->is_final;
+    if (!enumeration.levels)
+        expressions_fail_memory(recognizer->pool);
+    else if (!is_finite && recognizer->pool->visit.work < FINITE_WORK_ALL) {
+        is_finite = enumerate(&enumeration, start);
+        forget(&enumeration, is_finite);
+    }
+    VECTOR_FINISH(&enumeration.way);
+    VECTOR_FINISH(&enumeration.states);
+    free(enumeration.levels);
+    return is_finite;
+}
