@@ -83,6 +83,24 @@ static struct shape expand_formula(struct schema_compiler *compiler, uint32_t id
     return (struct shape){0};
 }
 
+// The reference by which a schema is found again while it is expanded: of its own or of the schema nearest to
+// the end that was reached on the way.
+static const struct json_node *repeating_reference(const struct schema_compiler *compiler, uint32_t id)
+{
+    static const char *const names[] = {"$ref", "$recursiveRef", "$dynamicRef"};
+    for (uint32_t at = compiler->table.innermost;; at = compiler->table.items[at].outer) {
+        const struct formula *formula = &compiler->table.items[at];
+        bool is_schema = formula->kind == FORMULA_SCHEMA || formula->kind == FORMULA_NOT;
+        for (size_t i = 0; is_schema && i < sizeof names / sizeof *names; i++) {
+            const struct json_node *keyword = json_member_named(formula->node, names[i]);
+            if (keyword)
+                return keyword;
+        }
+        if (at == id)
+            return formula->node ? formula->node : compiler->source.root;
+    }
+}
+
 // A formula that is found again while it is expanded says nothing but itself: a schema that is wrong, unless
 // somebody only looks whether there is a value (then the answer is "perhaps", and what was found on the way
 // is not kept).
@@ -90,12 +108,7 @@ static const struct shape *found_again(struct schema_compiler *compiler, uint32_
 {
     static const struct shape nothing;
     if (compiler->n_probes == 0) {
-        const struct json_node *node = compiler->table.items[id].node;
-        const struct json_node *keyword = node ? json_member_named(node, "$ref") : NULL;
-        compiler_malformed(compiler,
-                           keyword ? keyword
-                           : node  ? node
-                                   : compiler->source.root,
+        compiler_malformed(compiler, repeating_reference(compiler, id),
                            "a schema that does not lead to itself");
         return NULL;
     }
@@ -119,10 +132,13 @@ const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t id)
     compiler->probe_failed = false;
     compiler->depth++;
     compiler->table.items[id].expanding = true;
+    compiler->table.items[id].outer = compiler->table.innermost;
+    compiler->table.innermost = id;
     struct shape *shape = compiler_allocate(compiler, 1, sizeof *shape);
     if (shape)
         *shape = expand_formula(compiler, id);
     compiler->table.items[id].expanding = false;
+    compiler->table.innermost = compiler->table.items[id].outer;
     compiler->depth--;
     if (!compiler->probe_failed && compiler->status == STATUS_OK)
         compiler->table.items[id].shape = shape;

@@ -21,20 +21,31 @@ static void name_keyword(struct schema_compiler *compiler, const struct json_nod
         memcpy(compiler->refusal->pointer, pointer.data, size);
     compiler->refusal->pointer[size] = 0;
     utf8_make_printable(compiler->refusal->pointer);
+    while (!keyword->key.size && keyword->parent) // an item of a keyword's list
+        keyword = keyword->parent;
     snprintf(compiler->refusal->keyword, sizeof compiler->refusal->keyword, "%.*s", (int)keyword->key.size,
              keyword->key.data ? keyword->key.data : "");
     utf8_make_printable(compiler->refusal->keyword);
     buffer_finish(&pointer);
 }
 
-void compiler_refuse(struct schema_compiler *compiler, const struct json_node *keyword, const char *why)
+// "schema: anyOf at /items/anyOf: ..."; of the root "schema: ...".
+static void fail_keyword(struct schema_compiler *compiler, const struct json_node *keyword,
+                         enum error_code code, const char *why)
 {
     if (compiler->status != STATUS_OK)
         return;
     name_keyword(compiler, keyword);
-    fail_compiler(compiler,
-                  error_set(compiler->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "schema: %s at %s: %s",
-                            compiler->refusal->keyword, compiler->refusal->pointer, why));
+    const struct schema_refusal *named = compiler->refusal;
+    fail_compiler(compiler, *named->pointer
+                                ? error_set(compiler->error, STATUS_REJECT, code, "schema: %s at %s: %s",
+                                            named->keyword, named->pointer, why)
+                                : error_set(compiler->error, STATUS_REJECT, code, "schema: %s", why));
+}
+
+void compiler_refuse(struct schema_compiler *compiler, const struct json_node *keyword, const char *why)
+{
+    fail_keyword(compiler, keyword, ERROR_UNSUPPORTED_FIELD, why);
 }
 
 static void describe(const struct json_node *node, char out[VALUE_DESCRIPTION_BYTES])
@@ -57,14 +68,18 @@ static void describe(const struct json_node *node, char out[VALUE_DESCRIPTION_BY
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
                         const char *expected)
 {
-    if (compiler->status != STATUS_OK)
-        return;
-    name_keyword(compiler, keyword);
-    char got[VALUE_DESCRIPTION_BYTES];
+    char got[VALUE_DESCRIPTION_BYTES], why[ERROR_TEXT_BYTES];
     describe(keyword, got);
-    fail_compiler(compiler, error_set(compiler->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                                      "schema: %s at %s: expected %s, got %s", compiler->refusal->keyword,
-                                      compiler->refusal->pointer, expected, got));
+    snprintf(why, sizeof why, "expected %s, got %s", expected, got);
+    fail_keyword(compiler, keyword, ERROR_INVALID_FIELD, why);
+}
+
+void compiler_refuse_reference(struct schema_compiler *compiler, const struct json_node *keyword)
+{
+    char got[VALUE_DESCRIPTION_BYTES], why[ERROR_TEXT_BYTES];
+    describe(keyword, got);
+    snprintf(why, sizeof why, "leads to no schema of this document, got %s", got);
+    compiler_refuse(compiler, keyword, why);
 }
 
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit)

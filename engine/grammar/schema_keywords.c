@@ -207,7 +207,7 @@ const struct json_node *keyword_target(struct schema_compiler *compiler, const s
     }
     const struct json_node *target = compiler_resolve(compiler, keyword->parent, keyword->text);
     if (!target)
-        compiler_refuse(compiler, keyword, "leads to no schema of this document");
+        compiler_refuse_reference(compiler, keyword);
     else if (!is_keyword(keyword, "$ref") && !schema_source_is_static(&compiler->source, keyword, target))
         compiler_refuse(compiler, keyword, "more than one place can be meant");
     return compiler->status == STATUS_OK ? target : NULL;

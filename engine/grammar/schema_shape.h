@@ -43,6 +43,7 @@ struct formula {
     uint64_t hash;
     const struct shape *shape; // once expanded
     bool expanding;            // found again meanwhile: a $ref that leads to itself
+    uint32_t outer;            // meanwhile: the formula that is expanded with it, 0: none
     uint32_t next_of_hash;
 };
 
@@ -116,6 +117,7 @@ struct formula_table {
     uint32_t n, n_max;
     uint32_t *buckets; // of hashes
     uint32_t n_buckets;
+    uint32_t innermost; // of the formulas that are being expanded, 0: none
 };
 
 struct number_expressions {
@@ -140,10 +142,12 @@ struct schema_compiler {
     struct error *error;
 };
 
-// Failures. `keyword` is a member of a schema.
+// Failures. `keyword` is a member of a schema, or part of one; of the document's root none is named.
 void compiler_refuse(struct schema_compiler *compiler, const struct json_node *keyword, const char *why);
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
                         const char *expected);
+// "leads to no schema of this document", with the URI reference.
+void compiler_refuse_reference(struct schema_compiler *compiler, const struct json_node *keyword);
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit);
 void compiler_no_memory(struct schema_compiler *compiler);
 // For the error of expression_parse: memory that ran out refuses no keyword.

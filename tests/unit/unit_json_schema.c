@@ -95,6 +95,51 @@ static void what_is_no_schema_is_an_error(void **state)
     }
 }
 
+#define DRAFT_2019_09 "\"$schema\":\"https://json-schema.org/draft/2019-09/schema\","
+
+static void what_is_wrong_is_named_with_its_keyword_and_pointer(void **state)
+{
+    static const struct {
+        const char *schema, *error;
+    } cases[] = {
+        {"{\"anyOf\":[{\"type\":\"null\"},{\"allOf\":[{\"$ref\":\"#\"}]}]}",
+         "schema: $ref at /anyOf/1/allOf/0/$ref: expected a schema that does not lead to itself, got \"#\""},
+        {"{\"$defs\":{\"l\":{\"allOf\":[{\"$ref\":\"#/$defs/l\"}]}},\"anyOf\":[{\"type\":\"null\"},"
+         "{\"$ref\":\"#/$defs/l\"}]}",
+         "schema: $ref at /$defs/l/allOf/0/$ref: expected a schema that does not lead to itself, got "
+         "\"#/$defs/l\""},
+        {"{\"not\":{\"anyOf\":[{\"type\":\"null\"},{\"not\":{\"$ref\":\"#\"}}]}}",
+         "schema: $ref at /not/anyOf/1/not/$ref: expected a schema that does not lead to itself, got \"#\""},
+        {"{\"$ref\":\"#/$defs/p/allOf/0\",\"$defs\":{\"p\":{\"allOf\":[{\"$ref\":\"#/$defs/p\"}]}}}",
+         "schema: $ref at /$defs/p/allOf/0/$ref: expected a schema that does not lead to itself, got "
+         "\"#/$defs/p\""},
+        {"{\"if\":{\"$ref\":\"#\"},\"then\":{\"type\":\"null\"}}",
+         "schema: $ref at /if/$ref: expected a schema that does not lead to itself, got \"#\""},
+        {"{\"$dynamicAnchor\":\"x\",\"anyOf\":[{\"type\":\"null\"},{\"$dynamicRef\":\"#x\"}]}",
+         "schema: $dynamicRef at /anyOf/1/$dynamicRef: expected a schema that does not lead to itself, got "
+         "\"#x\""},
+        {"{" DRAFT_2019_09 "\"anyOf\":[{\"type\":\"null\"},{\"$recursiveRef\":\"#\"}]}",
+         "schema: $recursiveRef at /anyOf/1/$recursiveRef: expected a schema that does not lead to itself, got "
+         "\"#\""},
+        {"{\"$ref\":\"#/$defs/nope\"}",
+         "schema: $ref at /$ref: leads to no schema of this document, got \"#/$defs/nope\""},
+        {"{\"items\":{\"$dynamicRef\":\"#a\\nb\"}}",
+         "schema: $dynamicRef at /items/$dynamicRef: leads to no schema of this document, got \"#a\\nb\""},
+        {"{\"anyOf\":[3]}", "schema: anyOf at /anyOf/0: expected a schema, got 3"},
+        {"{\"type\":[\"null\",3]}",
+         "schema: type at /type: expected null, boolean, integer, number, string, array or object, or a list of "
+         "them, got an array of 2"},
+        {"{\"properties\":{\"\":3}}", "schema: properties at /properties/: expected a schema, got 3"},
+        {"[]", "schema: expected a schema, got an array of 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct schema_refusal refusal;
+        struct error error = {0};
+        assert_int_equal(compile(text_from_string(cases[i].schema), &refusal, &error), STATUS_REJECT);
+        assert_string_equal(error.text, cases[i].error);
+    }
+}
+
 static void a_schema_that_is_no_json_is_refused_with_its_byte_and_cause(void **state)
 {
     static const struct {
@@ -262,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_enforced_is_refused_by_keyword_and_pointer),
         cmocka_unit_test(what_is_no_schema_is_an_error),
+        cmocka_unit_test(what_is_wrong_is_named_with_its_keyword_and_pointer),
         cmocka_unit_test(a_schema_that_is_no_json_is_refused_with_its_byte_and_cause),
         cmocka_unit_test(annotations_and_unknown_keywords_are_ignored),
         cmocka_unit_test(a_schema_that_grows_ends_at_a_limit_with_its_name),
