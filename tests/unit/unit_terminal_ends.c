@@ -27,13 +27,13 @@ enum {
 };
 
 // Patterns, a line each: the texts of all of them.
-struct pattern_case {
+struct terminal_case {
     const char *patterns;
     enum terminal_encoding encoding;
     bool is_exact;
 };
 
-static const struct pattern_case cases[] = {
+static const struct terminal_case cases[] = {
     {"a{3}(bb|c)|x{9}", TERMINAL_TEXT, true},
     {"(aa|ab)*b", TERMINAL_TEXT, true},
     {"(é|ü{3}|€|😀b)+z{2}", TERMINAL_TEXT, true},
@@ -62,7 +62,7 @@ struct terminal {
 };
 
 // `is_measured`: so that intersections and complements are not searched.
-static void open_terminal(struct terminal *terminal, const struct pattern_case *of, bool is_measured)
+static void open_terminal(struct terminal *terminal, const struct terminal_case *of, bool is_measured)
 {
     static char bytes[N_BYTES];
     struct text tokens[N_TOKENS];
@@ -190,7 +190,7 @@ static void ends_are_as_far_as_a_search_of_all_bytes_finds_them(void **state)
     uint64_t random = 3;
     (void)state;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        const struct pattern_case *of = &cases[i / 2];
+        const struct terminal_case *of = &cases[i / 2];
         struct terminal terminal;
         open_terminal(&terminal, of, i % 2);
         for (int n = 0; n < N_WALKS; n++) {
@@ -217,7 +217,7 @@ static void the_work_is_the_same_whatever_was_asked_for_before(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
-        const struct pattern_case *of = &cases[i / 2];
+        const struct terminal_case *of = &cases[i / 2];
         struct terminal warm, cold;
         open_terminal(&warm, of, i % 2);
         for (uint64_t seed = 1; seed < N_WALKS; seed++) {
@@ -265,7 +265,7 @@ static uint32_t fewest_tokens(struct terminal *terminal, uint32_t state)
 
 static void few_texts_end_in_the_fewest_tokens(void **state)
 {
-    static const struct pattern_case few[] = {
+    static const struct terminal_case few[] = {
         {"aab|zzzz|é0", TERMINAL_TEXT, true},
         {"000|0|ab?b?a", TERMINAL_TEXT, true},
         {"[ab]{3,5}\n.*bb.*\n[^z]*", TERMINAL_TEXT, true},
@@ -292,7 +292,7 @@ static void few_texts_end_in_the_fewest_tokens(void **state)
 // Those that are without end, or many, are as before: nothing is kept of them.
 static void many_texts_are_not_enumerated(void **state)
 {
-    static const struct pattern_case many[] = {
+    static const struct terminal_case many[] = {
         {"(aa|ab)*b", TERMINAL_TEXT, true},
         {"x|a{5000}", TERMINAL_TEXT, true},
         {".{0,900}", TERMINAL_TEXT, true},
@@ -318,7 +318,7 @@ static void an_end_that_is_too_far_is_none(void **state)
         for (int k = 0; k < 3; k++) {
             char patterns[64];
             snprintf(patterns, sizeof patterns, k == 2 ? "a{%d}b" : "a{%d}b\n[ab]*\n.{9,}", n);
-            struct pattern_case far = {patterns, TERMINAL_TEXT, k == 2};
+            struct terminal_case far = {patterns, TERMINAL_TEXT, k == 2};
             struct terminal terminal;
             open_terminal(&terminal, &far, k == 1);
             terminal.recognizer->pool->limits.values[GRAMMAR_LIMIT_MASK_WORK] = UINT32_MAX;
