@@ -210,12 +210,16 @@ static void print_zsh(const char *text)
 
 static void print_zsh_option(const struct option *option)
 {
+    const bool may_repeat = option->kind == PROPERTY || option->kind == TEXT_LIST;
+    const char *equals = option->value ? "=" : "";
     printf("            ");
-    if (option->letter)
+    if (option->letter && may_repeat)
+        printf("'*'{-%c,--%s%s}'", option->letter, option->name, equals);
+    else if (option->letter)
         printf("'(-%c --%s)'{-%c,--%s%s}'", option->letter, option->name, option->letter, option->name,
-               option->value ? "=" : "");
+               equals);
     else
-        printf("'--%s%s", option->name, option->value ? "=" : "");
+        printf("'%s--%s%s", may_repeat ? "*" : "", option->name, equals);
     printf("[");
     print_zsh(option->help);
     printf("]");

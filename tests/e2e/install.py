@@ -114,8 +114,10 @@ def zsh_completes_each_option_of_a_command(test):
     assert text.startswith("#compdef sheaf\n")
     for command in commands_of(test):
         part = re.search(rf"^    {command}\)\n(.*?);;$", text, re.M | re.S)[1]
-        found = re.findall(r"^ +'(?:\(-\w )?--([\w-]+)", part, re.M)
+        found = re.findall(r"^ +'(?:\(-\w |\*'\{-\w,|\*)?--([\w-]+)", part, re.M)
         assert sorted(found) == sorted(name for _, name, _ in options_of(test, command)), command
+        again = re.findall(r"^ +'\*(?:'\{-\w,)?--([\w-]+)", part, re.M)
+        assert set(again) == {"choice", "property"} & set(found), (command, again)
     if shutil.which("zsh"):
         subprocess.run(["zsh", "-n", os.path.join(folder, ZSH)], check=True)
 
