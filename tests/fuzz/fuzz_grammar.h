@@ -1,6 +1,6 @@
 // Shared code of the grammars' fuzz targets. Input: the source, then perhaps a NUL byte and a text. Whatever
 // they are: the same result twice, errors of one line, masks that agree with tokens tried one by one, no
-// allowed byte that leads nowhere.
+// allowed byte that leads nowhere, an end within the tokens that are said to be enough.
 #pragma once
 
 #include "engine/grammar/grammar.h"
@@ -54,6 +54,37 @@ static inline void fuzz_check_mask(struct matcher *matcher)
     }
 }
 
+// With just enough tokens left one may follow, or the end, and behind each there are enough.
+static inline void fuzz_check_closing(struct matcher *matcher)
+{
+    uint32_t mask = 0, n_left;
+    struct error error = {0};
+    if (matcher_tokens_to_end(matcher, &n_left, &error) != STATUS_OK) {
+        fuzz_check_error(&error);
+        return;
+    }
+    if (n_left == UINT32_MAX)
+        return;
+    if (matcher_mask_within(matcher, n_left, &mask, &error) != STATUS_OK) {
+        fuzz_check_error(&error);
+        return;
+    }
+    fuzz_check(n_left == 0 || mask);
+    for (uint32_t token = 2; token < FUZZ_TOKENS;
+         token++) { // neither of the empty ones, of which one is the end
+        struct matcher copy;
+        bool accepted;
+        uint32_t n_behind;
+        if (n_left == 0 || !(mask >> token & 1))
+            continue;
+        fuzz_check(matcher_copy(&copy, matcher));
+        fuzz_check(matcher_accept_token(&copy, token, &accepted, &error) == STATUS_OK && accepted);
+        if (matcher_tokens_to_end(&copy, &n_behind, &error) == STATUS_OK)
+            fuzz_check(n_behind < n_left);
+        matcher_finish(&copy);
+    }
+}
+
 // Reads the text byte by byte as far as it fits; returns how far, or -1 at a limit.
 static inline int fuzz_match(struct recognizer *recognizer, struct text text, bool masks)
 {
@@ -63,8 +94,10 @@ static inline int fuzz_match(struct recognizer *recognizer, struct text text, bo
     int n = 0;
     enum status status = matcher_init(&matcher, recognizer, &error);
     for (size_t i = 0; status == STATUS_OK && n_accepted == 1 && i < text.size && i < FUZZ_TEXT_MAX; i++) {
-        if (masks)
+        if (masks) {
             fuzz_check_mask(&matcher);
+            fuzz_check_closing(&matcher);
+        }
         status = matcher_accept_bytes(&matcher, (struct text){text.data + i, 1}, &n_accepted, &error);
         n += status == STATUS_OK && n_accepted == 1;
     }
