@@ -56,7 +56,7 @@ static uint32_t terminal_cost(struct recognizer *recognizer, const struct rule_n
 
 static uint32_t derived_cost(const struct rules *rules, const struct rule_node *node, const uint32_t *costs)
 {
-    const uint32_t *children = rules->children.items + node->first_child;
+    const uint32_t *children = node->n_children ? rules->children.items + node->first_child : NULL;
     uint32_t cost = node->kind == RULE_CHOICE ? CLOSING_NEVER : 0;
     for (uint32_t i = 0; i < node->n_children && node->kind != RULE_REPEAT; i++)
         cost = node->kind == RULE_SEQUENCE ? cost_sum(cost, costs[children[i]])
