@@ -23,9 +23,12 @@ static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct t
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
         recognizer_begin_visit(recognizer);
+        if (set == recognizer->start) // as its mask has
+            recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
         uint32_t next = SET_DEAD;
         if (recognizer_count_large(recognizer, set))
             next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
+        recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
         if (next == SET_DEAD)
             break;
         set = next;
