@@ -58,8 +58,8 @@ static void share_heap_where_space_is_limited(void)
         mallopt(M_ARENA_MAX, 1);
 }
 
-// Memory that a grammar's masks, a table's rows or a batch's answers give back is taken again soon: the kernel
-// would zero each page anew, which takes 1 to 12 us on virtual machines and made single masks of 1 ms take 5.
+// The process soon allocates again what masks, rows and answers free. Memory that goes back to the kernel costs a page
+// fault for each page that is used again: 1 to 12 us on a virtual machine, several milliseconds for one mask.
 static void keep_freed_memory(void)
 {
     mallopt(M_TRIM_THRESHOLD, HEAP_KEPT_BYTES);

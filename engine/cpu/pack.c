@@ -161,7 +161,7 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_IQ1_M] = pack_iq1_m,     [TENSOR_TQ1_0] = pack_tq1_0,   [TENSOR_TQ2_0] = pack_tq2_0,
 };
 
-// What a task reads at once: larger pieces leave the second level cache, smaller ones take more calls.
+// Bytes that a task reads at once. Larger pieces do not fit into the second level cache; smaller ones need more calls.
 enum { READ_BYTES = 256 << 10, TASKS_A_THREAD = 4 };
 
 // The packing of one tensor over the pool: a task is `panels_each` panels.

@@ -475,6 +475,21 @@ void byte_automaton_classes(struct byte_automaton *automaton, uint32_t id, struc
         starts->words[i] |= classes->words[i];
 }
 
+unsigned byte_automaton_next(struct byte_automaton *automaton, uint32_t state, unsigned byte, uint32_t *next)
+{
+    struct byte_set starts = {{1}};
+    byte_automaton_classes(automaton, state, &starts);
+    for (; byte < 256 && automaton->pool->status == STATUS_OK; byte++) {
+        *next = BYTE_STATE_DEAD;
+        if (starts.words[byte / 64] >> byte % 64 & 1)
+            *next = byte_automaton_step(automaton, state, (unsigned char)byte);
+        if (*next != BYTE_STATE_DEAD)
+            return byte;
+    }
+    *next = BYTE_STATE_DEAD;
+    return 256;
+}
+
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
                               enum terminal_encoding encoding)
 {

@@ -59,6 +59,9 @@ uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expre
 uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
 // BYTE_STATE_DEAD: no text of the terminal begins like this, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
+// The next byte from `byte` on that begins a class and leads on: *next is behind it. 256: there is none, or the pool has
+// failed; *next is then BYTE_STATE_DEAD.
+unsigned byte_automaton_next(struct byte_automaton *automaton, uint32_t state, unsigned byte, uint32_t *next);
 // The state behind the bytes, from a state or from BYTE_STATE_DEAD.
 uint32_t byte_automaton_walk(struct byte_automaton *automaton, uint32_t state, struct text bytes);
 // Adds to the set of bytes those that may lead elsewhere than the byte before them.

@@ -12,7 +12,7 @@ struct end_node {
     uint32_t symbol, origin, cost;
 };
 
-// What is known of a set.
+// A set: how far it is from the end, as far as that was computed.
 struct set_cost {
     uint64_t visit; // the last that counted its cost
     uint64_t work;  // of looking behind all tokens
@@ -78,14 +78,12 @@ static void measure_terminal(struct recognizer *recognizer, const struct rule_no
 static bool measure_terminals(struct recognizer *recognizer)
 {
     const struct rules *rules = recognizer->grammar->rules;
-    recognizer_begin_visit(recognizer);
-    recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+    recognizer_begin_visit(recognizer, recognizer->start);
     for (size_t i = 0; i < rules->nodes.n && recognizer->pool->status == STATUS_OK; i++) {
         const struct rule_node *node = &rules->nodes.items[i];
         if (node->kind == RULE_TERMINAL && node->productive)
             measure_terminal(recognizer, node);
     }
-    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     return recognizer->closing->is_measured = recognizer->pool->status == STATUS_OK;
 }
 
@@ -100,13 +98,11 @@ static bool find_symbol_costs(struct recognizer *recognizer)
         expressions_fail_memory(recognizer->pool);
         return false;
     }
-    recognizer_begin_visit(recognizer);
-    recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+    recognizer_begin_visit(recognizer, recognizer->start);
     for (size_t i = 0; i < n && recognizer->pool->status == STATUS_OK; i++)
         closing->symbols[i] = rules->nodes.items[i].kind == RULE_TERMINAL
                                   ? terminal_cost(recognizer, &rules->nodes.items[i])
                                   : CLOSING_NEVER;
-    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     bool has_changed = recognizer->pool->status == STATUS_OK;
     for (bool is_forward = true; has_changed; is_forward = !is_forward) {
         has_changed = false;
@@ -289,7 +285,7 @@ uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set)
 {
     if (!prepare_costs(recognizer))
         return CLOSING_NEVER;
-    recognizer_begin_visit(recognizer);
+    recognizer_begin_visit(recognizer, set);
     return count_set(recognizer, set);
 }
 
@@ -301,18 +297,6 @@ static void forbid_token(const struct grammar_vocabulary *vocabulary, uint32_t t
         bits[token / 32] &= ~(1u << token % 32);
 }
 
-static bool count_steps(struct recognizer *recognizer, uint32_t set)
-{
-    struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
-    if (items->left == recognizer->visit.id)
-        return true;
-    items->left = recognizer->visit.id;
-    bool is_counted = expressions_add_work(recognizer->pool, STATE_WORK);
-    for (uint32_t i = 0; i < items->n_scans && is_counted; i++)
-        is_counted = terminal_ends_count_step(recognizer, items->scans[i].a);
-    return is_counted;
-}
-
 // Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs
 // most.
 static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
@@ -320,11 +304,11 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t *levels = recognizer->closing->levels, worst = 0;
     levels[0] = set;
-    recognizer_begin_visit(recognizer);
+    recognizer_begin_visit(recognizer, set);
     for (uint32_t at = 0; at < trie->n_nodes && recognizer->pool->status == STATUS_OK;) {
         const struct trie_node *node = &trie->nodes[at];
         uint32_t target = SET_DEAD;
-        if (count_steps(recognizer, levels[node->depth]))
+        if (recognizer_count_steps(recognizer, levels[node->depth], terminal_ends_count_step))
             target = recognizer_step(recognizer, levels[node->depth], node->byte);
         if (target == SET_DEAD) {
             at = node->behind;

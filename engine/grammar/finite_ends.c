@@ -23,18 +23,6 @@ struct enumeration {
     uint64_t work_max;
 };
 
-// *next: the first state that follows by a byte from `byte` on; BYTE_STATE_DEAD: none does.
-static unsigned next_step(struct recognizer *recognizer, uint32_t state, unsigned byte, uint32_t *next)
-{
-    struct byte_set starts = {{1}};
-    byte_automaton_classes(&recognizer->bytes, state, &starts);
-    *next = BYTE_STATE_DEAD;
-    for (; byte < 256 && *next == BYTE_STATE_DEAD && recognizer->pool->status == STATUS_OK; byte++)
-        if (starts.words[byte / 64] >> byte % 64 & 1)
-            *next = byte_automaton_step(&recognizer->bytes, state, (unsigned char)byte);
-    return byte;
-}
-
 static bool open_state(struct enumeration *enumeration, uint32_t state)
 {
     struct recognizer *recognizer = enumeration->recognizer;
@@ -100,7 +88,7 @@ static bool enumerate(struct enumeration *enumeration, uint32_t start)
     while (is_finite && enumeration->way.n) {
         struct open_state *at = &enumeration->way.items[enumeration->way.n - 1];
         uint32_t next;
-        at->byte = next_step(enumeration->recognizer, at->state, at->byte, &next);
+        at->byte = 1 + byte_automaton_next(&enumeration->recognizer->bytes, at->state, at->byte, &next);
         if (next == BYTE_STATE_DEAD) {
             is_finite = close_state(enumeration, at->state);
             continue;

@@ -113,7 +113,7 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 {
     uint16_t forced = BLOCK_ITEM(&recognizer->sets, set).forced;
     if (forced == FORCED_UNKNOWN) {
-        recognizer_begin_visit(recognizer);
+        recognizer_begin_visit(recognizer, set);
         if (recognizer_count_derivatives(recognizer, set))
             forced = find_forced(recognizer, set);
         if (recognizer->pool->status != STATUS_OK)
@@ -151,7 +151,7 @@ bool recognizer_goes_on(struct recognizer *recognizer, uint32_t set, struct text
 {
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t first = 0, behind = (uint32_t)trie->n_nodes;
-    recognizer_begin_visit(recognizer);
+    recognizer_begin_visit(recognizer, set);
     for (size_t i = 0; i < bytes.size; i++) {
         uint32_t at = first;
         while (at < behind && trie->nodes[at].byte != (unsigned char)bytes.data[i])

@@ -441,11 +441,8 @@ const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set)
         return NULL;
     }
     struct mask_making making = {.bits = mask};
-    recognizer_begin_visit(recognizer);
-    if (set == recognizer->start)
-        recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+    recognizer_begin_visit(recognizer, set);
     make_mask(recognizer, set, &making);
-    recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     if (recognizer->pool->status != STATUS_OK) {
         recognizer->cache.n_bytes -= n_bytes;
         free(mask);

@@ -22,13 +22,10 @@ struct counted_mask {
 static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct text bytes, size_t *n_accepted)
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
-        recognizer_begin_visit(recognizer);
-        if (set == recognizer->start) // as its mask has
-            recognizer->pool->visit.limit = GRAMMAR_LIMIT_FIRST_WORK;
+        recognizer_begin_visit(recognizer, set);
         uint32_t next = SET_DEAD;
         if (recognizer_count_large(recognizer, set))
             next = recognizer_step(recognizer, set, (unsigned char)bytes.data[*n_accepted]);
-        recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
         if (next == SET_DEAD)
             break;
         set = next;
@@ -273,7 +270,7 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
             if (!(forced & FORCED_BYTE))
                 break;
             buffer_add_byte(out, (char)forced);
-            recognizer_begin_visit(recognizer);
+            recognizer_begin_visit(recognizer, set);
             if (!recognizer_count_large(recognizer, set))
                 break;
             set = recognizer_step(recognizer, set, (unsigned char)forced);

@@ -49,7 +49,7 @@ static uint32_t make_start(struct recognizer *recognizer)
         expressions_fail_memory(recognizer->pool);
         return SET_DEAD;
     }
-    recognizer_begin_visit(recognizer);
+    recognizer_begin_visit(recognizer, SET_UNKNOWN);
     builder_begin(recognizer);
     builder_add(recognizer, (struct item){ITEM_TAIL, recognizer->grammar->start, SYMBOL_ROOT, ORIGIN_ROOT});
     return builder_finish(recognizer);

@@ -152,11 +152,15 @@ enum {
     STEP_DERIVATION_LARGE = 20000, // a single step that derives less is not counted
 };
 
-// Sets the count of items that GRAMMAR_LIMIT_MASK_WORK bounds to zero, before a mask.
-void recognizer_begin_visit(struct recognizer *recognizer);
+// Sets the count of work to zero, before one look from a set. GRAMMAR_LIMIT_FIRST_WORK bounds it where that is the
+// start, GRAMMAR_LIMIT_MASK_WORK elsewhere.
+void recognizer_begin_visit(struct recognizer *recognizer, uint32_t set);
 // Counts the derivatives of the terminals that the set is in, once a visit, before steps from it are taken.
 // False: the pool has failed.
 bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set);
+// The same with another count of one terminal's state.
+bool recognizer_count_steps(struct recognizer *recognizer, uint32_t set,
+                            bool (*count)(struct recognizer *recognizer, uint32_t state));
 // The same, of sets that may take much, for a single step.
 bool recognizer_count_large(struct recognizer *recognizer, uint32_t set);
 // Counts the work of the step that builder_begin began, for steps that are not kept.

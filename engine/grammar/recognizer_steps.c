@@ -55,27 +55,36 @@ static void find_class(const struct set_row *row, unsigned byte, unsigned *first
         ++*behind;
 }
 
-void recognizer_begin_visit(struct recognizer *recognizer)
+void recognizer_begin_visit(struct recognizer *recognizer, uint32_t set)
 {
     recognizer->visit.id++;
     expressions_begin_visit(recognizer->pool, 0);
+    recognizer->pool->visit.limit =
+        set == recognizer->start ? GRAMMAR_LIMIT_FIRST_WORK : GRAMMAR_LIMIT_MASK_WORK;
+}
+
+bool recognizer_count_steps(struct recognizer *recognizer, uint32_t set,
+                            bool (*count)(struct recognizer *recognizer, uint32_t state))
+{
+    struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
+    if (items->left == recognizer->visit.id)
+        return true;
+    items->left = recognizer->visit.id;
+    bool is_counted = expressions_add_work(recognizer->pool, STATE_WORK);
+    for (uint32_t i = 0; i < items->n_scans && is_counted; i++)
+        is_counted = count(recognizer, items->scans[i].a);
+    return is_counted;
+}
+
+static bool count_derivative(struct recognizer *recognizer, uint32_t state)
+{
+    const struct byte_state *of = &BLOCK_ITEM(&recognizer->bytes.states, state);
+    return of->place != PLACE_BETWEEN || expression_count(recognizer->pool, of->expression);
 }
 
 bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set)
 {
-    struct item_set *items = &BLOCK_ITEM(&recognizer->sets, set);
-    bool is_counted = true;
-    if (items->left == recognizer->visit.id)
-        return true;
-    items->left = recognizer->visit.id;
-    if (!expressions_add_work(recognizer->pool, STATE_WORK))
-        return false;
-    for (uint32_t i = 0; i < items->n_scans && is_counted; i++) {
-        const struct byte_state *state = &BLOCK_ITEM(&recognizer->bytes.states, items->scans[i].a);
-        if (state->place == PLACE_BETWEEN)
-            is_counted = expression_count(recognizer->pool, state->expression);
-    }
-    return is_counted;
+    return recognizer_count_steps(recognizer, set, count_derivative);
 }
 
 bool recognizer_count_large(struct recognizer *recognizer, uint32_t set)

@@ -33,56 +33,26 @@ static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t 
     return expressions_add_work(recognizer->pool, work) && terminal_ends_count_step(recognizer, state);
 }
 
-// Calls take(context, byte, next) for the states that follow, by the first byte of each class, while it returns true.
-static bool each_step(struct recognizer *recognizer, uint32_t state,
-                      bool (*take)(void *context, unsigned char byte, uint32_t next), void *context)
-{
-    struct byte_set starts = {{1}};
-    byte_automaton_classes(&recognizer->bytes, state, &starts);
-    for (unsigned byte = 0; byte < 256 && recognizer->pool->status == STATUS_OK; byte++) {
-        if (!(starts.words[byte / 64] >> byte % 64 & 1))
-            continue;
-        uint32_t next = byte_automaton_step(&recognizer->bytes, state, (unsigned char)byte);
-        if (next != BYTE_STATE_DEAD && !take(context, (unsigned char)byte, next))
-            return false;
-    }
-    return recognizer->pool->status == STATUS_OK;
-}
-
 // ---- where the expression says how far the end is ----
 
-struct way {
-    struct recognizer *recognizer;
-    uint32_t least; // of the state behind the next byte
-    uint32_t next;
-    unsigned char byte;
-};
-
-static bool is_further(void *context, unsigned char byte, uint32_t next)
-{
-    struct way *way = context;
-    bool is_exact;
-    if (byte_automaton_least(&way->recognizer->bytes, next, &is_exact) != way->least)
-        return true;
-    way->next = next;
-    way->byte = byte;
-    return false;
-}
-
-// Finds the first byte of the state's shortest end. False: the pool has failed.
+// Finds the first byte of the state's shortest end, which is `least` bytes long. False: the pool has failed.
 static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                       uint32_t least)
 {
-    struct way way = {recognizer, least - 1, BYTE_STATE_UNKNOWN, 0};
-    if (least)
-        each_step(recognizer, state, is_further, &way);
+    uint32_t next = BYTE_STATE_DEAD;
+    unsigned byte = 0;
+    for (bool is_exact; least > 0; byte++) {
+        byte = byte_automaton_next(&recognizer->bytes, state, byte, &next);
+        if (next == BYTE_STATE_DEAD || byte_automaton_least(&recognizer->bytes, next, &is_exact) == least - 1)
+            break;
+    }
     struct terminal_end *end = terminal_ends_of(ends, recognizer, state);
     if (!end || recognizer->pool->status != STATUS_OK)
         return false;
-    assert(least == 0 || way.next != BYTE_STATE_UNKNOWN);
-    end->next = least ? way.next : BYTE_STATE_DEAD;
+    assert(least == 0 || next != BYTE_STATE_DEAD);
+    end->next = next;
     end->least = (uint16_t)least;
-    end->byte = way.byte;
+    end->byte = (unsigned char)byte;
     return true;
 }
 
@@ -128,9 +98,8 @@ struct end_search {
     uint32_t bytes_next; // of the states left out, the least bytes of a text through one
 };
 
-static bool find_state(void *context, unsigned char byte, uint32_t state)
+static bool find_state(struct end_search *search, unsigned byte, uint32_t state)
 {
-    struct end_search *search = context;
     struct terminal_ends *ends = search->ends;
     struct expressions *pool = search->recognizer->pool;
     const bool is_first = search->at == NOWHERE;
@@ -150,7 +119,8 @@ static bool find_state(void *context, unsigned char byte, uint32_t state)
         return true;
     }
     BLOCK_ITEM(&ends->searches, state) = ends->n_searches;
-    if (!VECTOR_ADD(&ends->found, ((struct found_state){state, search->at, (uint16_t)depth, byte})))
+    if (!VECTOR_ADD(&ends->found,
+                    ((struct found_state){state, search->at, (uint16_t)depth, (unsigned char)byte})))
         expressions_fail_memory(pool);
     return pool->status == STATUS_OK;
 }
@@ -169,7 +139,14 @@ static uint32_t search_within(struct end_search *search, uint32_t state)
         if (byte_automaton_accepts(&recognizer->bytes, from))
             return at;
         search->at = at;
-        if (!count_state(recognizer, from, STATE_WORK) || !each_step(recognizer, from, find_state, search))
+        if (!count_state(recognizer, from, STATE_WORK))
+            return NOWHERE;
+        uint32_t next;
+        for (unsigned byte = 0; (byte = byte_automaton_next(&recognizer->bytes, from, byte, &next)) < 256;
+             byte++)
+            if (!find_state(search, byte, next))
+                return NOWHERE;
+        if (recognizer->pool->status != STATUS_OK)
             return NOWHERE;
     }
     return NOWHERE;

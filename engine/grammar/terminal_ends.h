@@ -1,7 +1,8 @@
-// The tokens that it takes to end a terminal from a state of the byte automaton. Of a terminal that has few texts
-// (choices, labels) they are the fewest (finite_ends.c). Of others its shortest bytes, of equally many the first in the
-// order of their values, in the longest tokens of the vocabulary, one after the other: the expression says how many bytes are left, but for
-// intersections and complements that are too large to be measured, which take a search. Internal to engine/grammar/.
+// The tokens that it takes to end a terminal from a state of the byte automaton. A terminal with few texts (choices,
+// labels): the fewest (finite_ends.c). Any other: its shortest bytes, in the longest tokens of the vocabulary, one
+// after the other; of equally many bytes the first in the order of their values. The expression says how many bytes are
+// left (expression_measure.c for intersections and complements); only of those that are too large to be measured a search
+// finds the end. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/recognizer.h"
@@ -12,7 +13,7 @@ enum {
     CLOSING_STATES_MAX = 20000, // of an intersection or complement, looked at to find it; likewise
 };
 
-// What is known of a state of the byte automaton.
+// A state of the byte automaton: how it ends, as far as that was computed.
 struct terminal_end {
     uint64_t visit;       // the last that counted it
     uint64_t search_work; // of the search from it
@@ -47,7 +48,7 @@ uint32_t terminal_ends_cost(struct terminal_ends *ends, struct recognizer *recog
 // Finds the costs of all states that follow from this one, the fewest tokens, if there are few and none comes again.
 // Work of the visit. Returns whether it did.
 bool terminal_ends_enumerate(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t start);
-// What is known of a state; NULL: no memory.
+// The entry of a state, new or found. NULL: no memory.
 struct terminal_end *terminal_ends_of(struct terminal_ends *ends, struct recognizer *recognizer,
                                       uint32_t state);
 // Counts the derivative that steps from the state need, once a visit. Searches whether what follows matches anything

@@ -266,7 +266,7 @@ static void rows_of_steps_are_counted_as_memory(void **state)
     uint32_t at = recognizer->start;
     for (int i = 1; i <= 3; i++) {
         uint64_t before = recognizer->cache.n_bytes;
-        recognizer_begin_visit(recognizer);
+        recognizer_begin_visit(recognizer, SET_UNKNOWN);
         uint32_t next = recognizer_step(recognizer, at, 'a');
         assert_int_not_equal(next, SET_DEAD);
         assert_true(recognizer->cache.n_bytes >= before + sizeof(struct set_row));

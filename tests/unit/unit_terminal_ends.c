@@ -91,7 +91,7 @@ static void open_terminal(struct terminal *terminal, const struct terminal_case 
     assert_int_equal(
         recognizer_create(&terminal->recognizer, terminal->grammar, terminal->vocabulary, &error), STATUS_OK);
     memset(&terminal->ends, 0, sizeof terminal->ends);
-    recognizer_begin_visit(terminal->recognizer);
+    recognizer_begin_visit(terminal->recognizer, SET_UNKNOWN);
     if (is_measured)
         expression_measure(terminal->recognizer->pool, all, terminal_spelling(of->encoding));
     terminal->start = byte_automaton_start(&terminal->recognizer->bytes, all, of->encoding);
@@ -202,7 +202,7 @@ static void ends_are_as_far_as_a_search_of_all_bytes_finds_them(void **state)
             if (is_exact ? least != n_bytes : least > n_bytes)
                 fail_msg("%s: %u bytes, not %zu", of->patterns, least, n_bytes);
             assert_true(is_exact || !(of->is_exact || i % 2));
-            recognizer_begin_visit(terminal.recognizer);
+            recognizer_begin_visit(terminal.recognizer, SET_UNKNOWN);
             uint32_t cost = terminal_ends_cost(&terminal.ends, terminal.recognizer, at);
             assert_int_equal(terminal.recognizer->pool->status, STATUS_OK);
             if (cost != count_tokens(&terminal, at))
@@ -230,7 +230,7 @@ static void the_work_is_the_same_whatever_was_asked_for_before(void **state)
                 uint32_t at[3];
                 for (int n = 0; n < 3; n++)
                     at[n] = walk(both[k], k ? &again : &random);
-                recognizer_begin_visit(both[k]->recognizer);
+                recognizer_begin_visit(both[k]->recognizer, SET_UNKNOWN);
                 for (int n = 0; n < 3; n++)
                     costs[k][n] = terminal_ends_cost(&both[k]->ends, both[k]->recognizer, at[n]);
                 work[k] = both[k]->recognizer->pool->visit.work;
@@ -279,7 +279,7 @@ static void few_texts_end_in_the_fewest_tokens(void **state)
         assert_true(terminal_ends_enumerate(&terminal.ends, terminal.recognizer, terminal.start));
         for (int n = 0; n < N_WALKS; n++) {
             uint32_t at = walk(&terminal, &random);
-            recognizer_begin_visit(terminal.recognizer);
+            recognizer_begin_visit(terminal.recognizer, SET_UNKNOWN);
             uint32_t cost = terminal_ends_cost(&terminal.ends, terminal.recognizer, at);
             if (cost != fewest_tokens(&terminal, at))
                 fail_msg("%s: %u tokens, not %u", few[i].patterns, cost, fewest_tokens(&terminal, at));
