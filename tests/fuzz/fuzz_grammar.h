@@ -65,6 +65,8 @@ static inline void fuzz_check_closing(struct matcher *matcher)
     }
     if (n_left == UINT32_MAX)
         return;
+    bool may_end;
+    fuzz_check(matcher_may_end(matcher, &may_end, &error) == STATUS_OK && may_end == (n_left == 0));
     if (matcher_mask_within(matcher, n_left, &mask, &error) != STATUS_OK) {
         fuzz_check_error(&error);
         return;

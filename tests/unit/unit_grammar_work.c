@@ -1,4 +1,5 @@
 // The work of masks: bounded for one mask and for one answer, the same whatever a recognizer has built.
+#include "engine/grammar/closing_costs.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/recognizer.h"
 #include "tests/random.h"
@@ -208,6 +209,22 @@ static void a_look_behind_all_tokens_ends_at_its_work(void **state)
     (void)state;
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_MASK_WORK,
                         (const uint64_t[]){120000, 250000}, "grammar_mask_work");
+}
+
+// Each letter ends the text, so the steps alone are work. A mask may take shortcuts that a look does not.
+static void a_look_behind_tokens_that_end_the_text_is_work(void **state)
+{
+    uint32_t mask[(N_TOKENS + 31) / 32];
+    struct grammar_bench bench;
+    struct matcher matcher;
+    struct error error;
+    (void)state;
+    bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, "[a-z]*", true}, NULL);
+    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    assert_true(closing_costs_filter(bench.recognizer, matcher.state, 1, mask) >= 100); // of one state
+    matcher_finish(&matcher);
+    bench_finish(&bench);
 }
 
 static void looks_behind_all_tokens_are_work_of_the_answer(void **state)
@@ -467,6 +484,7 @@ int main(void)
         cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_look_behind_all_tokens_ends_at_its_work),
+        cmocka_unit_test(a_look_behind_tokens_that_end_the_text_is_work),
         cmocka_unit_test(looks_behind_all_tokens_are_work_of_the_answer),
         cmocka_unit_test(a_state_that_comes_again_is_counted_once),
         cmocka_unit_test(rows_of_steps_are_counted_as_memory),

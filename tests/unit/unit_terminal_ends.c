@@ -42,6 +42,7 @@ static const struct terminal_case cases[] = {
     {"([0-9]{3}-)*[0-9]{4}", TERMINAL_TEXT, true},
     {"[a-f]{4}|[à-ÿ😀]{2}|\"", TERMINAL_JSON_STRING, true},
     {"[\\x00-\\x1f]{2}", TERMINAL_JSON_STRING, true},
+    {"[\\x01-\\x07]{2}|[\\x0e-\\x1f]\\x7f", TERMINAL_JSON_STRING, true},
     {"\\x01?[\"\\\\]x|[\\u2028-\\u2029]", TERMINAL_JSON_STRING, true},
     {"(😀|😁ab|\\uFFFF)", TERMINAL_JSON_CONTENT, true},
     {"[\\u0800-\\u0803\\u0805\\uD7FF\\uE000\\U00010000]a", TERMINAL_JSON_CONTENT, true},
@@ -236,6 +237,7 @@ static void the_work_is_the_same_whatever_was_asked_for_before(void **state)
                 work[k] = both[k]->recognizer->pool->visit.work;
                 assert_int_equal(both[k]->recognizer->pool->status, STATUS_OK);
             }
+            assert_true(work[0] > 0 || costs[0][0] + costs[0][1] + costs[0][2] == 0);
             assert_memory_equal(costs[0], costs[1], sizeof costs[0]);
             if (work[0] != work[1])
                 fail_msg("%s: %llu known, %llu new", of->patterns, (unsigned long long)work[0],
@@ -294,7 +296,7 @@ static void many_texts_are_not_enumerated(void **state)
 {
     static const struct terminal_case many[] = {
         {"(aa|ab)*b", TERMINAL_TEXT, true},
-        {"x|a{5000}", TERMINAL_TEXT, true},
+        {"a|b{5000}", TERMINAL_TEXT, true},
         {".{0,900}", TERMINAL_TEXT, true},
     };
     (void)state;
