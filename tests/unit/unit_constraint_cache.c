@@ -20,6 +20,8 @@ static struct {
     struct tokenizer *tokenizer;
     struct constraint_cache cache;
     sem_t allowed; // one compile each
+    sem_t vocabulary_allowed;
+    int vocabulary_failures; // left: its next tries lack memory
     pthread_mutex_t mutex;
     char compiled[4096]; // sources in their order
 } world;
@@ -30,7 +32,13 @@ static struct error error;
 static void compile_when_allowed(struct compiled_constraint *entry, struct constraint_cache *cache)
 {
     if (entry == &cache->making) {
-        constraint_vocabulary_make(cache);
+        while (sem_wait(&world.vocabulary_allowed) != 0)
+            continue;
+        if (world.vocabulary_failures && world.vocabulary_failures--)
+            error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "the vocabulary: out of memory");
+        else
+            constraint_vocabulary_make(cache);
+        sem_post(&world.vocabulary_allowed);
         return;
     }
     while (sem_wait(&world.allowed) != 0)
@@ -57,6 +65,8 @@ static int open_world(void **state)
                                             .compile = compile_when_allowed};
     world.compiled[0] = '\0';
     pthread_mutex_init(&world.mutex, NULL);
+    sem_init(&world.vocabulary_allowed, 0, 1);
+    world.vocabulary_failures = 0;
     return sem_init(&world.allowed, 0, 0);
 }
 
@@ -69,6 +79,7 @@ static int close_world(void **state)
     assert_int_equal(world.cache.n_waiting + world.cache.n_compiling, 0);
     tokenizer_close(world.tokenizer);
     sem_destroy(&world.allowed);
+    sem_destroy(&world.vocabulary_allowed);
     pthread_mutex_destroy(&world.mutex);
     return 0;
 }
@@ -355,6 +366,7 @@ static void without_memory_nothing_is_left_and_a_later_try_succeeds(void **state
         struct compiled_constraint *entry = NULL;
         assert_true(n_good < 200);
         int32_t before = n_entries();
+        sem_wait(&world.vocabulary_allowed); // its thread would take a failure of this one's
         failing_memory.fails_alone = true;
         failing_memory_after(n_good);
         status = constraint_cache_find(&world.cache,
@@ -362,6 +374,7 @@ static void without_memory_nothing_is_left_and_a_later_try_succeeds(void **state
                                            .constraint = {.kind = CONSTRAINT_REGEX, .source = TEXT("a")}},
                                        &entry, &error);
         failing_memory_after(-1);
+        sem_post(&world.vocabulary_allowed);
         if (status != STATUS_OK) {
             assert_int_equal(status, STATUS_RETRY);
             assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
@@ -373,6 +386,25 @@ static void without_memory_nothing_is_left_and_a_later_try_succeeds(void **state
         }
     }
     assert_int_equal(n_entries(), 1);
+}
+
+static void a_vocabulary_that_lacked_memory_is_made_again(void **state)
+{
+    (void)state;
+    world.vocabulary_failures = 2;
+    struct compiled_constraint *entry = find_regex("a");
+    for (int n_failed = 0; n_failed < 2;) {
+        int32_t n;
+        if (constraint_cache_collect(&world.cache, 10000, &n, &error) == STATUS_OK)
+            continue;
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        assert_null(world.cache.vocabulary);
+        n_failed++;
+    }
+    compile_all();
+    assert_non_null(world.cache.vocabulary);
+    assert_int_equal(entry->state, CONSTRAINT_COMPILED);
+    constraint_cache_release(&world.cache, entry);
 }
 
 int main(void)
@@ -387,6 +419,7 @@ int main(void)
         TEST(one_that_lacked_memory_is_tried_again_by_its_next_user),
         TEST(the_entry_unused_for_longest_goes_first),
         TEST(without_memory_nothing_is_left_and_a_later_try_succeeds),
+        TEST(a_vocabulary_that_lacked_memory_is_made_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
