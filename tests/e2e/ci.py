@@ -1,5 +1,7 @@
 """What .ci/run reports, with programs in place of its stages' own; rules for names that no compiler checks."""
 import glob
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -109,6 +111,15 @@ def skipped_without(test, command, programs):
     environment |= {"PATH": path, "XDG_CACHE_HOME": test.path("cache"), "CMOCKA_MESSAGE_OUTPUT": "TAP"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0 and "# SKIP" in done.stdout, (command, done)
+
+
+@case
+def the_lines_that_mutation_leaves_out_are_in_their_files(test):
+    loader = importlib.machinery.SourceFileLoader("mutate", os.path.join(ROOT, "ops", "mutate"))
+    mutate = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutate", loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(mutate)
+    mutate.check_names(None)
 
 
 @case
