@@ -180,7 +180,10 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
                                             .n_sequences_max = batch->n_sequences_max + batch->n_drafts_max,
                                             .page_positions = batch->page_positions,
                                             .kv_type = wanted->kv_type ? *wanted->kv_type
-                                                                       : default_kv_type(attempt->model)};
+                                                                       : default_kv_type(attempt->model),
+                                            .hidden_only = wanted->hidden_only};
+    if (wanted->hidden_only)
+        plan->forward.n_outputs_max = plan->forward.n_tokens_max;
     struct memory memory[N_BACKENDS];
     uint64_t most, unasked,
         one_page_bytes =

@@ -20,6 +20,7 @@ struct limits_wanted {       // 0: derive
     int32_t n_tokens_max;
     int32_t n_jobs_max;
     int32_t n_drafts_max;        // as it is: 0 is none
+    bool hidden_only;            // struct forward_limits; as many outputs as tokens
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.

@@ -329,12 +329,12 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Enqueues the whole step, without `end`.
-static void run_step(struct forward *forward, struct step *step, float *logits)
+// Begins the step and enqueues all of it but the outputs. `stops`: struct step.
+static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
     fill_rope(forward, step);
-    step->stops = logits != NULL;
+    step->stops = stops;
     struct pass pass = {.forward = forward,
                         .operations = &forward->backend->operations,
                         .backend = forward->backend,
@@ -349,6 +349,14 @@ static void run_step(struct forward *forward, struct step *step, float *logits)
     embed_tokens(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
         run_layer(&pass, i);
+    return pass;
+}
+
+// Enqueues the whole step, without `end`.
+static void run_step(struct forward *forward, struct step *step, float *logits)
+{
+    assert(!forward->limits.hidden_only);
+    struct pass pass = enqueue_layers(forward, step, logits != NULL);
     if (step->n_outputs > 0) {
         compute_logits(&pass);
         if (!step->samples_apart)
@@ -366,6 +374,17 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
     assert(!step->samples_apart);
     run_step(forward, step, logits);
     return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
+}
+
+enum status forward_hidden(struct forward *forward, struct step *step, float *hidden, struct error *error)
+{
+    assert(forward->limits.hidden_only && !step->samples);
+    struct pass pass = enqueue_layers(forward, step, true);
+    if (step->n_outputs > 0) {
+        normalize_rows(&pass, pass.normed, pass.x, forward->output_norm, forward->output_norm_bias, false);
+        pass.operations->read(pass.backend, pass.normed, step->n_outputs, hidden);
+    }
+    return forward->backend->operations.end(forward->backend, NULL, error);
 }
 
 bool forward_computes_ahead(const struct forward *forward)

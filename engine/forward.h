@@ -15,6 +15,7 @@ struct forward_limits {
     int32_t page_positions;
     int32_t n_pages;
     enum kv_type kv_type;
+    bool hidden_only; // for forward_hidden alone: no output weight, no logits
 };
 
 // Loads the weights, calling progress(context, done_bytes, total_bytes) if given, which returns whether to
@@ -43,6 +44,11 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 // then.
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
                          float *logits, struct error *error) WARN_UNUSED;
+
+// Computes one step up to the norm before the output weight: `hidden` [n_outputs, n_embd]. Otherwise as
+// forward_step, without samples. With limits.hidden_only.
+enum status forward_hidden(struct forward *forward, struct step *step, float *hidden,
+                           struct error *error) WARN_UNUSED;
 
 // A step with samples in several calls, for asynchronous backends (struct engine in batching/batcher.h). At
 // most two steps are submitted and not yet collected. With step->samples_apart, forward_submit_sampling

@@ -78,11 +78,19 @@ static struct weight **global_weight(struct forward *forward, int i)
     return (struct weight **)(void *)((char *)forward + global_weights[i].weight);
 }
 
+static bool is_of_logits(int i)
+{
+    return global_weights[i].weight == offsetof(struct forward, output) ||
+           global_weights[i].weight == offsetof(struct forward, output_bias);
+}
+
 static enum status load_globals(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
     enum status status = STATUS_OK;
     for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
+        if (forward->limits.hidden_only && is_of_logits(i))
+            continue;
         enter_layer(forward, global_weights[i].layer);
         status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor),
                              global_weights[i].role, global_weight(forward, i));
@@ -215,7 +223,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
-    PLAN(out.logits, outputs, shape->n_vocab);
+    PLAN(out.logits, outputs, limits->hidden_only ? 0 : shape->n_vocab);
 #undef PLAN
     assert(i == MATRICES);
 }

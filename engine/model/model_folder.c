@@ -29,8 +29,9 @@ struct folder {
     size_t n_made, capacity;
     size_t *sources; // indexes of their tensors
     size_t n_sources;
-    bool *used; // of their tensors
-    int naming; // of language_names
+    bool *used;   // of their tensors
+    int naming;   // of language_names
+    bool is_bare; // names without "model.", as a transformer without its output matrix is saved
     uint64_t keys_hash;
 };
 
@@ -213,7 +214,8 @@ static struct text expand_name(const struct folder *folder, const char *from, in
             model ? language_names[folder->naming].model : language_names[folder->naming].head;
         size = (size_t)snprintf(out, 512, "%s", prefix);
         from += model ? 6 : 0;
-    }
+    } else if (folder->is_bare && strncmp(from, "model.", 6) == 0)
+        from += 6;
     for (; *from && size < 400; from++) {
         if (*from == '*')
             size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
@@ -441,6 +443,7 @@ static enum status add_tensors(struct folder *folder, struct error *error)
         return out_of_memory(error);
     struct text embedding = TEXT("model.language_model.embed_tokens.weight");
     folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
+    folder->is_bare = safetensors_find(folder->weights, TEXT("embed_tokens.weight")) != SIZE_MAX;
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
@@ -465,6 +468,39 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
 }
 
+// Of a model for embeddings (sentence-transformers): how it pools, as the key NAME.pooling_type.
+static enum status read_pooling(struct folder *folder, const struct folder_files *files,
+                                struct gguf_writer *keys, struct error *error)
+{
+    static const char name[] = "1_Pooling/config.json";
+    static const struct {
+        const char *mode;
+        uint32_t type;
+    } modes[] = {{"pooling_mode_mean_tokens", 1},
+                 {"pooling_mode_cls_token", 2},
+                 {"pooling_mode_lasttoken", 3}};
+    struct value json;
+    bool found;
+    char key[128];
+    uint32_t type = 0;
+    enum status status = folder_read_json(files, name, &json, &found, error);
+    if (status != STATUS_OK || !found)
+        return status;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const struct value *mode = value_get(&json, modes[i].mode);
+        if (!mode || mode->kind != VALUE_BOOL || !mode->boolean)
+            continue;
+        if (type)
+            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                             "%s/%s: expected one mode of pooling, got %s too", folder->path, name,
+                             modes[i].mode);
+        type = modes[i].type;
+    }
+    snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
+    gguf_writer_u32(keys, key, type ? type : FOLDER_POOLING_OTHER);
+    return STATUS_OK;
+}
+
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     struct folder_files files = {folder->path, &folder->arena};
@@ -482,6 +518,8 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = read_quantization(folder, &files, error);
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
+    if (status == STATUS_OK)
+        status = read_pooling(folder, &files, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)

@@ -120,6 +120,9 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
 // The factor of the matrix whose items have that name; compressed-tensors' is a divisor.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
+// The key NAME.pooling_type of a way to pool that GGUF has no number for.
+enum { FOLDER_POOLING_OTHER = 255 };
+
 // model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
 struct folder_files {

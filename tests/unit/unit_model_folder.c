@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -22,9 +23,15 @@ struct folder_case {
     const char *config;            // further settings
     bool larger, tied;
     enum tensor_type experts_type; // the made model's
-    const char *prefix;            // the language model's part of a larger one: its names begin so
-    bool nvfp4;                    // the matrices, with factors; otherwise of each plain type
+    // the language model's part of a larger one: its names begin so; "": names without "model."
+    const char *prefix;
+    bool nvfp4; // the matrices, with factors; otherwise of each plain type
 };
+
+static bool is_part(const struct folder_case *item)
+{
+    return item->prefix && *item->prefix;
+}
 
 struct making {
     const struct folder_case *item;
@@ -108,7 +115,7 @@ static void write_config(const struct making *making)
     };
     struct buffer json = {0};
     char path[128];
-    if (making->item->prefix)
+    if (is_part(making->item))
         buffer_add_string(&json, "{\"model_type\":\"gemma3\",\"vision_config\":{},\"text_config\":");
     buffer_add_format(&json, "{\"model_type\":\"%s\"%s", making->item->model_type, making->item->config);
     if (strcmp(making->name, "deepseek2"))
@@ -130,7 +137,7 @@ static void write_config(const struct making *making)
     }
     buffer_add_format(&json, ",\"tie_word_embeddings\":%s}",
                       gguf_tensor(making->gguf, "output.weight") ? "false" : "true");
-    if (making->item->prefix)
+    if (is_part(making->item))
         buffer_add_string(&json, "}");
     snprintf(path, sizeof path, "%s/config.json", making->directory);
     write_file(path, json.data, json.size);
@@ -381,7 +388,7 @@ static void put_rule(const struct making *making, struct safetensors_writer *wri
         size_t size = 0;
         const char *prefix = making->item->prefix;
         bool model = strncmp(rule->from, "model.", 6) == 0;
-        if (prefix) // of a model of images and text
+        if (is_part(making->item)) // of a model of images and text
             size = (size_t)sprintf(name, "%s",
                                    model                               ? prefix
                                    : strncmp(prefix, "model.", 6) == 0 ? ""
@@ -430,7 +437,7 @@ static void write_weights(const struct making *making)
         for (const struct folder_rule *rule = family->layers; rule->from; rule++)
             for (int bias = 0; bias < 2 && is_meant(making, rule); bias++)
                 put_rule(making, &writer, rule, layer, bias ? ".bias" : ".weight");
-    if (making->item->prefix) // what sees images
+    if (is_part(making->item)) // what sees images
         put_entry(&writer, "vision_tower.x.weight", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
     snprintf(path, sizeof path, "%s/model.safetensors", making->directory);
     write_safetensors(&writer, path);
@@ -537,6 +544,7 @@ static struct folder_case cases[] = {
     {"qwen2_moe", "qwen2moe", ",\"norm_topk_prob\":false,\"decoder_sparse_step\":1,\"mlp_only_layers\":[]",
      false, false},
     {"qwen3", "qwen3", "", false, false},
+    {"qwen3", "qwen3", "", false, true, .prefix = ""},
     {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true", false, false},
     {"gemma", "gemma", ",\"hidden_act\":\"gelu\"", false, false},
     {"gemma2", "gemma2", ",\"hidden_activation\":\"gelu_pytorch_tanh\",\"query_pre_attn_scalar\":16", false,
@@ -669,12 +677,55 @@ static void tokenizer_files_and_ends_become_keys(void **state)
     remove_directory(directory);
 }
 
+static void how_a_model_for_embeddings_pools_becomes_a_key(void **state)
+{
+    static const struct {
+        const char *json, *refused;
+        uint32_t type;
+    } rows[] = {
+        {"{\"pooling_mode_cls_token\":false,\"pooling_mode_mean_tokens\":true}", NULL, 1},
+        {"{\"pooling_mode_cls_token\":true}", NULL, 2},
+        {"{\"pooling_mode_lasttoken\":true,\"include_prompt\":true}", NULL, 3},
+        {"{\"pooling_mode_max_tokens\":true}", NULL, FOLDER_POOLING_OTHER},
+        {"{\"pooling_mode_cls_token\":true,\"pooling_mode_lasttoken\":true}",
+         "got pooling_mode_lasttoken too", 0},
+        {"[]", "expected an object", 0},
+    };
+    (void)state;
+    char directory[64], path[128];
+    const struct folder_case item = {"llama", "llama", "", false, false};
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &(struct model_recipe){.seed = 1});
+    write_folder(&item, path, directory, false);
+    snprintf(path, sizeof path, "%s/1_Pooling", directory);
+    assert_int_equal(mkdir(path, 0777), 0);
+    snprintf(path, sizeof path, "%s/1_Pooling/config.json", directory);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct gguf *gguf;
+        struct error error;
+        uint32_t type = 0;
+        write_file(path, rows[i].json, strlen(rows[i].json));
+        if (rows[i].refused) {
+            assert_folder_refused(directory, rows[i].refused);
+            continue;
+        }
+        if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(gguf_u32(gguf, "llama.pooling_type", &type, NULL, &error), STATUS_OK);
+        assert_int_equal(type, rows[i].type);
+        gguf_close(gguf);
+    }
+    remove_directory(directory);
+}
+
 int main(void)
 {
     enum { N_CASES = sizeof cases / sizeof *cases };
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
+        cmocka_unit_test(how_a_model_for_embeddings_pools_becomes_a_key),
     };
     enum { N_OTHERS = sizeof others / sizeof *others };
     static struct CMUnitTest tests[N_CASES + N_OTHERS];

@@ -1,0 +1,255 @@
+#include "engine/embedding.h"
+
+#include "engine/file/gguf.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- pooling ----
+
+static const struct {
+    enum pooling pooling;
+    const char *name;
+} poolings[] = {{POOLING_MEAN, "mean"}, {POOLING_FIRST, "cls"}, {POOLING_LAST, "last"}};
+
+enum { N_POOLINGS = sizeof poolings / sizeof poolings[0] };
+
+bool pooling_find(const char *name, enum pooling *pooling)
+{
+    for (int i = 0; i < N_POOLINGS; i++)
+        if (strcmp(poolings[i].name, name) == 0) {
+            *pooling = poolings[i].pooling;
+            return true;
+        }
+    return false;
+}
+
+const char *pooling_name(enum pooling pooling)
+{
+    for (int i = 0; i < N_POOLINGS; i++)
+        if (poolings[i].pooling == pooling)
+            return poolings[i].name;
+    return "";
+}
+
+enum status pooling_of_model(const struct model *model, enum pooling *pooling, struct error *error)
+{
+    char key[128];
+    uint32_t type = 0;
+    snprintf(key, sizeof key, "%s.pooling_type", model_family_name(model));
+    enum status status = gguf_u32(model->gguf, key, &type, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    *pooling = type ? (enum pooling)type : POOLING_LAST;
+    if (pooling_name(*pooling)[0])
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                     "%s is %u: expected 1 (mean), 2 (cls) or 3 (last)", key, type);
+}
+
+// ---- the embedder ----
+
+// A step's arrays and the text that is under way.
+struct embedder {
+    struct embedder_options options;
+    int32_t *tokens, *positions, *output_rows; // [n_tokens_max]
+    struct step_sequence *sequences;           // [n_sequences_max]
+    int32_t *pages;                            // block tables of a step, one behind the other
+    int32_t *free_pages;                       // a stack
+    int32_t n_free;
+    int32_t *output_texts; // [n_outputs_max] the output's text
+    float *hidden;         // [n_outputs_max, n_embd]
+    double *sum;           // [n_embd] of the text under way, for the mean
+};
+
+static int32_t pages_of(const struct embedder *embedder, int32_t n_tokens)
+{
+    return (n_tokens + embedder->options.limits.page_positions - 1) / embedder->options.limits.page_positions;
+}
+
+// Beside the text under way a step has at most n_tokens_max tokens, and of each text an incomplete page.
+static int64_t pages_of_others(const struct forward_limits *limits)
+{
+    return limits->n_tokens_max / limits->page_positions + limits->n_sequences_max;
+}
+
+int64_t embedder_pages(const struct forward_limits *limits, int32_t n_tokens)
+{
+    return ((int64_t)n_tokens + limits->page_positions - 1) / limits->page_positions +
+           pages_of_others(limits);
+}
+
+int32_t embedder_longest(const struct forward_limits *limits, const struct model *model)
+{
+    int64_t n_pages = limits->n_pages - pages_of_others(limits);
+    int64_t n_positions = n_pages > 0 ? n_pages * limits->page_positions : 0;
+    return n_positions < model->shape.n_context ? (int32_t)n_positions : model->shape.n_context;
+}
+
+enum status embedder_create(struct embedder **embedder, const struct embedder_options *options,
+                            struct error *error)
+{
+    const struct forward_limits *limits = &options->limits;
+    size_t n_embd = (size_t)options->model->shape.n_embd, n_tokens = (size_t)limits->n_tokens_max;
+    assert(limits->hidden_only && limits->n_outputs_max == limits->n_tokens_max);
+    assert(options->n_dimensions >= 1 && (size_t)options->n_dimensions <= n_embd);
+    *embedder = NULL;
+    struct embedder *created = calloc(1, sizeof *created);
+    if (created) {
+        created->options = *options;
+        created->tokens = calloc(n_tokens, sizeof *created->tokens);
+        created->positions = calloc(n_tokens, sizeof *created->positions);
+        created->output_rows = calloc(n_tokens, sizeof *created->output_rows);
+        created->output_texts = calloc(n_tokens, sizeof *created->output_texts);
+        created->sequences = calloc((size_t)limits->n_sequences_max, sizeof *created->sequences);
+        created->pages = calloc((size_t)limits->n_pages, sizeof *created->pages);
+        created->free_pages = calloc((size_t)limits->n_pages, sizeof *created->free_pages);
+        created->hidden = calloc(n_tokens * n_embd, sizeof *created->hidden);
+        created->sum = calloc(n_embd, sizeof *created->sum);
+    }
+    if (!created || !created->tokens || !created->positions || !created->output_rows ||
+        !created->output_texts || !created->sequences || !created->pages || !created->free_pages ||
+        !created->hidden || !created->sum) {
+        embedder_destroy(created);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    }
+    *embedder = created;
+    return STATUS_OK;
+}
+
+void embedder_destroy(struct embedder *embedder)
+{
+    if (!embedder)
+        return;
+    free(embedder->tokens);
+    free(embedder->positions);
+    free(embedder->output_rows);
+    free(embedder->output_texts);
+    free(embedder->sequences);
+    free(embedder->pages);
+    free(embedder->free_pages);
+    free(embedder->hidden);
+    free(embedder->sum);
+    free(embedder);
+}
+
+// ---- a step ----
+
+// Where the computation stands: the first text that is not complete, its tokens that are computed, and their
+// pages, from pages_at on in embedder->pages.
+struct embedding_place {
+    int32_t text, position, pages_at, n_pages;
+};
+
+static bool is_wanted(enum pooling pooling, const struct embedding_text *text, int32_t position)
+{
+    return pooling == POOLING_MEAN || position == (pooling == POOLING_FIRST ? 0 : text->n_ids - 1);
+}
+
+// Adds as many of the text's tokens as the step has room for, from the place on.
+static void add_tokens(struct embedder *embedder, struct step *step, const struct embedding_text *text,
+                       struct embedding_place *place)
+{
+    const struct model_shape *shape = &embedder->options.model->shape;
+    int32_t n = text->n_ids - place->position, room = embedder->options.limits.n_tokens_max - step->n_tokens;
+    n = n < room ? n : room;
+    struct step_sequence *sequence = &embedder->sequences[step->n_sequences++];
+    sequence->first_row = step->n_tokens;
+    sequence->n_tokens = n;
+    sequence->position = place->position;
+    sequence->long_context = text->n_ids > shape->n_context_original;
+    for (int32_t i = 0; i < n; i++, place->position++) {
+        int32_t row = step->n_tokens++;
+        assert(text->ids[place->position] >= 0 && text->ids[place->position] < shape->n_vocab);
+        embedder->tokens[row] = text->ids[place->position];
+        embedder->positions[row] = place->position;
+        if (is_wanted(embedder->options.pooling, text, place->position)) {
+            embedder->output_texts[step->n_outputs] = place->text;
+            embedder->output_rows[step->n_outputs++] = row;
+        }
+    }
+}
+
+// Plans a step from *place on and moves it. Pages of the texts that it completes are free from the next one on.
+static struct step plan_step(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
+                             struct embedding_place *place)
+{
+    const struct forward_limits *limits = &embedder->options.limits;
+    struct step step = {.tokens = embedder->tokens,
+                        .positions = embedder->positions,
+                        .sequences = embedder->sequences,
+                        .output_rows = embedder->output_rows};
+    memmove(embedder->pages, embedder->pages + place->pages_at,
+            (size_t)place->n_pages * sizeof *embedder->pages);
+    place->pages_at = 0;
+    while (place->text < n_texts && step.n_tokens < limits->n_tokens_max &&
+           step.n_sequences < limits->n_sequences_max) {
+        const struct embedding_text *text = &texts[place->text];
+        int32_t *table = embedder->pages + place->pages_at;
+        embedder->sequences[step.n_sequences].pages = table;
+        add_tokens(embedder, &step, text, place);
+        while (place->n_pages < pages_of(embedder, place->position))
+            table[place->n_pages++] = embedder->free_pages[--embedder->n_free];
+        if (place->position < text->n_ids)
+            break;
+        *place =
+            (struct embedding_place){.text = place->text + 1, .pages_at = place->pages_at + place->n_pages};
+    }
+    for (int32_t i = 0; i < place->pages_at; i++)
+        embedder->free_pages[embedder->n_free++] = embedder->pages[i];
+    return step;
+}
+
+static void finish_vector(const struct embedder *embedder, const double *items, double scale, float *vector)
+{
+    int32_t n = embedder->options.n_dimensions;
+    double square = 0;
+    for (int32_t i = 0; i < n; i++)
+        square += items[i] * items[i];
+    if (embedder->options.normalize)
+        scale = square > 0 ? 1 / sqrt(square) : 0;
+    for (int32_t i = 0; i < n; i++)
+        vector[i] = (float)(items[i] * scale);
+}
+
+// A text's outputs are added in the order of its tokens.
+static void take_outputs(struct embedder *embedder, const struct step *step,
+                         const struct embedding_text *texts, float *vectors)
+{
+    int32_t n_embd = embedder->options.model->shape.n_embd;
+    bool is_mean = embedder->options.pooling == POOLING_MEAN;
+    for (int32_t output = 0; output < step->n_outputs; output++) {
+        int32_t text = embedder->output_texts[output];
+        int32_t position = embedder->positions[embedder->output_rows[output]];
+        const float *hidden = embedder->hidden + (ptrdiff_t)output * n_embd;
+        for (int32_t i = 0; i < n_embd; i++)
+            embedder->sum[i] = (is_mean && position > 0 ? embedder->sum[i] : 0) + (double)hidden[i];
+        if (!is_mean || position == texts[text].n_ids - 1)
+            finish_vector(embedder, embedder->sum, is_mean ? 1.0 / texts[text].n_ids : 1,
+                          vectors + (ptrdiff_t)text * embedder->options.n_dimensions);
+    }
+}
+
+enum status embedder_compute(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
+                             float *vectors, struct error *error)
+{
+    int32_t n_longest = embedder_longest(&embedder->options.limits, embedder->options.model);
+    embedder->n_free = embedder->options.limits.n_pages;
+    for (int32_t i = 0; i < embedder->n_free; i++)
+        embedder->free_pages[i] = embedder->n_free - 1 - i;
+    for (int32_t i = 0; i < n_texts; i++)
+        assert(texts[i].n_ids > 0 && texts[i].n_ids <= n_longest);
+    (void)n_longest;
+    struct embedding_place place = {0};
+    while (place.text < n_texts) {
+        struct step step = plan_step(embedder, texts, n_texts, &place);
+        enum status status = forward_hidden(embedder->options.forward, &step, embedder->hidden, error);
+        if (status != STATUS_OK)
+            return status;
+        take_outputs(embedder, &step, texts, vectors);
+    }
+    return STATUS_OK;
+}
