@@ -106,10 +106,11 @@ struct settings {
         char *batch;
     } bench;
 
-    struct { // of sheaf template, logits, quantize and tokenize
+    struct { // of sheaf template, logits, quantize, tokenize and embed
         char *bos, *eos, *now;
-        char *tokens, *type;
-        bool special;
+        char *tokens, *type, *pooling;
+        int64_t dimensions; // 0: all
+        bool special, no_normalize;
     } tool;
 
     struct {

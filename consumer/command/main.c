@@ -26,7 +26,7 @@ static const struct {
     {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
     {"grammar", command_grammar},   {"logits", command_logits},     {"bench", command_bench},
     {"quantize", command_quantize}, {"mirror", command_mirror},     {"dataset", command_dataset},
-    {"annotate", command_annotate}, {"report", command_report},
+    {"annotate", command_annotate}, {"report", command_report},     {"embed", command_embed},
 };
 
 static int fail_command(const struct error *error)

@@ -1,0 +1,326 @@
+// sheaf embed: texts on standard input, a JSON line with each one's vector on standard output. Several texts are
+// computed together.
+#include "consumer/command/commands.h"
+#include "consumer/command/output_file.h"
+#include "consumer/log.h"
+#include "consumer/runtime.h"
+#include "engine/embedding.h"
+#include "schemas/clock.h"
+#include "schemas/value.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Texts are read until a group has so many tokens (in steps) or so many texts; then it is computed and written.
+enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
+
+struct grouped_text {
+    int64_t index; // of the line, from 0
+    size_t first_id, n_ids;
+    struct error error; // of a line without a vector: STATUS_REJECT
+};
+
+struct command_embed {
+    struct runtime *runtime;
+    struct embedder *embedder;
+    int32_t n_dimensions, n_longest;
+    size_t n_group_tokens;
+    struct grouped_text *group; // [GROUP_TEXTS_MAX]
+    int32_t n_group;
+    struct token_array ids;       // of the group's texts
+    struct embedding_text *texts; // [GROUP_TEXTS_MAX]
+    float *vectors;               // [GROUP_TEXTS_MAX, n_dimensions]
+    struct buffer out;
+    struct {
+        int64_t lines, failed, tokens;
+    } n;
+};
+
+// ---- input ----
+
+// A line is {"text": ...} or "..." in JSON, or else itself the text.
+static enum status decode_line(struct text line, struct arena *arena, struct text *text, struct error *error)
+{
+    while (line.size > 0 && (line.data[line.size - 1] == '\n' || line.data[line.size - 1] == '\r'))
+        line.size--;
+    struct text trimmed = text_trim_start(line);
+    *text = line;
+    if (trimmed.size == 0 || (trimmed.data[0] != '{' && trimmed.data[0] != '"'))
+        return STATUS_OK;
+    struct value value;
+    enum status status = json_decode(trimmed, arena, &value, error);
+    const struct value *member = &value;
+    if (status == STATUS_OK && value.kind == VALUE_OBJECT)
+        member = value_get(&value, "text");
+    if (status == STATUS_OK && (!member || member->kind != VALUE_STRING))
+        status =
+            error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected an object with a string \"text\"");
+    if (status == STATUS_OK)
+        *text = member->text;
+    return status;
+}
+
+static enum status tokenize_text(struct command_embed *embed, struct text text, struct grouped_text *grouped)
+{
+    enum status status = tokenizer_encode(embed->runtime->tokenizer, text, TOKENIZER_ADD_SPECIAL, &embed->ids,
+                                          &grouped->error);
+    grouped->n_ids = embed->ids.n_ids - grouped->first_id;
+    if (status != STATUS_OK)
+        return status;
+    if (grouped->n_ids == 0)
+        return error_set(&grouped->error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "the text has no tokens");
+    if (grouped->n_ids > (size_t)embed->n_longest) {
+        int32_t n_context = embed->runtime->model->shape.n_context;
+        return error_set(&grouped->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
+                         "the text has %zu tokens: expected at most %d%s", grouped->n_ids, embed->n_longest,
+                         embed->n_longest < n_context ? ", the positions of --kv-memory"
+                                                      : ", the model's context");
+    }
+    return STATUS_OK;
+}
+
+// A text that cannot be computed gets its error; others end the command.
+static enum status add_line(struct command_embed *embed, struct text line, struct error *error)
+{
+    struct arena arena = {0};
+    struct text text;
+    struct grouped_text *grouped = &embed->group[embed->n_group++];
+    *grouped = (struct grouped_text){.index = embed->n.lines++, .first_id = embed->ids.n_ids};
+    enum status status = decode_line(line, &arena, &text, &grouped->error);
+    if (status == STATUS_OK)
+        status = tokenize_text(embed, text, grouped);
+    arena_finish(&arena);
+    if (status == STATUS_OK || status == STATUS_REJECT) {
+        if (status == STATUS_REJECT)
+            embed->ids.n_ids = grouped->first_id;
+        return STATUS_OK;
+    }
+    *error = grouped->error;
+    return error_prefix(error, "standard input: line %lld", (long long)embed->n.lines);
+}
+
+// ---- output ----
+
+static void write_error(struct command_embed *embed, const struct grouped_text *grouped)
+{
+    buffer_add_format(&embed->out,
+                      "{\"index\":%lld,\"error\":{\"code\":\"%s\",\"message\":", (long long)grouped->index,
+                      error_code_name(grouped->error.code));
+    json_encode_string(text_from_string(grouped->error.text), &embed->out);
+    buffer_add_string(&embed->out, "}}\n");
+    embed->n.failed++;
+}
+
+static void write_vector(struct command_embed *embed, const struct grouped_text *grouped, const float *vector)
+{
+    buffer_add_format(&embed->out, "{\"object\":\"embedding\",\"index\":%lld,\"embedding\":[",
+                      (long long)grouped->index);
+    for (int32_t i = 0; i < embed->n_dimensions; i++) {
+        struct value item = value_single(vector[i]);
+        if (i)
+            buffer_add_byte(&embed->out, ',');
+        json_encode(&item, &embed->out);
+    }
+    buffer_add_format(&embed->out, "],\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n",
+                      grouped->n_ids, grouped->n_ids);
+    embed->n.tokens += (int64_t)grouped->n_ids;
+}
+
+static bool is_finite(const float *vector, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!isfinite(vector[i]))
+            return false;
+    return true;
+}
+
+static enum status write_group(struct command_embed *embed, FILE *file, struct error *error)
+{
+    const float *vector = embed->vectors;
+    for (int32_t i = 0; i < embed->n_group; i++) {
+        struct grouped_text *grouped = &embed->group[i];
+        if (grouped->error.status == STATUS_OK) {
+            if (!is_finite(vector, embed->n_dimensions))
+                (void)error_set(&grouped->error, STATUS_REJECT, ERROR_LOGITS_NAN,
+                                "the model's hidden state has a NaN or an infinity");
+            else
+                write_vector(embed, grouped, vector);
+            vector += embed->n_dimensions;
+        }
+        if (grouped->error.status != STATUS_OK)
+            write_error(embed, grouped);
+    }
+    if (embed->out.failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    if (fwrite(embed->out.data, 1, embed->out.size, file) != embed->out.size || fflush(file) != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "writing the vectors: %s", strerror(errno));
+    buffer_clear(&embed->out);
+    return STATUS_OK;
+}
+
+static enum status complete_group(struct command_embed *embed, FILE *file, struct error *error)
+{
+    int32_t n_texts = 0;
+    for (int32_t i = 0; i < embed->n_group; i++)
+        if (embed->group[i].error.status == STATUS_OK)
+            embed->texts[n_texts++] = (struct embedding_text){embed->ids.ids + embed->group[i].first_id,
+                                                              (int32_t)embed->group[i].n_ids};
+    enum status status = embedder_compute(embed->embedder, embed->texts, n_texts, embed->vectors, error);
+    if (status == STATUS_OK)
+        status = write_group(embed, file, error);
+    embed->n_group = 0;
+    embed->ids.n_ids = 0;
+    return status;
+}
+
+static enum status embed_lines(struct command_embed *embed, FILE *file, struct error *error)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    enum status status = STATUS_OK;
+    for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, stdin)) >= 0;) {
+        status = add_line(embed, (struct text){line, (size_t)size}, error);
+        if (status == STATUS_OK &&
+            (embed->n_group == GROUP_TEXTS_MAX || embed->ids.n_ids >= embed->n_group_tokens))
+            status = complete_group(embed, file, error);
+    }
+    if (status == STATUS_OK && ferror(stdin))
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard input: reading: %s", strerror(errno));
+    if (status == STATUS_OK)
+        status = complete_group(embed, file, error);
+    free(line);
+    return status;
+}
+
+// ---- the command ----
+
+static enum status choose_pooling(const struct settings *settings, const struct model *model,
+                                  enum pooling *pooling, struct error *error)
+{
+    const char *name = settings->tool.pooling;
+    if (!name || strcmp(name, "model") == 0)
+        return pooling_of_model(model, pooling, error);
+    if (pooling_find(name, pooling))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--pooling: expected model, last, mean or cls, got \"%s\"", name);
+}
+
+static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
+                                     struct error *error)
+{
+    int32_t n_embd = embed->runtime->model->shape.n_embd;
+    embed->n_dimensions = settings->tool.dimensions ? (int32_t)settings->tool.dimensions : n_embd;
+    if (embed->n_dimensions <= n_embd)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "--dimensions: expected at most %d, the model's width, got %d", n_embd,
+                     embed->n_dimensions);
+}
+
+static enum status place_model(struct command_embed *embed, const struct settings *settings,
+                               struct error *error)
+{
+    struct runtime *runtime = embed->runtime;
+    enum kv_type kv_type;
+    struct limits_wanted wanted = {.n_sequences_max = TEXTS_A_STEP_MAX,
+                                   .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
+                                   .page_bytes = settings->engine.kv_memory_bytes,
+                                   .hidden_only = true};
+    enum status status = runtime_kv_type(settings, &kv_type, error);
+    if (settings->engine.kv_type)
+        wanted.kv_type = &kv_type;
+    if (status == STATUS_OK)
+        status = runtime_plan(runtime, settings, &wanted, error);
+    if (status != STATUS_OK)
+        return status;
+    struct forward_limits *limits = &runtime->plan.forward;
+    int64_t n_pages = embedder_pages(limits, runtime->model->shape.n_context);
+    limits->n_pages = n_pages < limits->n_pages ? (int32_t)n_pages : limits->n_pages;
+    embed->n_longest = embedder_longest(limits, runtime->model);
+    if (embed->n_longest > 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                     "--kv-memory: %d pages of %d positions hold no text beside a step of %d tokens: give "
+                     "more, or a smaller --max-rows",
+                     limits->n_pages, limits->page_positions, limits->n_tokens_max);
+}
+
+static enum status open_embedder(struct command_embed *embed, const struct settings *settings,
+                                 struct error *error)
+{
+    struct runtime *runtime = embed->runtime;
+    struct embedder_options options = {.model = runtime->model, .normalize = !settings->tool.no_normalize};
+    enum status status = choose_pooling(settings, runtime->model, &options.pooling, error);
+    if (status == STATUS_OK)
+        status = choose_dimensions(embed, settings, error);
+    if (status == STATUS_OK)
+        status = runtime_open_backend(runtime, settings, error);
+    if (status == STATUS_OK)
+        status = place_model(embed, settings, error);
+    if (status == STATUS_OK)
+        status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
+                                &runtime->plan.forward, NULL, NULL, error);
+    if (status != STATUS_OK)
+        return status;
+    options.forward = runtime->forward;
+    options.limits = runtime->plan.forward;
+    options.n_dimensions = embed->n_dimensions;
+    status = embedder_create(&embed->embedder, &options, error);
+    embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)options.limits.n_tokens_max;
+    embed->group = calloc(GROUP_TEXTS_MAX, sizeof *embed->group);
+    embed->texts = calloc(GROUP_TEXTS_MAX, sizeof *embed->texts);
+    embed->vectors = calloc((size_t)GROUP_TEXTS_MAX * (size_t)embed->n_dimensions, sizeof *embed->vectors);
+    if (status == STATUS_OK && (!embed->group || !embed->texts || !embed->vectors))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%s on %s: vectors of %d, pooling %s, texts of up to %d tokens",
+                  runtime->model->name, runtime->device.backend->device.name, embed->n_dimensions,
+                  pooling_name(options.pooling), embed->n_longest);
+    return status;
+}
+
+static enum status run_embedder(struct command_embed *embed, const struct settings *settings,
+                                struct error *error)
+{
+    struct output_file output = {0};
+    double start_s = clock_s();
+    enum status status = output_file_open(&output, settings->output ? settings->output : "-", error);
+    if (status == STATUS_OK)
+        status = embed_lines(embed, output.file, error);
+    if (status == STATUS_OK)
+        status = output_file_complete(&output, error);
+    output_file_close(&output);
+    if (status != STATUS_OK)
+        return status;
+    double took_s = clock_s() - start_s;
+    log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s",
+              (long long)(embed->n.lines - embed->n.failed), (long long)embed->n.tokens,
+              (double)embed->n.tokens / (took_s > 0 ? took_s : 1));
+    if (!embed->n.failed)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld texts have no vector",
+                     (long long)embed->n.failed, (long long)embed->n.lines);
+}
+
+enum status command_embed(const struct settings *settings, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct command_embed embed = {.runtime = &runtime};
+    enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+    if (status == STATUS_OK)
+        status = open_embedder(&embed, settings, error);
+    if (status == STATUS_OK)
+        status = run_embedder(&embed, settings, error);
+    embedder_destroy(embed.embedder);
+    token_array_finish(&embed.ids);
+    buffer_finish(&embed.out);
+    free(embed.group);
+    free(embed.texts);
+    free(embed.vectors);
+    runtime_close(&runtime);
+    return status;
+}
