@@ -189,7 +189,7 @@ static enum status embed_lines(struct command_embed *embed, FILE *file, struct e
     }
     if (status == STATUS_OK && ferror(stdin))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard input: reading: %s", strerror(errno));
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && embed->n_group > 0)
         status = complete_group(embed, file, error);
     free(line);
     return status;
