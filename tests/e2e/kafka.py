@@ -94,7 +94,7 @@ class Topics:
         """A record a job, its key the custom_id."""
         lines = "".join(f"{job.get('custom_id', '') if isinstance(job, dict) else 'bad'}\t"
                         f"{json.dumps(job) if isinstance(job, dict) else job}\n" for job in jobs)
-        subprocess.run(["kcat", "-b", address(), "-P", "-t", self.prefix + name, "-K", "\t", *options], input=lines,
+        subprocess.run(["kcat", "-b", address(), "-P", "-X", "enable.idempotence=true", "-t", self.prefix + name, "-K", "\t", *options], input=lines,
                        text=True, check=True, timeout=60)
 
     def read(self, name):
