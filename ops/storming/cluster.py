@@ -123,7 +123,7 @@ class Cluster:
 
     def produce(self, name, lines):
         text = "".join(line + "\n" for line in lines)
-        subprocess.run(["kcat", "-b", self.address, "-P", "-t", self.topics[name]], input=text, text=True, check=True,
+        subprocess.run(["kcat", "-b", self.address, "-P", "-X", "enable.idempotence=true", "-t", self.topics[name]], input=text, text=True, check=True,
                        timeout=DEADLINE_S, stderr=subprocess.DEVNULL)
 
     # ---- the protocol ----
