@@ -212,7 +212,8 @@ static void produce(rd_kafka_t *client, const char *topic, int partition, const 
 void probe_produce(const char *brokers, const char *topic, int partition, const char *key, const void *value,
                    size_t size, const char *header, const char *header_value)
 {
-    static const char *const settings[] = {"message.max.bytes", "20000000", "enable.idempotence", "true", NULL};
+    static const char *const settings[] = {"message.max.bytes", "20000000", "enable.idempotence", "true",
+                                           NULL};
     rd_kafka_t *client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
     produce(client, topic, partition, key, value, size, header, header_value);
     require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);

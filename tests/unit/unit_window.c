@@ -190,6 +190,27 @@ static void a_preempted_one_that_returns_does_not_count_for_the_share(void **sta
     assert_order("hhhhhhlhhhhhhhhhhhhhh");
 }
 
+// They give their pages back in any order.
+static void preempted_ones_return_in_the_order_of_their_first_admission(void **state)
+{
+    (void)state;
+    struct waiting_job *jobs[5];
+    static const int given_back[] = {2, 0, 4, 1, 3};
+    for (int i = 0; i < 5; i++)
+        jobs[i] = add_job((char)('a' + i), 0, 0);
+    for (int i = 0; i < 5; i++) {
+        struct prefix_node *node = jobs[i]->sequence.node;
+        prefix_use(&tree, node);
+        window_remove(&window, &jobs[i]->sequence, true);
+        prefix_unuse(&tree, node, jobs[i]);
+        jobs[i]->sequence.node = NULL;
+        jobs[i]->sequence.admission = i;
+    }
+    for (int i = 0; i < 5; i++)
+        assert_true(window_add_preempted(&window, &jobs[given_back[i]]->sequence));
+    assert_order("abcde");
+}
+
 static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
 {
     (void)state;
@@ -306,6 +327,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window,
                                         close_window),
         cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share,
+                                        open_window, close_window),
+        cmocka_unit_test_setup_teardown(preempted_ones_return_in_the_order_of_their_first_admission,
                                         open_window, close_window),
         cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window,
                                         close_window),
