@@ -234,6 +234,7 @@ static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
     assert_id(" { \"prompt\" : \"}\\\"custom_id\\\":\\\"b\" , \t\"custom_id\" : \"a b\" } ", "a b");
     assert_id("{\"x\":{\"custom_id\":\"b\"},\"y\":[{\"custom_id\":\"c\"}],\"custom_id\":\"a\"}", "a");
     assert_id("{\"body\":{\"custom_id\":\"b\"}}", NULL);
+    assert_id(" \t{\"body\":{\"custom_id\":\"b\"}}", NULL);
     assert_id("{\"prompt\":\"custom_id\"}", NULL);
     assert_id("{\"custom_id\":\"\\u00e4\\n\"}", "\xc3\xa4\n");
     assert_id("{\"job_id\":\"j\",\"prompt\":1}", "j");

@@ -63,6 +63,8 @@ static const struct {
      "0000000000000110100000000000"},
     {"{\"type\":\"array\",\"contains\":{\"minimum\":2,\"type\":\"integer\"}}",
      "0000000000000000010100000000"},
+    {"{\"type\":\"array\",\"contains\":{\"type\":\"integer\"},\"maxContains\":2}",
+     "0000000000000011110000000000"},
     {"{\"uniqueItems\":true,\"items\":{\"enum\":[1,2,7,0,\"a\"]},\"type\":\"array\"}",
      "0000000000000110110100000000"},
     {"{\"type\":\"object\",\"required\":[\"a\"]}", "0000000000000000000000110110"},
@@ -196,7 +198,7 @@ static void pairs_accept_what_their_branches_say(void **state)
             for (int b = 0; b < N_BASES; b++)
                 n_refused += !check_pair((enum applicator)how, a, b);
     printf("# %d of %d refused\n", n_refused, N_APPLICATORS * N_BASES * N_BASES);
-    assert_in_range(n_refused, 0, 244); // the fewer the better
+    assert_in_range(n_refused, 0, 261); // the fewer the better
 }
 
 int main(void)
