@@ -155,10 +155,18 @@ static void run_piece(void *context, int index, int thread)
 // together.
 enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
 
-static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes)
+// Kernels may take two or three panels at a time (product_avx512_wide.h): a piece is a multiple of both where
+// it has as many, and no less if the threads still have several pieces each.
+enum { PANELS_TOGETHER = 6 };
+
+static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes, int n_threads)
 {
-    uint64_t n = piece_bytes / weight->panel_bytes;
-    return n < 1 ? 1 : n > (uint64_t)weight->n_panels ? weight->n_panels : (int32_t)n;
+    int32_t n = (int32_t)(piece_bytes / weight->panel_bytes);
+    if (n >= PANELS_TOGETHER)
+        n -= n % PANELS_TOGETHER;
+    else if (weight->n_panels >= n_threads * PIECES_A_THREAD * PANELS_TOGETHER)
+        n = PANELS_TOGETHER;
+    return n < 1 ? 1 : n > weight->n_panels ? weight->n_panels : n;
 }
 
 void product_run(const struct product_kernels *kernels, struct pool *pool, const struct product_task *tasks,
@@ -179,7 +187,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
         piece_bytes = PIECE_BYTES;
     int n_pieces = 0;
     for (int t = 0; t < n; t++) {
-        cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes);
+        cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes, pool_n_threads(pool));
         n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
     }
     // Rows are divided only if there are too few panels for the threads: each division unpacks the weights

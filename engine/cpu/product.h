@@ -101,10 +101,19 @@ void product_kernels_avx512(struct product_kernels *kernels);
 void product_kernels_neon(struct product_kernels *kernels);
 void product_kernels_i8mm(struct product_kernels *kernels);
 
-// For tests on processors that have the others: AVX-512's without bfloat16 instructions and VBMI; and BF16's
-// kernel with them.
+// Which tiles AVX-512's kernels of many rows take on a kind of processor, as measured there (product_avx512.c
+// has the table, ops/bench the figures). The bytes are the same.
+enum product_tiles {
+    PRODUCT_TILES_OTHER, // measured on AMD's Zen 4 and on Intel's with two VNNI ports
+    PRODUCT_TILES_ZEN5,  // AMD's with vectors of 512 bits throughout
+    PRODUCT_TILES_COUNT
+};
+
+// For tests on processors that have the others: AVX-512's without bfloat16 instructions and VBMI, with the
+// tiles of PRODUCT_TILES_OTHER; BF16's kernel with them; and the kernels with the tiles of a kind.
 void product_kernels_avx512_least(struct product_kernels *kernels);
 void product_kernels_avx512_bf16(struct product_kernels *kernels);
+void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_tiles tiles);
 
 // Packs a [n_rows outputs, n_cols inputs] matrix on the pool. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the
 // weight is destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.

@@ -1,7 +1,9 @@
 // AVX-512: x prepared, and the table of kernels.
 #include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx512.h"
+#include "engine/cpu/product_avx512_wide.h"
 
+#include <cpuid.h>
 #include <math.h>
 #include <string.h>
 
@@ -178,11 +180,60 @@ void product_kernels_avx512_bf16(struct product_kernels *kernels)
     kernels->product[TENSOR_BF16] = product_avx512_bf16_native;
 }
 
+// AMD, CPUID leaf 0x8000001A, EAX bit 3 (FP512): the paths of vectors are 512 bits wide, where Zen 4 takes
+// such a vector in halves.
+static bool is_amd_512(void)
+{
+    enum { FP512 = 1 << 3 };
+    unsigned a, b, c, d;
+    return __builtin_cpu_is("amd") && __get_cpuid(0x8000001A, &a, &b, &c, &d) && a & FP512;
+}
+
+static bool is_any(void)
+{
+    return true;
+}
+
+// Tiles by kind of processor and of type: several panels to a tile (product_avx512_wide.h), or one by more
+// rows. A kind that is not named has the last row's.
+static const struct tile_choice {
+    enum product_tiles tiles;
+    bool (*is_kind)(void);
+    bool wide[PACKED_CODEBOOK];
+} tile_choices[PRODUCT_TILES_COUNT] = {
+    {PRODUCT_TILES_ZEN5,
+     is_amd_512,
+     {[PACKED_SCALE] = true,
+      [PACKED_MINIMUM] = true,
+      [PACKED_HALVES] = true,
+      [PACKED_HALVES_MINIMUM] = true}},
+    {PRODUCT_TILES_OTHER, is_any, {false}},
+};
+
+static void take_tiles(struct product_kernels *kernels, const struct tile_choice *choice)
+{
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+        if (unpack_avx512[type] && choice->wide[packed_format((enum tensor_type)type).kind])
+            kernels->product[type] = product_avx512_wide;
+}
+
+void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_tiles tiles)
+{
+    product_kernels_avx512_least(kernels);
+    for (int i = 0; i < PRODUCT_TILES_COUNT; i++)
+        if (tile_choices[i].tiles == tiles)
+            take_tiles(kernels, &tile_choices[i]);
+}
+
 // Intel's Sapphire Rapids takes as long for a vdpbf16ps as for four float32 multiplications, which do twice its
 // work: there BF16 is taken apart.
 void product_kernels_avx512(struct product_kernels *kernels)
 {
+    const struct tile_choice *choice = tile_choices;
+    while (!choice->is_kind())
+        choice++;
     product_kernels_avx512_least(kernels);
+    take_tiles(kernels, choice);
     if (__builtin_cpu_supports("avx512vbmi"))
         codebook_kernels_avx512_vbmi(kernels);
     if (__builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel"))

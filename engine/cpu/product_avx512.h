@@ -65,12 +65,18 @@ ALWAYS_INLINE __m512i load_nibbles(const uint8_t *planes, const int j)
                             _mm512_set1_epi8(15));
 }
 
-// The values of the 4-bit indices, + 128.
-ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
+// Values + 128, as look-ups take them.
+ALWAYS_INLINE __m512i values_table(const int8_t values[16])
 {
     __m128i table =
         _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)values), _mm_set1_epi8(-128));
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), indices);
+    return _mm512_broadcast_i32x4(table);
+}
+
+// The values of the 4-bit indices, + 128.
+ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
+{
+    return _mm512_shuffle_epi8(values_table(values), indices);
 }
 
 // Inputs 4j .. 4j + 3 of the 16 outputs, unsigned.
@@ -338,12 +344,12 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
 
 // Unpacks one panel's blocks (product_avx512_unpacked.h).
 ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packed *weight, int32_t panel,
-                                 int32_t first, int32_t n, int offset, struct unpacked *unpacked)
+                                 int32_t first, int32_t n, uint8_t *quants, struct unpacked_scales *scales)
 {
     const struct packed_format format = packed_format(type);
     const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
     const bool halves = format.kind == PACKED_HALVES || format.kind == PACKED_HALVES_MINIMUM;
-    const __m512i raise = _mm512_set1_epi8((char)(offset - offset_of(type)));
+    const __m512i raise = _mm512_set1_epi8((char)(unpacked_offset(format.kind) - offset_of(type)));
     const uint8_t *planes = packed_quants(weight, panel) + (int64_t)first * format.block_quant_bytes;
     const uint8_t *group =
         packed_scales(weight, panel) + (int64_t)(first / format.group_blocks) * format.group_scale_bytes;
@@ -351,22 +357,25 @@ ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packe
         __m512 d = type == TENSOR_MXFP4 ? e8m0_halves(group) : load_halves(group);
         __m512 d_minimum = minimum ? load_halves(group + 32) : d;
         for (int b = 0; b < format.group_blocks; b++, planes += format.block_quant_bytes) {
-            prefetch_panel(planes + UNPACKED_BLOCKS * format.block_quant_bytes, format.block_quant_bytes);
             const struct scales s = block_scales(type, group, b, d, d_minimum);
-            struct unpacked_scales *out = &unpacked->scales[at + b];
-            _mm512_store_ps(out->minus_w, s.minus_w);
+            _mm512_store_ps(scales->minus_w, s.minus_w);
             for (int h = 0; h < (halves ? 2 : 1); h++) {
-                _mm512_store_ps(out->w[h], s.w[h]);
+                _mm512_store_ps(scales->w[h], s.w[h]);
                 if (minimum)
-                    _mm512_store_ps(out->m[h], s.m[h]);
+                    _mm512_store_ps(scales->m[h], s.m[h]);
             }
+            scales++;
+            if (!quants)
+                continue;
+            prefetch_panel(planes + UNPACKED_BLOCKS * format.block_quant_bytes, format.block_quant_bytes);
             UNROLL
             for (int j = 0; j < 8; j++) {
-                __m512i quants = unpack_quants(type, planes, j);
+                __m512i bytes = unpack_quants(type, planes, j);
                 if (offset_of(type))
-                    quants = _mm512_add_epi8(quants, raise);
-                _mm512_store_si512(unpacked->quants[at + b] + j * 64, quants);
+                    bytes = _mm512_add_epi8(bytes, raise);
+                _mm512_store_si512(quants + j * 64, bytes);
             }
+            quants += UNPACKED_BLOCK_BYTES;
         }
     }
 }
@@ -404,9 +413,9 @@ enum { ROWS_UNPACKED = 13 };
     }
 #define UNPACK(name, type)                                                                                   \
     void unpack_avx512_##name(const struct packed *weight, int32_t panel, int32_t first, int32_t n,          \
-                              int offset, struct unpacked *unpacked)                                         \
+                              uint8_t *quants, struct unpacked_scales *scales)                               \
     {                                                                                                        \
-        unpack_blocks(type, weight, panel, first, n, offset, unpacked);                                      \
+        unpack_blocks(type, weight, panel, first, n, quants, scales);                                        \
     }
 // Types of one scale a block have registers for 12 rows; halves need the first half's result beside the sums.
 #define KERNEL_12(name, type)                                                                                \

@@ -18,12 +18,6 @@ struct unpacked_tile {
 
 typedef void unpacked_tile_function(const struct unpacked_tile *tile);
 
-// Offset of unpacked quants.
-ALWAYS_INLINE int offset_of(const enum packed_kind kind)
-{
-    return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? 0 : 128;
-}
-
 // Products of registers first .. first + n - 1 of a block with every row, in sums.
 ALWAYS_INLINE void dot_registers(const int n_rows, const uint8_t *quants,
                                  const struct prepared_block *const x[TILE_GROUPS_MAX], const int first,
@@ -39,18 +33,6 @@ ALWAYS_INLINE void dot_registers(const int n_rows, const uint8_t *quants,
     }
 }
 
-ALWAYS_INLINE struct scales load_scales(const enum packed_kind kind, const struct unpacked_scales *scales)
-{
-    struct scales s = {.w[0] = _mm512_load_ps(scales->w[0]), .minus_w = _mm512_load_ps(scales->minus_w)};
-    if (kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM)
-        s.w[1] = _mm512_load_ps(scales->w[1]);
-    if (kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM)
-        s.m[0] = _mm512_load_ps(scales->m[0]);
-    if (kind == PACKED_HALVES_MINIMUM)
-        s.m[1] = _mm512_load_ps(scales->m[1]);
-    return s;
-}
-
 // acc += one block of every row.
 ALWAYS_INLINE void block_add(const enum packed_kind kind, const int n_rows, const uint8_t *quants,
                              const struct unpacked_scales *scales,
@@ -61,9 +43,9 @@ ALWAYS_INLINE void block_add(const enum packed_kind kind, const int n_rows, cons
     if (kind == PACKED_SCALE || kind == PACKED_MINIMUM) {
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            sums[r] = sum_start(x, r, offset_of(kind));
+            sums[r] = sum_start(x, r, unpacked_offset(kind));
         dot_registers(n_rows, quants, x, 0, 8, sums);
-        const struct scales s = load_scales(kind, scales);
+        const struct scales s = unpacked_scales_load(kind, scales);
         UNROLL
         for (int r = 0; r < n_rows; r++)
             acc[r] = fold(kind, acc[r], sum_scale(sums[r], &s), &s, x, r);
@@ -73,14 +55,14 @@ ALWAYS_INLINE void block_add(const enum packed_kind kind, const int n_rows, cons
     for (int h = 0; h < 2; h++) {
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            sums[r] = half_sum_start(x, r, h, offset_of(kind));
+            sums[r] = half_sum_start(x, r, h, unpacked_offset(kind));
         dot_registers(n_rows, quants, x, h * 4, 4, sums);
-        const struct scales s = load_scales(kind, scales);
+        const struct scales s = unpacked_scales_load(kind, scales);
         UNROLL
         for (int r = 0; r < n_rows; r++)
             t[r] = h == 0 ? sum_scale(sums[r], &s) : half_sum_add(t[r], sums[r], &s);
     }
-    const struct scales s = load_scales(kind, scales);
+    const struct scales s = unpacked_scales_load(kind, scales);
     UNROLL
     for (int r = 0; r < n_rows; r++)
         acc[r] = fold(kind, acc[r], t[r], &s, x, r);
@@ -147,6 +129,12 @@ static unpacked_tile_function *const tiles[][TILE_ROWS_MAX + 1] = {
 // Two panels share x's blocks in the first-level cache; the sums of a pass are there too.
 enum { PANELS = 2, PASS_ROWS = 96 };
 
+// Some blocks of one panel.
+struct unpacked {
+    _Alignas(64) uint8_t quants[UNPACKED_BLOCKS][UNPACKED_BLOCK_BYTES];
+    struct unpacked_scales scales[UNPACKED_BLOCKS];
+};
+
 struct unpacked_pass {
     struct unpacked panels[PANELS];
     _Alignas(64) float sums[PANELS][PASS_ROWS][PANEL_OUTPUTS];
@@ -181,7 +169,8 @@ static void pass_run(struct unpacked_pass *pass, const struct packed *weight, in
         struct unpacked_tile panels[PANELS];
         for (int32_t p = 0; p < n_panels; p++) {
             int32_t output = (panel + p) * PANEL_OUTPUTS, n_outputs = weight->shape.n_outputs - output;
-            unpack_avx512[type](weight, panel + p, first, n_blocks, offset_of(kind), &pass->panels[p]);
+            unpack_avx512[type](weight, panel + p, first, n_blocks, pass->panels[p].quants[0],
+                                pass->panels[p].scales);
             panels[p] = (struct unpacked_tile){
                 .quants = pass->panels[p].quants[0],
                 .scales = pass->panels[p].scales,

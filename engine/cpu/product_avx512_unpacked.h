@@ -1,5 +1,6 @@
-// Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, and all rows pass over them in
-// tiles of 12 (8 with halves). Unpacking takes about as long as 2 rows, so in 32 rows a sixteenth.
+// Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, and all rows pass over
+// them in tiles of 12 (8 with halves). Unpacking takes about as long as 2 rows, so in 32 rows a sixteenth.
+// For processors on which tiles of more panels are faster: product_avx512_wide.h.
 #pragma once
 
 #include "engine/cpu/product_avx512_fold.h"
@@ -7,19 +8,35 @@
 enum { UNPACKED_BLOCKS = 8 };
 
 struct unpacked_scales {
-    float w[2][PANEL_OUTPUTS], m[2][PANEL_OUTPUTS], minus_w[PANEL_OUTPUTS]; // struct scales
+    _Alignas(64) float w[2][PANEL_OUTPUTS], m[2][PANEL_OUTPUTS], minus_w[PANEL_OUTPUTS]; // struct scales
 };
 
-// Some blocks of one panel. Quants as plane `bytes` in packed.h.
-struct unpacked {
-    _Alignas(64) uint8_t quants[UNPACKED_BLOCKS][512];
-    struct unpacked_scales scales[UNPACKED_BLOCKS];
-};
+enum { UNPACKED_BLOCK_BYTES = 512 };
 
-// Unpacks blocks [first, first + n) of a panel; first is a multiple of UNPACKED_BLOCKS, n at most that. Quants stand
-// `offset` above their value: 0 or 128, 0 for types with minima.
-typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n, int offset,
-                             struct unpacked *unpacked);
+// Unpacks blocks [first, first + n) of a panel; first is a multiple of UNPACKED_BLOCKS, and n, but at a row's
+// end. `quants` [n, UNPACKED_BLOCK_BYTES]: as plane `bytes` in packed.h, or NULL: the scales alone. Both are
+// aligned to 64.
+typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n,
+                             uint8_t *quants, struct unpacked_scales *scales);
+
+// What unpacked quants stand above their value.
+ALWAYS_INLINE int unpacked_offset(const enum packed_kind kind)
+{
+    return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? 0 : 128;
+}
+
+ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
+                                                 const struct unpacked_scales *scales)
+{
+    struct scales s = {.w[0] = _mm512_load_ps(scales->w[0]), .minus_w = _mm512_load_ps(scales->minus_w)};
+    if (kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM)
+        s.w[1] = _mm512_load_ps(scales->w[1]);
+    if (kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM)
+        s.m[0] = _mm512_load_ps(scales->m[0]);
+    if (kind == PACKED_HALVES_MINIMUM)
+        s.m[1] = _mm512_load_ps(scales->m[1]);
+    return s;
+}
 
 // One function a type, in the file of its kernel.
 #define UNPACKED_TYPES(X)                                                                                    \

@@ -192,6 +192,7 @@ static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_i
 #define ROW_COUNTS(...) __VA_ARGS__
 #endif
 
+// Outputs: five whole panels and a part, so that tiles of two and of three panels leave some.
 static void fast_product_gives_plain_c_s_bytes_for_every_number_of_rows(void **unused)
 {
     static const int many[] = {63, 64, 65, 96, 97, 130, ROWS_MAX};
@@ -202,12 +203,12 @@ static void fast_product_gives_plain_c_s_bytes_for_every_number_of_rows(void **u
     memcpy(row_counts + EACH_ROWS, many, sizeof many);
     uint64_t state = 2;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
-        compare_levels(*type, 37, 256, FILL_RANDOM, X_RANDOM, row_counts, &state);
+        compare_levels(*type, 85, 256, FILL_RANDOM, X_RANDOM, row_counts, &state);
 }
 
 static void fast_product_gives_plain_c_s_bytes_for_every_shape(void **unused)
 {
-    static const int row_counts[] = {ROW_COUNTS(1, 2, 5, 33), 0};
+    static const int row_counts[] = {ROW_COUNTS(1, 5, 33, 101), 0};
     static const int32_t outputs[] = {1, 15, 16, 17, 31, 32, 33, 64, 100};
     static const int32_t inputs[][4] = {{1, 2, 33, 4160}, {32, 96, 1088, 4160}, {256, 768, 2304, 4352}};
     uint64_t state = 3;
@@ -231,7 +232,7 @@ static void fast_product_gives_plain_c_s_bytes_for_worst_case_values(void **unus
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
         for (int fill = FILL_RANDOM; fill <= FILL_INFINITE; fill++)
             for (int x_fill = 0; x_fill < X_FILLS; x_fill++)
-                compare_levels(*type, 24, 512, (enum product_fill)fill, (enum x_fill)x_fill, row_counts,
+                compare_levels(*type, 56, 512, (enum product_fill)fill, (enum x_fill)x_fill, row_counts,
                                &state);
 }
 
@@ -310,7 +311,7 @@ static void sum_of_bfloats_is_rounded_before_it_is_flushed(void **unused)
                             .data = (const uint8_t *)weights};
     struct packed *packed = pack(&tensor);
     for (int l = 0; l < PRODUCT_LEVELS; l++) {
-        if (!levels[l].present)
+        if (!levels[l].present || !levels[l].kernels.product[TENSOR_BF16])
             continue;
         struct prepared prepared = prepare_rows(&levels[l], x[0], ROWS, INPUTS, PRODUCT_BFLOATS);
         float y[ROWS][OUTPUTS];
@@ -370,7 +371,10 @@ static void group_of_products_is_each_product_by_itself(void **unused)
     uint64_t state = 7;
     float *x = x_create(INPUTS, X_RANDOM, &state);
     for (int l = 0; l < PRODUCT_LEVELS; l++) {
-        if (!levels[l].present || !levels[l].kernels.product[TENSOR_Q4_K])
+        bool has_all = levels[l].present;
+        for (int t = 0; t < PRODUCT_TASKS_MAX; t++)
+            has_all = has_all && levels[l].kernels.product[types[t]];
+        if (!has_all)
             continue;
         struct product_task tasks[PRODUCT_TASKS_MAX];
         float y[PRODUCT_TASKS_MAX][ROWS * 300], alone[ROWS * 300];

@@ -26,6 +26,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[1].name = "neon";
     levels[2].name = "i8mm";
     levels[3].name = "fourth level";
+    levels[4].name = "fifth level";
     levels[1].present = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
     if (levels[1].present)
         product_kernels_neon(&levels[1].kernels);
@@ -36,6 +37,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[1].name = "avx2";
     levels[2].name = "avx512";
     levels[3].name = "avx512, other kernels";
+    levels[4].name = "avx512, other tiles";
 #endif
 #ifdef __x86_64__
     levels[1].present = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -50,9 +52,16 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
         product_kernels_avx512_least(&levels[3].kernels);
     if (levels[3].present && levels[2].kernels.bfloats_apart && __builtin_cpu_supports("avx512bf16"))
         product_kernels_avx512_bf16(&levels[3].kernels);
-    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
-        if (levels[3].kernels.product[type] == levels[2].kernels.product[type])
-            levels[3].kernels.product[type] = NULL;
+    // Level 3 has one row of the table of tiles, level 4 the other.
+    _Static_assert(PRODUCT_TILES_COUNT == 2, "a level for each row of the table of tiles");
+    levels[4].present = levels[2].present;
+    if (levels[4].present)
+        product_kernels_avx512_tiles(&levels[4].kernels, PRODUCT_TILES_ZEN5);
+    for (int l = 3; l < PRODUCT_LEVELS; l++)
+        for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+            for (int before = 2; before < l; before++)
+                if (levels[l].kernels.product[type] == levels[before].kernels.product[type])
+                    levels[l].kernels.product[type] = NULL;
 #endif
 }
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { PRODUCT_LEVELS = 4 };
+enum { PRODUCT_LEVELS = 5 };
 
 struct product_level {
     const char *name;
@@ -15,8 +15,9 @@ struct product_level {
     struct product_kernels kernels;
 };
 
-// levels[0] is plain C; the last is AVX-512 with the kernels that this processor does not use: without VBMI, and
-// with or without bfloat16 instructions. On ARM: plain C, NEON, with int8 matrix products, none.
+// levels[0] is plain C; the last two are AVX-512 with the kernels that this processor does not use: without
+// VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles).
+// On ARM: plain C, NEON, with int8 matrix products, none.
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.
