@@ -496,12 +496,13 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
 {
     struct job_list kept = {0};
     for (struct job *job; (job = job_list_take(&b->jobs.arrived));) {
-        struct error error = job->result.error;
-        if (error.code != ERROR_CANCELLED && !(job->deadline_s && now_s >= job->deadline_s)) {
+        bool is_cancelled = job->result.error.code == ERROR_CANCELLED;
+        if (!is_cancelled && !(job->deadline_s && now_s >= job->deadline_s)) {
             job_list_append(&kept, job);
             continue;
         }
-        if (error.code != ERROR_CANCELLED)
+        struct error error = job->result.error;
+        if (!is_cancelled)
             (void)miss_deadline(job, &error);
         job_fail(job, &error);
         b->jobs.n--;
