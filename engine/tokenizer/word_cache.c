@@ -129,12 +129,11 @@ static inline int find_key(const struct word_cache *cache, struct word_key key, 
     uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the change's lowest bit too: an even one
     if (other | key_difference(slot, key, 0) | key_difference(slot, key, 1) | key_difference(slot, key, 2))
         return -1;
+    // all of them, without a branch on their number: it is often guessed wrongly
     copy_ids(slot, 0, ids);
     copy_ids(slot, 1, ids);
-    if ((state & 0xFF) > 4) {
-        copy_ids(slot, 2, ids);
-        copy_ids(slot, 3, ids);
-    }
+    copy_ids(slot, 2, ids);
+    copy_ids(slot, 3, ids);
     return atomic_load_explicit(&slot->state, memory_order_relaxed) == state ? (int)(state & 0xFF) : -1;
 }
 
