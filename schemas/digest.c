@@ -21,7 +21,9 @@ struct digest digest_of(const void *data, size_t size)
 
 bool digest_is_set(const struct digest *digest)
 {
-    return !sodium_is_zero(digest->bytes, sizeof digest->bytes);
+    static const struct digest none;
+    // not sodium_is_zero, which takes the same time for all digests, and six times as long: they are no secrets
+    return memcmp(digest, &none, sizeof none) != 0;
 }
 
 bool digest_equal(const struct digest *a, const struct digest *b)
