@@ -31,7 +31,7 @@ static void observe_value(struct histogram *histogram, const double *bounds, dou
 
 int64_t metrics_second(void)
 {
-    return clock_ms() / 1000;
+    return clock_second();
 }
 
 static int32_t *age_of(struct metrics *metrics, const struct job *job)

@@ -29,6 +29,11 @@ double clock_s(void)
     return 1e-9 * (double)clock_ns();
 }
 
+int64_t clock_second(void)
+{
+    return read_ns(CLOCK_MONOTONIC_COARSE) / 1000000000;
+}
+
 int64_t clock_wall_us(void)
 {
     return read_ns(CLOCK_REALTIME) / 1000;

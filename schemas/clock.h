@@ -8,6 +8,7 @@ int64_t clock_ns(void);
 int64_t clock_us(void);
 int64_t clock_ms(void);
 double clock_s(void);
+int64_t clock_second(void); // whole ones; up to a tick of the kernel late, for a seventh of the cost
 
 int64_t clock_wall_us(void);   // since 1970 UTC; may be set back
 int64_t clock_cpu_ns(void);    // processor time of all threads of the process
