@@ -58,7 +58,8 @@ void recent_add(struct recent *recent, const struct job *job)
     bool is_done = job->result.status == RESULT_DONE;
     struct recent_job *kept = is_done ? &recent->answers[recent->n_answers++ % RECENT_ANSWERS]
                                       : &recent->errors[recent->n_errors++ % RECENT_ERRORS];
-    *kept = (struct recent_job){.code = job->result.error.code};
+    kept->code = job->result.error.code;
+    kept->prompt[0] = kept->text[0] = '\0';
     copy_text(kept->dataset, sizeof kept->dataset, job->dataset);
     copy_text(kept->custom_id, sizeof kept->custom_id, job->custom_id);
     if (!recent->keeps_content)

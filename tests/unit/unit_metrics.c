@@ -435,6 +435,13 @@ static void the_last_jobs_are_shown_and_their_texts_when_asked_for(void **state)
         write_page(NULL);
         assert_null(strstr(text.data, "&lt;first&gt;")); // the oldest makes room
     }
+    metrics->recent.keeps_content = false;
+    for (int i = 0; i < RECENT_ANSWERS; i++)
+        published(RESULT_DONE, "unshown", "private & prompt", "private answer");
+    metrics->recent.keeps_content = true;
+    write_page(NULL);
+    assert_non_null(strstr(text.data, "unshown"));
+    assert_null(strstr(text.data, "private answer")); // of the jobs that were in their places before
 }
 
 int main(void)
