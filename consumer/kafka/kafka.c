@@ -73,7 +73,7 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
     if (!partition || !partition->owned)
         return 0;
-    partition->fetching.moved_ms = clock_ms();
+    partition->fetching.moved_ms = kafka->intake.now_ms;
     partition->fetching.at_end = partition->fetching.was_rewound = false;
     if (partition->fetching.paused || partition->fetching.rewind) {
         partition->fetching.rewind = true; // delivered despite the pause: it is fetched again
@@ -119,7 +119,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     partition->fetching.at_end = true;
     partition->fetching.end = message->offset;
     partition->fetching.was_rewound = false;
-    partition->fetching.moved_ms = clock_ms();
+    partition->fetching.moved_ms = kafka->intake.now_ms;
     return STATUS_OK;
 }
 
@@ -187,6 +187,7 @@ static enum status take_what_is_there(struct kafka_transport *kafka, int n_max, 
 {
     enum status status = STATUS_OK;
     rd_kafka_message_t *message;
+    kafka->intake.now_ms = clock_ms();
     while (status == STATUS_OK && (message = next_event(kafka)))
         *n_received += take_message(kafka, message, &status, error);
     if (status == STATUS_OK && kafka->group.assigned &&

@@ -207,6 +207,7 @@ struct kafka_intake {
     rd_kafka_queue_t *records;
     const struct transport_events *events; // during poll
     int64_t n_bytes;                       // of the records delivered by this poll
+    int64_t now_ms;                        // when it looked for them
     int wake_file;                         // eventfd
     bool paused;
 };
