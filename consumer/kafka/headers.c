@@ -1,7 +1,6 @@
 #include "consumer/kafka/headers.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,14 +86,18 @@ bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const
     return source.size == 0 || text_equals_string(source, topic);
 }
 
-// A byte of a segment of a URI's path (RFC 3986, section 2.3). Returns the number of bytes written. Not snprintf: a
-// result has some 30 of them.
+// Bytes of a segment of a URI's path that are not escaped (RFC 3986, section 2.3).
+static const bool is_plain[256] = {
+    ['-'] = true,         ['.'] = true,         ['_'] = true,         ['~'] = true,
+    ['0' ... '9'] = true, ['A' ... 'Z'] = true, ['a' ... 'z'] = true,
+};
+
+// Returns the number of bytes written.
 static size_t escape_byte(char segment_byte, char escaped[ESCAPED_BYTES])
 {
     unsigned char byte = (unsigned char)segment_byte;
-    bool is_plain = (byte < 128 && isalnum(byte)) || byte == '-' || byte == '.' || byte == '_' || byte == '~';
-    escaped[0] = is_plain ? segment_byte : '%';
-    if (is_plain)
+    escaped[0] = is_plain[byte] ? segment_byte : '%';
+    if (is_plain[byte])
         return 1;
     escaped[1] = "0123456789ABCDEF"[byte >> 4];
     escaped[2] = "0123456789ABCDEF"[byte & 15];
@@ -154,8 +157,12 @@ static void clear_headers(struct record_headers *headers)
 static void append_segment(struct record_headers *headers, struct text *value, struct text segment)
 {
     char escaped[SEGMENT_BYTES_MAX * ESCAPED_BYTES];
-    size_t n_bytes = 0;
-    for (size_t i = 0; i < segment.size && i < SEGMENT_BYTES_MAX; i++)
+    size_t n_bytes = 0, size = segment.size < SEGMENT_BYTES_MAX ? segment.size : SEGMENT_BYTES_MAX,
+           n_plain = 0;
+    while (n_plain < size && is_plain[(unsigned char)segment.data[n_plain]])
+        n_plain++;
+    append_value(headers, value, (struct text){segment.data, n_plain}); // all of most names
+    for (size_t i = n_plain; i < size; i++)
         n_bytes += escape_byte(segment.data[i], escaped + n_bytes);
     append_value(headers, value, (struct text){escaped, n_bytes});
 }
