@@ -290,8 +290,9 @@ struct backend_operations {
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x); with `experts` as
-    // in expert_products with a row of x per token. The contents of up's y are undefined after. NULL: the
-    // caller uses products and activate.
+    // in expert_products with a row of x per token. The contents of up's y are undefined after. The next
+    // operation is the only one that reads gate's y: products or expert_products, as their x; a backend that
+    // fuses the two may leave it undefined. NULL: the caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
     // The GEMM of the logits that step->samples are drawn from. Logits that `sample` does not need, because

@@ -71,34 +71,48 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int slice_barriers = 2 * (n_x_stages + n_tile_stages) + n_panels;
     static constexpr int is_last_at = barriers_at + over_chunks * slice_barriers * 8;
     static constexpr int shared_bytes = WGMMA_BYTES_ALIGNMENT + is_last_at + 8;
-    static_assert(n_x_stages >= 2 && over_chunks * slice_barriers * 8 + 8 <= WGMMA_BYTES_BARRIERS, "fits");
-    static_assert(shared_bytes <= WGMMA_BYTES_MAX, "fits");
+    // Else there is no such kernel.
+    static constexpr bool fits = n_x_stages >= 2 && shared_bytes <= WGMMA_BYTES_MAX &&
+                                 over_chunks * slice_barriers * 8 + 8 <= WGMMA_BYTES_BARRIERS;
     static constexpr bool is_divisible = total_bytes <= PRODUCT_PARTIAL_TILE_BYTES;
 };
 
-// Tiles of two blocks: t and n_tiles + t.
+// Tiles of two blocks: of outputs t and n_tiles + t.
 struct wgmma_division {
     int32_t n_tiles;                  // of outputs; 0: a tile is one block's
     int32_t n_first_chunks, n_chunks; // the first block's, and those of both
     struct product_partials partials;
 };
 
+// The block's place in the launch's order. `outputs` also counts the tiles of another type of weights, and
+// those of second blocks.
+template <int n_rows>
+static __device__ __forceinline__ product_place find_place(const struct product_plan &plan)
+{
+    int64_t block = blockIdx.x + (int64_t)gridDim.x * (blockIdx.y + (int64_t)gridDim.y * blockIdx.z);
+    int32_t n_row_tiles = (plan.call.x.n_rows + n_rows - 1) / n_rows;
+    return product_place_of(block, (int32_t)gridDim.x, n_row_tiles,
+                            product_group_tiles(n_rows, plan.call.x.n_inputs, n_row_tiles));
+}
+
 // A block's part of a tile.
 struct wgmma_part {
-    int32_t tile, first_chunk, end_chunk;
+    int32_t tile, row_tile, first_chunk, end_chunk;
     bool divided, second;
 };
 
 static __device__ __forceinline__ wgmma_part find_part(const struct product_plan &plan,
-                                                       const struct wgmma_division &division, int32_t block)
+                                                       const struct wgmma_division &division,
+                                                       const product_place &place)
 {
-    wgmma_part part = {block, 0, (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS, division.n_tiles > 0,
-                       false};
+    wgmma_part part = {
+        place.outputs,        place.rows, 0, (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS,
+        division.n_tiles > 0, false};
     if (!part.divided)
         return part;
-    part.second = block >= division.n_tiles;
+    part.second = place.outputs >= division.n_tiles;
     if (part.second) {
-        part.tile = block - division.n_tiles;
+        part.tile = place.outputs - division.n_tiles;
         part.first_chunk = division.n_first_chunks;
     } else {
         part.end_chunk = division.n_first_chunks;
@@ -321,11 +335,11 @@ static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wg
 // Place of a divided tile's partial sums: slot 0 has the first block's totals, slot 1 + k the sums of the
 // second one's chunk k; laid out as the totals in shared memory.
 template <class shape>
-static __device__ __forceinline__ float4 *partial_place(const struct wgmma_division &division, int32_t tile,
-                                                        int32_t slot)
+static __device__ __forceinline__ float4 *partial_place(const struct wgmma_division &division,
+                                                        const wgmma_part &part, int32_t slot)
 {
     int32_t n_slots = 1 + division.n_chunks - division.n_first_chunks;
-    int64_t index = (int64_t)(blockIdx.z * gridDim.y + blockIdx.y) * division.n_tiles + tile;
+    int64_t index = (int64_t)part.row_tile * division.n_tiles + part.tile;
     return (float4 *)division.partials.sums + (index * n_slots + slot) * (shape::total_bytes / 16);
 }
 
@@ -335,7 +349,7 @@ static __device__ __forceinline__ void wgmma_leave(const struct wgmma_division &
                                                    const wgmma_part &part, int32_t chunk, int panel, int lane,
                                                    const float (&acc)[shape::n_rows / 2])
 {
-    float4 *sums = partial_place<shape>(division, part.tile, 1 + chunk - part.first_chunk) +
+    float4 *sums = partial_place<shape>(division, part, 1 + chunk - part.first_chunk) +
                    panel * shape::n_columns * 32 + lane;
 #pragma unroll
     for (int n = 0; n < shape::n_columns; n++)
@@ -351,14 +365,14 @@ static __device__ __forceinline__ bool wgmma_merge(const struct wgmma_division &
     enum { IN_FLIGHT = 8 };
     float4 *totals = (float4 *)(memory + shape::totals_at);
     int32_t *is_last = (int32_t *)(memory + shape::is_last_at);
-    float4 *sums = partial_place<shape>(division, part.tile, 0);
+    float4 *sums = partial_place<shape>(division, part, 0);
     if (!part.second)
         for (int i = (int)threadIdx.x; i < shape::total_bytes / 16; i += shape::n_consumers)
             sums[i] = totals[i];
     barrier_named(1, shape::n_consumers);
     if (threadIdx.x == 0) {
-        int32_t *arrivals = division.partials.arrivals +
-                            (int64_t)(blockIdx.z * gridDim.y + blockIdx.y) * division.n_tiles + part.tile;
+        int32_t *arrivals =
+            division.partials.arrivals + (int64_t)part.row_tile * division.n_tiles + part.tile;
         *is_last = arrive_last(arrivals, 1, 2);
     }
     barrier_named(1, shape::n_consumers);
@@ -441,6 +455,78 @@ static __device__ __noinline__ float gate_result(float gate, float up, enum acti
     return activate_gated(gate, up, kind);
 }
 
+// The gated result of one output of the tile and a row.
+template <class shape>
+static __device__ __forceinline__ float
+find_gated(const struct product_plan &plan, const unsigned char *memory, const panel_place &gate,
+           const panel_place &up, int panel, int n, int row_in_column, int output, float scale)
+{
+    const float *totals = (const float *)(memory + shape::totals_at) + (panel * shape::n_columns + n) * 128 +
+                          (output % 8 * 4 + row_in_column / 2) * 4 + row_in_column % 2 + output / 8 * 2;
+    float result = totals[0] * scale, factor = totals[shape::n_columns * 128] * scale;
+    result = gate.bias ? result + gate.bias[output] : result;
+    factor = up.bias ? factor + up.bias[output] : factor;
+    return gate_result(result, factor, plan.call.activation);
+}
+
+// Address of inputs 32 index + 16 half + 2 piece and the next one of a row of the operand.
+static __device__ __forceinline__ uint32_t *word_place(const struct activation_operand &out, int32_t row,
+                                                       int32_t index, int half, int piece)
+{
+    return (uint32_t *)operand_swizzled_place(out, row, (index / 4 * 2 + half) * 8 + piece) + index % 4;
+}
+
+// The epilogue of a gated GEMM that writes a bfloat16 operand (product_makes_next). Two panels of gates are 32
+// of a group's 128 inputs: those of one lane t, a word of each piece (gpu/kernels.h). Piece p of a half is
+// outputs 2 p and 2 p + 1 of the first or second panel. A warp stores a half of 4 rows at a time. A row with an
+// infinity or NaN has scale NaN and its other items, which is as good as zeros.
+template <class shape>
+static __device__ __forceinline__ void wgmma_store_next(const struct product_plan &plan, const row_tile &rows,
+                                                        const unsigned char *memory, int32_t tile, int warp,
+                                                        int lane)
+{
+    constexpr int n_warps = shape::n_consumers / 32, n_words = shape::n_panels / 4;
+    const struct activation_operand &out = plan.call.next.out;
+    int piece = lane % 8;
+#pragma unroll 1
+    for (int i = warp; i < shape::n_columns * 4; i += n_warps) {
+        int n = i / 4, half = i % 2, row_in_column = i / 2 % 2 * 4 + lane / 8;
+        int32_t row = n * 8 + row_in_column;
+        if (row >= rows.n)
+            continue;
+        row += rows.first;
+        float scale = plan.call.x.scales[row];
+        uint32_t words[n_words];
+        bool finite = true;
+#pragma unroll
+        for (int k = 0; k < n_words; k++) {
+            int panel = 2 * (2 * k + half);
+            panel_place gate = find_panel(plan, tile * shape::n_panels + panel, 0),
+                        up = find_panel(plan, tile * shape::n_panels + panel + 1, 0);
+            float items[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) { // odd pieces begin with the odd output: half the bank conflicts
+                int output = 2 * piece + (j ^ piece % 2);
+                float item =
+                    find_gated<shape>(plan, memory, gate, up, panel, n, row_in_column, output, scale);
+                bool is_finite = absolute_bits(item) < 0x7F800000u;
+                finite = finite && is_finite;
+                items[j] = is_finite ? item : 0.0f;
+            }
+            float low = piece % 2 ? items[1] : items[0], high = piece % 2 ? items[0] : items[1];
+            words[k] = bfloat2_make(low, high);
+        }
+        if constexpr (n_words == 2)
+            *(uint2 *)word_place(out, row, tile * 2, half, piece) = make_uint2(words[0], words[1]);
+        else
+#pragma unroll
+            for (int k = 0; k < n_words; k++)
+                *word_place(out, row, tile * n_words + k, half, piece) = words[k];
+        if (!finite)
+            atomicMax((int *)out.scales + row, 0x7FC00000); // above the bits of 1
+    }
+}
+
 // The epilogue: a warp stores 8 rows of a panel's outputs, or of a gate's, at a time.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store(const struct product_plan &plan, const row_tile &rows,
@@ -480,23 +566,25 @@ static __device__ __forceinline__ void wgmma_store(const struct product_plan &pl
 
 template <class shape>
 static __device__ __forceinline__ void wgmma_block(const struct product_plan &plan,
-                                                   const struct wgmma_division &division, int32_t block)
+                                                   const struct wgmma_division &division,
+                                                   const product_place &place)
 {
-    launch_next();
+    static_assert(shape::fits, "two stages of both operands");
     unsigned char *memory = dynamic_shared();
     memory +=
         (WGMMA_BYTES_ALIGNMENT - shared_address(memory) % WGMMA_BYTES_ALIGNMENT) % WGMMA_BYTES_ALIGNMENT;
     int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-    row_tile rows = find_rows(plan, shape::n_rows);
-    if (rows.n <= 0)
-        return;
+    const row_tile rows = {0, place.rows * shape::n_rows,
+                           plan.call.x.n_rows - place.rows * shape::n_rows < shape::n_rows
+                               ? plan.call.x.n_rows - place.rows * shape::n_rows
+                               : shape::n_rows};
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::over_chunks; i++)
             wgmma_slice<shape>(memory, i).init();
         barrier_init_fence();
     }
     __syncthreads();
-    const wgmma_part part = find_part(plan, division, block);
+    const wgmma_part part = find_part(plan, division, place);
     if (warp >= shape::n_consumers / 32) {
         registers_lower<shape::registers_producer>();
         int slice = warp - shape::n_consumers / 32;
@@ -524,24 +612,37 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
     barrier_named(1, shape::n_consumers);
     if (shape::is_divisible && part.divided && !wgmma_merge<shape>(division, part, memory))
         return;
-    wgmma_store<shape>(plan, rows, memory, part.tile, warp, lane);
+    if (plan.call.next.out.items)
+        wgmma_store_next<shape>(plan, rows, memory, part.tile, warp, lane);
+    else
+        wgmma_store<shape>(plan, rows, memory, part.tile, warp, lane);
 }
 
 template <class shape>
 static __global__ void __launch_bounds__(shape::n_threads, 1)
     gemm_wgmma(const struct product_plan plan, const struct wgmma_division division)
 {
-    wgmma_block<shape>(plan, division, (int32_t)blockIdx.x);
+    launch_next();
+    const product_place place = find_place<shape::n_rows>(plan);
+    if (place.outputs >= 0)
+        wgmma_block<shape>(plan, division, place);
 }
 
-// Weights of two types: the first n_blocks blocks for one, the others for the other.
+// Weights of two types: the first n_blocks tiles of outputs for one, the others for the other.
 template <class shape, class other_shape>
 static __global__ void __launch_bounds__(shape::n_threads, 1)
     gemm_wgmma_pair(const struct product_plan plan, const struct product_plan other_plan, int32_t n_blocks)
 {
+    static_assert(shape::n_rows == other_shape::n_rows, "one order of the tiles");
     const struct wgmma_division whole = {};
-    if ((int32_t)blockIdx.x < n_blocks)
-        wgmma_block<shape>(plan, whole, (int32_t)blockIdx.x);
-    else
-        wgmma_block<other_shape>(other_plan, whole, (int32_t)blockIdx.x - n_blocks);
+    launch_next();
+    product_place place = find_place<shape::n_rows>(plan);
+    if (place.outputs < 0)
+        return;
+    if (place.outputs < n_blocks) {
+        wgmma_block<shape>(plan, whole, place);
+        return;
+    }
+    place.outputs -= n_blocks;
+    wgmma_block<other_shape>(other_plan, whole, place);
 }

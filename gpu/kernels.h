@@ -14,6 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__
+#define KERNEL_INLINE __host__ __device__ inline
+#else
+#define KERNEL_INLINE inline
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -48,14 +54,11 @@ struct activation_operand {
     void *items;   // activation_operand_bytes
     float *scales; // [n_rows]
     bool swizzled;
+    float *next_scales; // [n_rows], set to 1 by the launch that writes a swizzled operand; NULL: none
 };
 
 // Rows of a swizzled operand with those that fill the last 8, which are never written.
-#ifdef __CUDACC__
-__host__ __device__
-#endif
-    static inline int32_t
-    swizzled_rows(int32_t n_rows)
+static KERNEL_INLINE int32_t swizzled_rows(int32_t n_rows)
 {
     return (n_rows + SWIZZLED_ROWS - 1) / SWIZZLED_ROWS * SWIZZLED_ROWS;
 }
@@ -83,10 +86,12 @@ struct activation_operand_launch {
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
 // The operand of the GEMM that comes next, written by the launch that makes its x: a row is converted by the
-// block that stores the last of its items, because its scale depends on all of them.
+// block that stores the last of its items, because its scale depends on all of them. The scale of a bfloat16
+// operand is 1, or NaN: each block of a wgmma GEMM writes its own items, and x is not stored. What wrote the
+// operand of that GEMM has set the scales to 1 (next_scales).
 struct next_operand {
     struct activation_operand out; // .items NULL: none
-    int32_t *arrivals;             // [rows] zeros; zeros again after the launch
+    int32_t *arrivals; // [rows] zeros; zeros again after the launch; of a swizzled operand not used
 };
 
 // --- GEMM ---
@@ -117,6 +122,9 @@ enum {
     // float32 that one block converts to the next operand: 64 bytes a cycle and multiprocessor are 1,024
     // cycles, not longer than a launch
     PRODUCT_NEXT_BYTES = 64 << 10,
+    // x of a group of row tiles: a third of the 50 MB of second-level cache of compute capability 9.0, whose
+    // halves may both hold a line
+    PRODUCT_GROUP_BYTES = 16 << 20,
 };
 
 struct product_part {
@@ -174,7 +182,8 @@ struct product_launch {
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
-    struct next_operand next; // of the gated result, if product_makes_next; row i of x is its row i
+    // of the gated result, if product_makes_next; row i of x is its row i. Swizzled, the result is not stored
+    struct next_operand next;
     struct product_device device;
 };
 
@@ -195,13 +204,45 @@ static inline int32_t product_rows_each(const struct product_launch *product)
 
 // Whether a gated GEMM may write the operand of the next one. The last block of a tile of rows converts all
 // of them, so it does where they are few: more are converted sooner by a launch that has a block for each.
-static inline bool product_makes_next(const struct product_launch *product)
+// With wgmma it writes bfloat16 of whole groups of inputs.
+static inline bool product_makes_next(const struct product_launch *product, enum activation_operand_form form)
 {
+    if (product->x.swizzled)
+        return product->gated && form == OPERAND_BFLOAT && product->x.next_scales &&
+               product->parts[0].n_outputs % OPERAND_ALIGNMENT == 0;
     int32_t n_each = product_rows_each(product), tokens = product->x.n_rows / product->floats.rows_divisor,
             n_tile = n_each <= SKINNY_ROWS_ONE_COLUMN ? SKINNY_ROWS_ONE_COLUMN : SKINNY_ROWS_MAX,
             n_most = tokens < n_tile ? tokens : n_tile;
-    return product->gated && !product->x.swizzled && n_each <= SKINNY_ROWS_MAX &&
+    return product->gated && n_each <= SKINNY_ROWS_MAX &&
            (int64_t)n_most * product->parts[0].n_outputs * 4 <= PRODUCT_NEXT_BYTES;
+}
+
+// Order of the blocks of a wgmma GEMM: row tiles in groups whose x the second-level cache keeps, and in a
+// group all row tiles of one tile of outputs after another. So device memory is asked for the weights once a
+// group, and for x once.
+struct product_place {
+    int32_t outputs, rows; // indices of tiles; outputs < 0: no tile
+};
+
+static KERNEL_INLINE struct product_place product_place_of(int64_t block, int32_t n_output_tiles,
+                                                           int32_t n_row_tiles, int32_t n_group_tiles)
+{
+    struct product_place place = {-1, 0};
+    if (block >= (int64_t)n_output_tiles * n_row_tiles)
+        return place;
+    int32_t at = (int32_t)block, before = at / (n_group_tiles * n_output_tiles) * n_group_tiles;
+    int32_t left = n_row_tiles - before, n = left < n_group_tiles ? left : n_group_tiles;
+    at -= before * n_output_tiles;
+    place.outputs = at / n;
+    place.rows = before + at % n;
+    return place;
+}
+
+// Row tiles of a group.
+static KERNEL_INLINE int32_t product_group_tiles(int32_t tile_rows, int32_t n_inputs, int32_t n_row_tiles)
+{
+    int32_t n = PRODUCT_GROUP_BYTES / 2 / tile_rows / n_inputs;
+    return n < 1 ? 1 : n < n_row_tiles ? n : n_row_tiles;
 }
 
 // Tiles of a launch that leaves half of the multiprocessors without a block.

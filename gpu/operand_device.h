@@ -63,6 +63,16 @@ static __device__ __forceinline__ float scale_value(operand_scale scale)
     return scale.finite ? power_of_2(scale.exponent) : __uint_as_float(0x7FC00000u);
 }
 
+// By one thread of a row.
+template <bool swizzled>
+static __device__ __forceinline__ void put_scale(const struct activation_operand &out, int32_t row,
+                                                 operand_scale scale)
+{
+    out.scales[row] = scale_value(scale);
+    if (swizzled && out.next_scales)
+        out.next_scales[row] = 1.0f;
+}
+
 // Two inputs; `factor` is 2^-exponent.
 static __device__ __forceinline__ uint32_t pack_pair(enum activation_operand_form form, operand_scale scale,
                                                      float factor, float low, float high)

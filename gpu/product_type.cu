@@ -7,8 +7,14 @@
 enum {
     SMALL_ROWS = 32,         // tiles of 32 x 32 up to this many rows
     MIDDLE_ROWS = 96,        // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
-    WGMMA_ROWS_FEW = 32,     // with wgmma: tiles of 64 outputs x 32 rows up to this many rows
-    WGMMA_ROWS_MIDDLE = 128, // 64 x 64 up to this many; then 128 x 128, or 64 x 128 if those are few
+    WGMMA_ROWS_FEW = 32,     // with wgmma: tiles of 32 rows up to this many rows
+    WGMMA_ROWS_TILE = 64,    // of 64 rows up to this many
+    WGMMA_ROWS_BETWEEN = 96, // one of 96 rows, if it is wide
+    WGMMA_ROWS_MIDDLE = 128, // two of 64 rows; then of 128
+    WGMMA_STAGES_WIDE = 3,   // of x, at least, in a ring of wide tiles
+    // 2,048 a cycle of a multiprocessor of compute capability 9.0; of the second-level cache's 5.5 TB/s (assumed)
+    // it has 25 bytes
+    PRODUCTS_A_BYTE = 2048 / 25,
 };
 
 template <class shape> static void launch_tiled(void *stream, const struct product_plan *plan)
@@ -64,6 +70,17 @@ template <class shape> static struct wgmma_division divide_tiles(const struct pr
     return {n_tiles, n_first, n_chunks, partials};
 }
 
+// Time of all tiles, in bytes that the second-level cache gives a multiprocessor meanwhile, per group of inputs:
+// what it gives of weights and x, or as many as pass while the tensor cores multiply.
+template <class shape> static int64_t tiles_time(const struct product_plan &plan)
+{
+    int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows),
+            n_at_once = plan.call.device.n_multiprocessors > 0 ? plan.call.device.n_multiprocessors : 1;
+    int64_t given = shape::tile_stage_bytes / shape::format.n_groups + 2 * shape::x_stage_bytes,
+            passed = (int64_t)shape::n_panels * TILE_OUTPUTS * shape::n_rows * GROUP_INPUTS / PRODUCTS_A_BYTE;
+    return (n_tiles + n_at_once - 1) / n_at_once * (given > passed ? given : passed);
+}
+
 template <class shape> static struct launch_shape wgmma_blocks(const struct product_plan &plan, int32_t n)
 {
     struct launch_shape blocks = {(unsigned)n, 1, 1, shape::n_threads, shape::shared_bytes};
@@ -76,6 +93,35 @@ template <class shape> static void launch_wgmma(void *stream, const struct produ
     const struct wgmma_division division = divide_tiles<shape>(*plan);
     int32_t n_blocks = division.n_tiles > 0 ? 2 * division.n_tiles : output_tiles<shape>(*plan);
     launch_overlapped<gemm_wgmma<shape>>(wgmma_blocks<shape>(*plan, n_blocks), stream, *plan, division);
+}
+
+// Each tile reads all of its rows' x: wide ones read it less often, but fewer tiles may leave multiprocessors
+// without one. They are taken where their time is less, if their ring has room.
+template <class wide, class narrow> static void launch_wider(void *stream, const struct product_plan *plan)
+{
+    if constexpr (wide::n_x_stages >= WGMMA_STAGES_WIDE)
+        if (tiles_time<wide>(*plan) < tiles_time<narrow>(*plan)) {
+            launch_wgmma<wide>(stream, plan);
+            return;
+        }
+    launch_wgmma<narrow>(stream, plan);
+}
+
+template <enum tensor_type type> static void launch_wgmma_of(void *stream, const struct product_plan *plan)
+{
+    constexpr bool has_between = wgmma_shape<type, 96, 4, 1>::n_x_stages >= WGMMA_STAGES_WIDE;
+    int32_t n_rows = plan->call.x.n_rows;
+    if (n_rows <= WGMMA_ROWS_FEW)
+        launch_wider<wgmma_shape<type, 32, 4, 1>, wgmma_shape<type, 32, 1, 4>>(stream, plan);
+    else if (n_rows > WGMMA_ROWS_TILE && n_rows <= WGMMA_ROWS_BETWEEN)
+        launch_wider<wgmma_shape<type, has_between ? 96 : 64, 4, 1>, wgmma_shape<type, 64, 1, 4>>(stream,
+                                                                                                  plan);
+    else if (n_rows <= WGMMA_ROWS_MIDDLE)
+        launch_wider<wgmma_shape<type, 64, 4, 1>, wgmma_shape<type, 64, 1, 4>>(stream, plan);
+    else if (are_few<wgmma_shape<type, 128, 2, 1>>(*plan))
+        launch_wgmma<wgmma_shape<type, 128, 1, 2>>(stream, plan);
+    else
+        launch_wider<wgmma_shape<type, 128, 3, 1>, wgmma_shape<type, 128, 2, 1>>(stream, plan);
 }
 
 template <class shape, class other_shape>
@@ -93,14 +139,7 @@ template <enum tensor_type type> void launch_product_of(void *stream, const stru
 {
     const struct product_launch &call = plan->call;
     if (call.x.swizzled) {
-        if (call.x.n_rows <= WGMMA_ROWS_FEW)
-            launch_wgmma<wgmma_shape<type, 32, 1, 4>>(stream, plan);
-        else if (call.x.n_rows <= WGMMA_ROWS_MIDDLE)
-            launch_wgmma<wgmma_shape<type, 64, 1, 4>>(stream, plan);
-        else if (are_few<wgmma_shape<type, 128, 2, 1>>(*plan))
-            launch_wgmma<wgmma_shape<type, 128, 1, 2>>(stream, plan);
-        else
-            launch_wgmma<wgmma_shape<type, 128, 2, 1>>(stream, plan);
+        launch_wgmma_of<type>(stream, plan);
         return;
     }
     int32_t n_rows = product_rows_each(&call);

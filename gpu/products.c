@@ -29,7 +29,8 @@ static struct activation_operand operand_of(const struct gpu_backend *backend, c
                                        .n_rows = n_rows,
                                        .n_inputs = x->n_cols,
                                        .items = backend->memory.operand_items.memory,
-                                       .scales = backend->memory.operand_scales.memory};
+                                       .scales = backend->memory.operand_scales.memory,
+                                       .next_scales = backend->memory.next_scales.memory};
 }
 
 // Takes the pending rows if they are all of x, one for each of the GEMM's; else .out is NULL.
@@ -54,7 +55,8 @@ static bool have_one_form(const struct product *products, int n)
     return true;
 }
 
-// The operand that a gated GEMM writes, in memory of its own, because others of its blocks still read x.
+// The operand that a gated GEMM writes, in other memory than x, which its other blocks still read. A swizzled
+// one has the place of the result, which is not stored and had twice the bytes.
 static struct activation_operand operand_after(const struct gpu_backend *backend,
                                                const struct product_launch *gated,
                                                enum activation_operand_form form)
@@ -62,15 +64,20 @@ static struct activation_operand operand_after(const struct gpu_backend *backend
     return (struct activation_operand){.form = form,
                                        .n_rows = gated->x.n_rows,
                                        .n_inputs = gated->parts[0].n_outputs,
-                                       .items = backend->memory.next_items.memory,
+                                       .swizzled = gated->x.swizzled,
+                                       .items = gated->x.swizzled ? (void *)gated->parts[0].y
+                                                                  : backend->memory.next_items.memory,
                                        .scales = backend->memory.next_scales.memory};
 }
 
-static bool makes_next(const struct gpu_backend *backend, const struct product_launch *gated)
+static bool makes_next(const struct gpu_backend *backend, const struct product_launch *gated,
+                       const struct product *products, int n)
 {
-    return product_makes_next(gated) &&
-           activation_operand_bytes(gated->x.n_rows, gated->parts[0].n_outputs) <=
-               backend->memory.next_items.size_bytes;
+    if (!product_makes_next(gated, form_of(products[0].weight->tiles)))
+        return false;
+    return gated->x.swizzled ? have_one_form(products, n)
+                             : activation_operand_bytes(gated->x.n_rows, gated->parts[0].n_outputs) <=
+                                   backend->memory.next_items.size_bytes;
 }
 
 // Launches the rows of x, with the operand of the first GEMM. False: it needs none, or they can't be.
@@ -80,7 +87,8 @@ static bool launch_taken(struct gpu_backend *backend, struct pending_rows *rows,
 {
     enum tensor_type first = products[0].weight->tiles;
     int32_t *arrivals = backend->memory.arrivals.memory;
-    bool makes = first != TENSOR_F32 && (rows->kind != PENDING_GATED || makes_next(backend, &rows->gated));
+    bool makes = first != TENSOR_F32 &&
+                 (rows->kind != PENDING_GATED || makes_next(backend, &rows->gated, products, n));
     if (makes && rows->kind == PENDING_GATED) {
         *operand = operand_after(backend, &rows->gated, form_of(first));
         rows->gated.next = (struct next_operand){*operand, arrivals};

@@ -6,7 +6,7 @@
 //   launches STEP PART KERNEL N
 //
 // STEP: decode_1, decode_64, prefill_128 (rows). PART: layer_q4_k, layer_q6_k (the type of values and of
-// down), layer_experts (2 of 8, all in Q4_K), one_layer (a step of a model with one, in Q4_K: of a prompt's last
+// down), layer_bf16 (all in BF16), layer_experts (2 of 8, all in Q4_K), one_layer (a step of a model with one, in Q4_K: of a prompt's last
 // layer only the rows that are drawn from are computed to the end). The kernel's name is without its template
 // arguments.
 #include "engine/forward.h"
@@ -130,6 +130,7 @@ static const struct {
     struct model_recipe differs;
 } parts[] = {{"layer_q4_k", {.family = "llama3"}},
              {"layer_q6_k", {.family = "llama3", .more_type = TENSOR_Q6_K}},
+             {"layer_bf16", {.family = "llama3", .type = TENSOR_BF16}},
              {"layer_experts", {.family = "mixtral", .n_experts = 8, .n_experts_used = 2}}};
 
 enum { N_PARTS = sizeof parts / sizeof *parts };
@@ -138,7 +139,7 @@ static void count_model(const struct model_recipe *differs, int32_t n_layers,
                         struct launch_counts counts[N_STEPS])
 {
     struct model_recipe recipe = *differs;
-    recipe.type = TENSOR_Q4_K;
+    recipe.type = recipe.type == TENSOR_F32 ? TENSOR_Q4_K : recipe.type;
     recipe.seed = 5;
     recipe.n_layers = n_layers;
     recipe.n_embd = 768;

@@ -144,7 +144,8 @@ static float *problem_compute(const struct product_problem *problem, int32_t fir
         device_allocate(device, activation_operand_bytes(n, problem->n_inputs)),
         device_allocate(device, (size_t)n * sizeof(float)),
         product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max, n,
-                         product.n_experts)};
+                         product.n_experts),
+        product.next.out.swizzled ? product.next.out.scales : NULL};
     struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1};
     device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
     launch_activation_operand(device_stream(device), &make);
@@ -294,7 +295,7 @@ static void assert_same_rows(const struct product_problem *problem, const float 
 
 static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
 {
-    static const int32_t counts[] = {1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 96, 97};
+    static const int32_t counts[] = {1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 66, 96, 97};
     uint64_t seed = 5;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         if (*type != TENSOR_F32 && tile_format(*type).n_groups == 0)
@@ -586,7 +587,7 @@ static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_ot
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
     static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_SWIGLU_CLAMPED, ACTIVATION_GELU,
                                                  ACTIVATION_GELU_TANH};
-    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 100}; // each of the kernels
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 90, 100}; // each of the kernels
     uint64_t seed = 11;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
         struct product_problem problem =
@@ -648,6 +649,7 @@ static void multiprocessors_without_a_block_change_no_bytes(void **state)
         int32_t counts[2];
     } cases[] = {{TENSOR_Q4_K, 4 * 512 + 256, {17, 64}},
                  {TENSOR_Q6_K, 8 * 512 + 256, {33, 130}},
+                 {TENSOR_F16, 4 * 512 + 128, {70, 0}},
                  {TENSOR_BF16, 20 * 512 + 64, {17, 0}}};
     enum { N_ROWS = 130, N_MULTIPROCESSORS = 24, N_OUTPUTS_GATED = 75 };
     uint64_t seed = 17;
@@ -683,6 +685,39 @@ static void multiprocessors_without_a_block_change_no_bytes(void **state)
         problem_free(&problem);
     }
     device_free(device, arrivals);
+}
+
+// 250 outputs are one wide tile or four narrow ones, 183 one of 192: where there are as many tiles as blocks run
+// at once, wide ones are taken.
+static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_K, TENSOR_Q5_K,
+                                             TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
+    static const struct {
+        int32_t n_rows, n_outputs;
+    } cases[] = {{17, 250}, {64, 250}, {70, 250}, {100, 250}, {130, 183}};
+    uint64_t seed = 20;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = t % 2; i < sizeof cases / sizeof *cases; i += 2) {
+            int32_t n = cases[i].n_rows;
+            struct product_problem problem =
+                problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, 1280, FILL_RANDOM, &seed), n, 2,
+                             &seed);
+            struct product_launch wide = {.device.n_multiprocessors = 1},
+                                  narrow = {.device.n_multiprocessors = 1000};
+            emulate_reverse((t + i) % 2 == 1);
+            float *y = problem_compute(&problem, 0, n, NULL, wide),
+                  *expected = problem_compute(&problem, 0, n, NULL, narrow),
+                  *gated = compute_gated(&problem, n, wide, true),
+                  *expected_gated = compute_gated(&problem, n, narrow, true);
+            assert_same_rows(&problem, y, expected, n, 0);
+            assert_same_rows(&problem, gated, expected_gated, n, 0);
+            void *all[] = {y, expected, gated, expected_gated};
+            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+                free(all[j]);
+            problem_free(&problem);
+        }
+    emulate_reverse(false);
 }
 
 // Bytes of an operand and its scales, which are freed.
@@ -754,6 +789,64 @@ static void the_last_block_of_gated_rows_writes_the_next_operand(void **state)
             emulate_reverse(i % 2 == 1);
             assert_next_operand(&problem, counts[i], NULL, i % 2 ? OPERAND_BFLOAT : OPERAND_HALF,
                                 (struct product_launch){.device.n_multiprocessors = i % 3 ? 2 : 1000});
+        }
+        emulate_reverse(false);
+        problem_free(&problem);
+    }
+}
+
+// Operands of wgmma, of n rows: those that blocks write in place of the result are those that a launch makes of
+// it, but for the items of rows that have no number for a scale.
+static void assert_next_of_many(const struct product_problem *problem, int32_t n, struct product_launch call)
+{
+    struct activation_operand next = next_of(problem, OPERAND_BFLOAT, n),
+                              own = next_of(problem, OPERAND_BFLOAT, n);
+    next.swizzled = own.swizzled = true;
+    float *expected = compute_gated(problem, n, call, true);
+    struct activation_operand_launch make = {own, problem->device_y, problem->y_stride, NULL, 1};
+    launch_activation_operand(device_stream(device), &make);
+    struct operand_bytes own_bytes = take_operand(&own);
+    call.next = (struct next_operand){next, NULL};
+    float *y = compute_gated(problem, n, call, true);
+    struct operand_bytes bytes = take_operand(&next);
+    assert_memory_equal(bytes.scales, own_bytes.scales, bytes.n_scales * 4);
+    for (int64_t i = 0; i < problem->n_rows * problem->y_stride; i++)
+        assert_true(y[i] == 0); // not stored
+    size_t row_items = SWIZZLED_ROW_BYTES / 4;
+    for (size_t i = 0; i < bytes.n_items; i += row_items) {
+        int32_t row = (int32_t)(i / row_items) % swizzled_rows(n);
+        if (row >= n || !isnan(bytes.scales[row]))
+            assert_memory_equal(bytes.items + i, own_bytes.items + i, SWIZZLED_ROW_BYTES);
+    }
+    void *all[] = {expected, y, bytes.items, bytes.scales, own_bytes.items, own_bytes.scales};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void blocks_of_many_gated_rows_write_a_bfloat16_operand(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_outputs, n_multiprocessors;
+    } cases[] = {{TENSOR_BF16, 256, 1}, {TENSOR_Q4_K, 128, 1000}, {TENSOR_F16, 384, 1}};
+    static const int32_t counts[] = {17, 33, 64, 70, 96, 97, 130}; // tiles of each number of rows
+    uint64_t seed = 19;
+    if (!device_facts(device)->has_wgmma)
+        return;
+    for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
+        struct product_problem problem =
+            problem_make(product_tensor(cases[t].type, 2 * cases[t].n_outputs, 768, FILL_RANDOM, &seed), 130,
+                         2, &seed);
+        for (int32_t i = 0; i < problem.n_inputs; i++)
+            problem.x[3 * problem.x_stride + i] *= 1e25f; // some of its results are infinite
+        problem.x[5 * problem.x_stride] = NAN;
+        device_free(device, problem.device_x);
+        problem.device_x = on_device(problem.x, (size_t)(130 * problem.x_stride) * sizeof(float));
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            emulate_reverse((i + t) % 2 == 1);
+            assert_next_of_many(&problem, counts[i],
+                                (struct product_launch){.device.n_multiprocessors =
+                                                            cases[t].n_multiprocessors});
         }
         emulate_reverse(false);
         problem_free(&problem);
@@ -933,9 +1026,11 @@ int main(void)
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
         cmocka_unit_test(many_panels_of_a_block_give_the_bytes_of_many_blocks),
         cmocka_unit_test(multiprocessors_without_a_block_change_no_bytes),
+        cmocka_unit_test(wide_tiles_give_the_bytes_of_narrow_ones),
         cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
         cmocka_unit_test(experts_with_few_and_with_many_rows_give_each_row_its_bytes),
         cmocka_unit_test(the_last_block_of_gated_rows_writes_the_next_operand),
+        cmocka_unit_test(blocks_of_many_gated_rows_write_a_bfloat16_operand),
         cmocka_unit_test(experts_write_the_next_operand_of_their_pairs),
         cmocka_unit_test(experts_have_their_own_gates),
         cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),

@@ -14,15 +14,20 @@ BEFORE = "5f5c185b"  # the commit that issue 16's review read; counted once, in 
 
 # of the H200, by its data sheet
 N_MULTIPROCESSORS, N_SCHEDULERS, PRODUCTS_A_CYCLE = 132, 4, 2048
+CACHE_BYTES_A_CYCLE = 25  # of a multiprocessor, as gpu/product_type.cu assumes
 
 # Label, kernel, loop, what a pass is; the kernel and loop that had this work before.
 ROWS = [
     ("Q4_K, up to 8 rows", "gemm_skinny<q4_k,1,1,4,2>", "loop1", "512 inputs x 16 outputs", "gemm_skinny<q4_k,1,1>"),
     ("Q4_K, 9 to 16 rows", "gemm_skinny<q4_k,2,2,1,2>", "loop1", "512 inputs x 32 outputs", ""),
-    ("Q4_K, 17 to 32 rows", "gemm_wgmma<q4_k,32,1,4>", "loop1", "256 inputs x 16 outputs x 32 rows", ""),
-    ("Q4_K, 33 to 128 rows", "gemm_wgmma<q4_k,64,1,4>", "loop1", "256 inputs x 16 outputs x 64 rows", ""),
-    ("Q4_K, more than 128 rows", "gemm_wgmma<q4_k,128,2,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
-    ("the same, few outputs", "gemm_wgmma<q4_k,128,1,2>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
+    ("Q4_K, tiles of 64 outputs x 32 rows", "gemm_wgmma<q4_k,32,1,4>", "loop1", "256 inputs x 16 outputs x 32 rows", ""),
+    ("of 256 x 32", "gemm_wgmma<q4_k,32,4,1>", "loop1", "256 inputs x 16 outputs x 32 rows", ""),
+    ("of 64 x 64", "gemm_wgmma<q4_k,64,1,4>", "loop1", "256 inputs x 16 outputs x 64 rows", ""),
+    ("of 256 x 64", "gemm_wgmma<q4_k,64,4,1>", "loop1", "256 inputs x 16 outputs x 64 rows", ""),
+    ("of 256 x 96", "gemm_wgmma<q4_k,96,4,1>", "loop1", "256 inputs x 16 outputs x 96 rows", ""),
+    ("of 64 x 128", "gemm_wgmma<q4_k,128,1,2>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
+    ("of 128 x 128", "gemm_wgmma<q4_k,128,2,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
+    ("of 192 x 128", "gemm_wgmma<q4_k,128,3,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
     ("Q4_K by mma, tiles of 32 x 32", "gemm_tiled<q4_k,1,1,4,4,165888>", "loop1", "128 inputs x 32 outputs x 32 rows", "gemm_tiled<q4_k,1,1,4,4,165888>"),
     ("Q4_K by mma, tiles of 64 x 64", "gemm_tiled<q4_k,2,1,2,8,165888>", "loop1", "128 inputs x 32 outputs x 64 rows", "gemm_tiled<q4_k,2,1,2,8,165888>"),
     ("Q4_K by mma, tiles of 128 x 128", "gemm_tiled<q4_k,4,2,1,8,165888>", "loop1", "128 inputs x 32 outputs x 64 rows", "gemm_tiled<q4_k,4,2,1,8,165888>"),
@@ -40,7 +45,7 @@ ROWS = [
     ("norm with operand, 4,096 items", "norm_long<4,0>", "all", "the whole kernel", ""),
 ]
 STEPS = {"decode_1": "decoding, batch 1", "decode_64": "decoding, batch 64", "prefill_128": "a prompt of 128 tokens"}
-PARTS = {"layer_q4_k": "a layer", "layer_q6_k": "a layer with values and down in Q6_K", "layer_experts": "a layer with 2 of 8 experts",
+PARTS = {"layer_q4_k": "a layer", "layer_q6_k": "a layer with values and down in Q6_K", "layer_bf16": "a layer in BF16", "layer_experts": "a layer with 2 of 8 experts",
          "one_layer": "a step of one layer"}
 
 
@@ -83,7 +88,7 @@ def rates_of(text):
     """Of README's table, in bytes, operations and seconds."""
     units = {"TFLOP/s": 1e12, "TB/s": 1e12, "us": 1e-6}
     rates = {}
-    for name, number, unit in re.findall(r"^\| (wgmma|mma\.sync|memory|graph node) \| ([\d.]+) (\S+) \|", text, re.M):
+    for name, number, unit in re.findall(r"^\| (wgmma|mma\.sync|memory|second-level cache|graph node) \| ([\d.]+) (\S+) \|", text, re.M):
         rates[name] = float(number) * units[unit]
     # the clock at which the measured rate of wgmma would be all that the data sheet allows: it was at least this
     rates["slots"] = rates["wgmma"] / (2 * PRODUCTS_A_CYCLE) * N_SCHEDULERS
@@ -95,14 +100,15 @@ class Costs:
 
     def __init__(self, rates, kernels):
         self.rates, self.kernels = rates, kernels
-        self.bytes = self.products = self.slots = self.longest = 0.0
+        self.bytes = self.products = self.slots = self.cache = self.longest = 0.0
         self.n_launches = 0
 
-    def add(self, n_bytes, operations, slots, rate="wgmma", times=1):
-        parts = n_bytes / self.rates["memory"], operations / self.rates[rate], slots / self.rates["slots"]
+    def add(self, n_bytes, operations, slots, rate="wgmma", times=1, cache_bytes=0.0):
+        parts = n_bytes / self.rates["memory"], operations / self.rates[rate], slots / self.rates["slots"], cache_bytes / self.rates["second-level cache"]
         self.bytes += times * parts[0]
         self.products += times * parts[1]
         self.slots += times * parts[2]
+        self.cache += times * parts[3]
         self.longest += times * max(parts)
 
     def loop(self, kernel, what):
@@ -120,24 +126,42 @@ class Costs:
             slots = sum(self.loop(f"gemm_skinny<{kind},{shape}>", "loop1")["slots"] * inputs * n / (512 * 16 * panels) for kind, n in types.items())
             self.add(sum(n_bytes(*one) for one in types.items()), 2 * padded * inputs * sum(types.values()), slots, "mma.sync", times)
             return
-        def tiles(tile, outputs):
-            return sum(math.ceil(n / outputs) for n in types.values()) * math.ceil(n_rows / tile)
+        self.gemm_wgmma(types, inputs, n_rows, sum(n_bytes(*one) for one in types.items()), times)
+
+    def gemm_wgmma(self, types, inputs, n_rows, n_bytes, times):
+        """As launch_wgmma_of selects tiles (gpu/product_type.cu); weights of two types have narrow ones."""
+        one_type = len(types) == 1
+
+        def tiles(rows, outputs):
+            return sum(math.ceil(n / outputs) for n in types.values()) * math.ceil(n_rows / rows)
+
+        def time(rows, over_outputs, _):
+            weight_bytes = WEIGHT_BYTES[next(iter(types))]
+            given, passed = 64 * over_outputs * weight_bytes + 2 * rows, 64 * over_outputs * rows // (PRODUCTS_A_CYCLE // CACHE_BYTES_A_CYCLE)
+            return math.ceil(tiles(rows, 64 * over_outputs) / N_MULTIPROCESSORS) * max(given, passed)
 
         few = N_MULTIPROCESSORS // 2
-        tile, outputs, over = ((128, 64, "1,2") if tiles(128, 128) <= few and len(types) == 1 else (128, 128, "2,1")) if n_rows > 128 else \
-            (64 if n_rows > 32 else 32, 64, "1,4")
-        row_tiles, n_blocks = math.ceil(n_rows / tile), tiles(tile, outputs)  # one block a multiprocessor
+        has_between = types.keys() == {"q4_k"}  # the others' rings have no room
+        if n_rows > 128 and one_type and tiles(128, 128) <= few:
+            shape = 128, 1, 2
+        else:
+            narrow = (32, 1, 4) if n_rows <= 32 else (64, 1, 4) if n_rows <= 128 else (128, 2, 1)
+            wide = (32, 4, 1) if n_rows <= 32 else (96, 4, 1) if 64 < n_rows <= 96 and has_between else (64, 4, 1) if n_rows <= 128 else (128, 3, 1)
+            shape = wide if one_type and time(*wide) < time(*narrow) else narrow
+        rows, over_outputs, over_chunks = shape
+        outputs, row_tiles, n_blocks = 64 * over_outputs, math.ceil(n_rows / rows), tiles(rows, 64 * over_outputs)  # one block a multiprocessor
         idle = math.ceil(n_blocks / N_MULTIPROCESSORS) * N_MULTIPROCESSORS / n_blocks
-        if n_rows <= 128 and n_blocks <= few and len(types) == 1:
+        if over_chunks == 4 and n_blocks <= few and one_type:
             # a tile is two blocks', of which the first one has whole rounds of four chunks
             n_chunks = math.ceil(inputs / 512)
             idle *= min(math.ceil(math.ceil(n_chunks / 2) / 4) * 4, n_chunks) / n_chunks
-        operations = slots = 0.0
+        operations = slots = cache_bytes = 0.0
         for kind, n in types.items():
-            loop = self.loop(f"gemm_wgmma<{kind},{tile},{over}>", "loop1")
-            operations += 2 * tile * row_tiles * inputs * n * idle
+            loop = self.loop(f"gemm_wgmma<{kind},{rows},{over_outputs},{over_chunks}>", "loop1")
+            operations += 2 * rows * row_tiles * inputs * n * idle
             slots += loop["slots"] * inputs / (loop["products"] * 16) * (n / 16) * row_tiles * idle
-        self.add(sum(n_bytes(*one) for one in types.items()), operations, slots, "wgmma", times)
+            cache_bytes += row_tiles * inputs * n * WEIGHT_BYTES[kind] + math.ceil(n / outputs) * n_rows * inputs * 2
+        self.add(n_bytes, operations, slots, "wgmma", times, cache_bytes)
 
     def attention(self, n_sequences, n_rows, n_positions, times=1):
         """n_rows of each sequence see n_positions each, on average."""
@@ -193,8 +217,8 @@ def goal_lines(text, kernels, launches):
         ("128 in and 128 out, batch 256", 256, gpu_goals.SATURATED_GOAL, [(1, of(256, 1, 192)), (256 / 8192, of(64, 128, 64))]),
         ("prefill, 8 prompts of 1,024", 8192, gpu_goals.PREFILL_GOAL, [(1, of(8, 1024, 512))]),
     ]
-    yield "| | goal, tokens/s | memory, ms | products, ms | instructions, ms | launch by launch, ms | launches | bound, tokens/s | with launches one by one |"
-    yield "|---|---|---|---|---|---|---|---|---|"
+    yield "| | goal, tokens/s | memory, ms | products, ms | instructions, ms | second-level cache, ms | launch by launch, ms | launches | bound, tokens/s | with launches one by one |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
     for label, n_tokens, goal, steps in cases:
         def total(name, within=steps):
             return sum(times * getattr(costs, name) for times, costs in within)
@@ -202,4 +226,4 @@ def goal_lines(text, kernels, launches):
         bounds = n_tokens / longest, n_tokens / (longest + n_launches * rates["graph node"])
         said = [f"{round(bound, -2 if bound > 2000 else -1):,.0f}{'' if bound >= goal else ': below the goal'}" for bound in bounds]
         yield (f"| {label} | {goal:,} | {total('bytes') * 1e3:.2f} | {total('products') * 1e3:.2f} | {total('slots') * 1e3:.2f} | "
-               f"{longest * 1e3:.2f} | {n_launches:.0f} | {said[0]} | {said[1]} |")
+               f"{total('cache') * 1e3:.2f} | {longest * 1e3:.2f} | {n_launches:.0f} | {said[0]} | {said[1]} |")

@@ -1,7 +1,8 @@
-// Tiles of a grouped GEMM over experts, by the tensor core instructions that it executes on the emulated
-// device: an expert's rows are multiplied in the smallest tile that has room for them, however many the others
-// have.
+// Tiles of GEMMs on the emulated device. Of a grouped GEMM over experts, by the tensor core instructions that it
+// executes: an expert's rows are multiplied in the smallest tile that has room for them, however many the others
+// have. Of wgmma, by the kernel that is launched.
 #include "gpu/device.h"
+#include "gpu/emulated_stream.h"
 #include "gpu/kernels.h"
 #include "gpu/tiles.h"
 
@@ -25,6 +26,23 @@ void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bo
 {
     (void)d, (void)a, (void)b, (void)bfloat;
     n_mma++;
+}
+
+static char *launched; // [LAUNCHED_MAX]: where the name of the next kernel goes, which does not run
+
+enum { LAUNCHED_MAX = 128 };
+
+void __real_emulated_stream_submit(void *stream, struct emulated_work *work);
+void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work);
+
+void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work)
+{
+    if (!launched || !work || !work->kernel) {
+        __real_emulated_stream_submit(stream, work);
+        return;
+    }
+    snprintf(launched, LAUNCHED_MAX, "%s", work->kernel);
+    free(work);
 }
 
 static void *zeros(struct device *device, size_t size)
@@ -111,6 +129,69 @@ static void an_expert_s_rows_are_in_the_smallest_tile_that_has_room(void **state
     }
 }
 
+// Outputs and rows of a wgmma tile; chunks are computed over_chunks at a time.
+struct wgmma_tile {
+    int n_outputs, n_rows, over_chunks;
+};
+
+static struct wgmma_tile tile_of(struct device *device, enum tensor_type type, int32_t n_rows,
+                                 int32_t n_outputs)
+{
+    static float nothing[4]; // nothing runs
+    char name[LAUNCHED_MAX];
+    struct product_launch call = {
+        .type = type,
+        .n_parts = 1,
+        .parts = {{.tiles = nothing, .y = nothing, .y_stride = n_outputs, .n_outputs = n_outputs}},
+        .x = {.n_rows = n_rows, .n_inputs = 4096, .items = nothing, .scales = nothing, .swizzled = true},
+        .floats.rows_divisor = 1,
+        .device = {.shared_bytes_max = PRODUCT_SHARED_BYTES_WGMMA, .n_multiprocessors = 132}};
+    launched = name;
+    launch_product(device_stream(device), &call);
+    launched = NULL;
+    struct wgmma_tile tile;
+    const char *shape = strstr(name, "wgmma_shape<");
+    assert_non_null(shape);
+    shape = strchr(shape, ',');
+    assert_non_null(shape);
+    assert_int_equal(sscanf(shape, ", %d, %d, %d>", &tile.n_rows, &tile.n_outputs, &tile.over_chunks), 3);
+    tile.n_outputs *= 64;
+    return tile;
+}
+
+// Wide where 132 multiprocessors have tiles all the same, or less time goes by in spite of it, and there is room
+// for a ring.
+static void tiles_are_as_wide_as_leaves_all_multiprocessors_busy(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_rows, n_outputs;
+        struct wgmma_tile tile;
+    } wanted[] = {
+        {TENSOR_Q4_K, 17, 28672, {256, 32, 1}},    {TENSOR_Q4_K, 32, 4096, {64, 32, 4}},
+        {TENSOR_Q4_K, 33, 28672, {256, 64, 1}},    {TENSOR_Q4_K, 64, 28672, {256, 64, 1}},
+        {TENSOR_Q4_K, 64, 128256, {256, 64, 1}},   {TENSOR_Q4_K, 64, 6144, {64, 64, 4}},
+        {TENSOR_Q4_K, 64, 4096, {64, 64, 4}},      {TENSOR_Q4_K, 65, 28672, {256, 96, 1}},
+        {TENSOR_Q4_K, 96, 28672, {256, 96, 1}},    {TENSOR_Q4_K, 96, 6144, {64, 64, 4}},
+        {TENSOR_Q6_K, 96, 28672, {256, 64, 1}},    {TENSOR_BF16, 96, 28672, {256, 64, 1}},
+        {TENSOR_Q4_K, 97, 28672, {256, 64, 1}},    {TENSOR_Q4_K, 128, 28672, {256, 64, 1}},
+        {TENSOR_Q4_K, 129, 4096, {64, 128, 2}},    {TENSOR_Q4_K, 256, 28672, {192, 128, 1}},
+        {TENSOR_Q4_K, 8192, 28672, {192, 128, 1}}, {TENSOR_Q4_K, 8192, 4096, {192, 128, 1}},
+        {TENSOR_Q4_K, 8192, 6144, {192, 128, 1}},  {TENSOR_BF16, 8192, 28672, {128, 128, 1}},
+    };
+    struct device *device;
+    struct error error;
+    (void)state;
+    assert_int_equal(device_open(&device, &(struct device_options){0}, &error), STATUS_OK);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        struct wgmma_tile tile = tile_of(device, wanted[i].type, wanted[i].n_rows, wanted[i].n_outputs);
+        if (tile.n_outputs != wanted[i].tile.n_outputs || tile.n_rows != wanted[i].tile.n_rows ||
+            tile.over_chunks != wanted[i].tile.over_chunks)
+            fail_msg("case %zu: %d x %d in %d chunks", i, tile.n_outputs, tile.n_rows, tile.over_chunks);
+    }
+    device_close(device);
+}
+
 int main(void)
 {
     struct device *device;
@@ -121,6 +202,7 @@ int main(void)
     }
     device_close(device);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_expert_s_rows_are_in_the_smallest_tile_that_has_room)};
+        cmocka_unit_test(an_expert_s_rows_are_in_the_smallest_tile_that_has_room),
+        cmocka_unit_test(tiles_are_as_wide_as_leaves_all_multiprocessors_busy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -911,6 +911,37 @@ static void gates_write_the_operand_of_the_product_behind_them(void **state)
     }
 }
 
+// In place of their result, if all that reads it has that form.
+static void gates_of_many_rows_write_the_operand_in_place(void **state)
+{
+    struct matrix wide, wide_up;
+    struct weight gates = q4, down_bfloat = b16, down_half = q4;
+    (void)state;
+    make_matrix(&wide, "wide", 128, 128);
+    make_matrix(&wide_up, "wide_up", 128, 128);
+    gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
+    struct product gate = {.y = &wide, .weight = &gates}, up = {.y = &wide_up, .weight = &gates},
+                   down[] = {{.y = &y, .weight = &down_bfloat}, {.y = &z, .weight = &down_half}};
+    facts.has_wgmma = true;
+    facts.shared_bytes_max = PRODUCT_SHARED_BYTES_WGMMA;
+    for (int n = 1; n <= 2; n++) {
+        gpu_gated_products(&backend.base, &gate, &up, &x, 17, false, ACTIVATION_SILU);
+        gpu_products(&backend.base, down, n, &wide, 17);
+        expect(n == 1 ? "operand half swizzled 17x64 items scales <- x:96\n"
+                        "products Q4_0 gated {half swizzled 17x64 items scales} q4 - -> wide:128 128;"
+                        " q4 - -> wide_up:128 128; activation 0"
+                        " next {bfloat swizzled 17x128 wide factors arrivals}\n"
+                        "products BF16 {bfloat swizzled 17x128 wide factors} b16 - -> y:64 64;\n"
+                      : "operand half swizzled 17x64 items scales <- x:96\n"
+                        "products Q4_0 gated {half swizzled 17x64 items scales} q4 - -> wide:128 128;"
+                        " q4 - -> wide_up:128 128; activation 0\n"
+                        "operand bfloat swizzled 17x128 items scales <- wide:128\n"
+                        "products BF16 {bfloat swizzled 17x128 items scales} b16 - -> y:64 64;\n"
+                        "operand half swizzled 17x128 items scales <- wide:128\n"
+                        "products Q4_0 {half swizzled 17x128 items scales} q4 - -> z:64 64;\n");
+    }
+}
+
 static void gates_of_experts_write_the_operand_of_their_pairs(void **state)
 {
     struct weight many = q4;
@@ -937,25 +968,81 @@ static void gates_write_the_next_operand_of_few_bytes(void **state)
     struct product_launch gated = {.n_parts = 2, .x.n_rows = 4, .floats.rows_divisor = 1, .gated = true};
     (void)state;
     gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / 4;
-    assert_true(product_makes_next(&gated));
+    assert_true(product_makes_next(&gated, OPERAND_HALF));
     gated.parts[0].n_outputs++;
-    assert_false(product_makes_next(&gated));
+    assert_false(product_makes_next(&gated, OPERAND_HALF));
     gated.n_experts = 2; // tiles of as many rows as there are tokens
     gated.floats.rows_divisor = 2;
-    assert_true(product_makes_next(&gated));
+    assert_true(product_makes_next(&gated, OPERAND_HALF));
     gated.n_experts = 8;
     gated.x.n_rows = 8 * SKINNY_ROWS_ONE_COLUMN; // 8 of 32 tokens
     gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / SKINNY_ROWS_ONE_COLUMN;
-    assert_true(product_makes_next(&gated));
+    assert_true(product_makes_next(&gated, OPERAND_HALF));
     gated.x.n_rows++; // 16
-    assert_false(product_makes_next(&gated));
+    assert_false(product_makes_next(&gated, OPERAND_HALF));
     gated.parts[0].n_outputs /= 2;
-    assert_true(product_makes_next(&gated));
+    assert_true(product_makes_next(&gated, OPERAND_HALF));
     gated.x.n_rows = 8 * SKINNY_ROWS_MAX + 1;
-    assert_false(product_makes_next(&gated));
+    assert_false(product_makes_next(&gated, OPERAND_HALF));
     gated.x.n_rows = 1;
     gated.gated = false;
-    assert_false(product_makes_next(&gated));
+    assert_false(product_makes_next(&gated, OPERAND_HALF));
+}
+
+// With wgmma: bfloat16 of whole groups, of any number of rows, if its scales were set.
+static void gates_of_many_rows_write_bfloat16(void **state)
+{
+    float scales[1];
+    struct product_launch gated = {.n_parts = 2,
+                                   .x = {.n_rows = 8192, .swizzled = true, .next_scales = scales},
+                                   .floats.rows_divisor = 1,
+                                   .gated = true};
+    (void)state;
+    gated.parts[0].n_outputs = 14336;
+    assert_true(product_makes_next(&gated, OPERAND_BFLOAT));
+    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    gated.parts[0].n_outputs += 64;
+    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
+    gated.parts[0].n_outputs += 64;
+    gated.x.next_scales = NULL;
+    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
+    gated.x.next_scales = scales;
+    gated.gated = false;
+    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
+}
+
+// Every tile is one block's, and what device memory is asked for is counted as the second-level cache would
+// have it: weights once a group of row tiles, x once.
+static void blocks_are_ordered_by_groups_of_row_tiles(void **state)
+{
+    static const struct {
+        int32_t n_output_tiles, n_row_tiles, n_group_tiles;
+    } cases[] = {{1, 1, 1}, {3, 7, 2}, {5, 6, 3}, {4, 5, 5}, {224, 64, 16}, {7, 9, 1}};
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int32_t n_outputs = cases[c].n_output_tiles, n_rows = cases[c].n_row_tiles,
+                n_group = cases[c].n_group_tiles, n_weights = 0, last_outputs = -1;
+        bool *seen = calloc((size_t)(n_outputs * n_rows), sizeof *seen);
+        for (int32_t i = 0; i < n_outputs * n_rows; i++) {
+            struct product_place place = product_place_of(i, n_outputs, n_rows, n_group);
+            assert_in_range(place.outputs, 0, n_outputs - 1);
+            assert_in_range(place.rows, 0, n_rows - 1);
+            assert_false(seen[place.rows * n_outputs + place.outputs]);
+            seen[place.rows * n_outputs + place.outputs] = true;
+            assert_int_equal(place.rows / n_group, i / (n_group * n_outputs));
+            n_weights += place.outputs != last_outputs;
+            last_outputs = place.outputs;
+        }
+        int32_t n_groups = (n_rows + n_group - 1) / n_group;
+        assert_int_equal(n_weights, n_outputs == 1 ? 1 : n_outputs * n_groups);
+        assert_int_equal(product_place_of((int64_t)n_outputs * n_rows, n_outputs, n_rows, n_group).outputs,
+                         -1);
+        free(seen);
+    }
+    assert_int_equal(product_group_tiles(128, 4096, 64), 16);
+    assert_int_equal(product_group_tiles(128, 14336, 64), 4);
+    assert_int_equal(product_group_tiles(128, 4096, 2), 2);
+    assert_int_equal(product_group_tiles(128, 1 << 20, 64), 1);
 }
 
 static void products_of_heads_are_launched_as_many_as_the_operand_holds(void **state)
@@ -1091,6 +1178,9 @@ int main(void)
         test(gates_write_the_operand_of_the_product_behind_them),
         test(gates_of_experts_write_the_operand_of_their_pairs),
         test(gates_write_the_next_operand_of_few_bytes),
+        test(gates_of_many_rows_write_bfloat16),
+        test(gates_of_many_rows_write_the_operand_in_place),
+        test(blocks_are_ordered_by_groups_of_row_tiles),
         test(products_of_heads_are_launched_as_many_as_the_operand_holds),
         test(tokens_are_drawn_from_padded_outputs),
         test(outcomes_are_downloaded_with_their_alternatives_where_some_are_asked_for),
