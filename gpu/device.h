@@ -21,15 +21,15 @@ struct device_event;
 struct device_graph;
 
 struct device_options {
-    int index;       // among the devices visible to this process
-    bool sync;       // waits after every launch, so that an error names its kernel; slow
-    bool no_overlap; // no programmatic dependent launch, for comparisons
-    bool no_wgmma;   // device_facts.has_wgmma is false: the same bytes by mma.sync
+    int index;                 // among the devices visible to this process
+    bool sync;                 // waits after every launch, so that an error names its kernel; slow
+    bool no_overlap;           // no programmatic dependent launch, for comparisons
+    bool no_wgmma;             // device_facts.has_wgmma is false: the same bytes by mma.sync
+    uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's, emulated as of 9.0
     // Emulated device only:
-    uint64_t memory_bytes;     // device memory; 0: 4 GiB
-    uint64_t shared_bytes_max; // shared memory per block; 0: as compute capability 9.0
-    int64_t failing_work;      // the n-th enqueued operation fails and the device is lost; 0: none
-    int64_t failing_graph;     // the n-th captured graph cannot be made, with no harm to the device; 0: none
+    uint64_t memory_bytes; // device memory; 0: 4 GiB
+    int64_t failing_work;  // the n-th enqueued operation fails and the device is lost; 0: none
+    int64_t failing_graph; // the n-th captured graph cannot be made, with no harm to the device; 0: none
 };
 
 struct device_facts {

@@ -114,6 +114,8 @@ enum status device_open(struct device **out, const struct device_options *option
     device->sync = options->sync;
     enum status status = read_facts(&device->facts, device->index, error);
     device->facts.has_wgmma = device->facts.has_wgmma && !options->no_wgmma;
+    if (options->shared_bytes_max && options->shared_bytes_max < device->facts.shared_bytes_max)
+        device->facts.shared_bytes_max = options->shared_bytes_max;
     device->overlaps =
         !options->no_overlap && !options->sync && device->facts.capability_major >= OVERLAP_CAPABILITY_LEAST;
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
@@ -218,6 +220,8 @@ static cudaError_t enqueue_kernel(struct device *device, const struct kernel_ent
                 threads = {shape->n_threads, 1, 1};
     void *values[LAUNCH_ARGUMENTS_MAX];
     memcpy(values, arguments->values, sizeof values);
+    if (shape->shared_bytes > device->facts.shared_bytes_max)
+        return cudaErrorInvalidConfiguration; // the device itself may have more than it was opened with
     // Programmatic dependent launch (gpu/kernel.h); captured as a programmatic edge of the graph.
     cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                    .val.programmaticStreamSerializationAllowed = 1};
