@@ -63,6 +63,11 @@ def resources(report):
     return found
 
 
+def serialized_in(report):
+    """Kernels in which ptxas found too few registers to have several wgmma in flight."""
+    return sorted({cubin.short_name(name) for name in re.findall(r"\(C75\d\d\) Potential Performance Loss: wgmma\.mma_async .* function '(\S+)'", report)})
+
+
 def count_source(nvcc, arguments, target, name, source, folder):
     """{(target, kernel, what): {field: number}} of one source."""
     file, *definitions = source.split(",")
@@ -71,6 +76,8 @@ def count_source(nvcc, arguments, target, name, source, folder):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+    if serialized := serialized_in(done.stdout + done.stderr):
+        raise RuntimeError(f"{name}: ptxas waits after each wgmma in {', '.join(serialized)}")
     used = resources(done.stdout + done.stderr)
     if nvdisasm := shutil.which("nvdisasm"):
         wrong = list(cubin.disassembly_differences(nvdisasm, out))
@@ -225,8 +232,18 @@ def find_deviations(_, table):
     return wrong or None
 
 
+def find_serialized(_, __):
+    """As ptxas writes it."""
+    text = ("ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized due to insufficient register resources "
+            "for the wgmma pipeline in the function '_Z10gemm_wgmmaI11wgmma_shapeIL11tensor_type30ELi64ELi4ELi1EEEv12product_plan14wgmma_division'\n"
+            "ptxas info    : Used 96 registers, used 2 barriers\n")
+    found = serialized_in(text), serialized_in("ptxas info    : Used 96 registers, used 2 barriers\n")
+    return None if found == (["gemm_wgmma<bf16,64,4,1>"], []) else [f"{found}"]
+
+
 CASES = {
     "deviations of counts are found": find_deviations,
+    "kernels whose products of wgmma wait for one another are found": find_serialized,
     "the kernels have the counts of the table": compare_kernels,
     "the launches of a step are those of the table": compare_launches,
     "README quotes the table": compare_readme,
