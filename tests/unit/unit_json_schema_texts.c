@@ -90,6 +90,7 @@ static const struct text_case cases[] = {
     {"{\"type\": \"string\", \"minLength\": 2, \"pattern\": \"^a\"}",
      {"\"ab\"", "\"a\\n\""},
      {"\"a\"", "\"ba\"", "ab"}},
+    {"{\"not\": {\"type\": \"string\", \"format\": \"color\"}}", {"1", "null"}, {"\"a\"", "\"\""}},
     {"{\"format\": \"date\"}", {"\"2024-02-29\"", "1"}, {"\"2023-02-29\"", "\"2023-13-01\"", "\"x\""}},
     {"{\"properties\": {\"a\": {\"type\": \"null\"}, \"b\": {\"type\": \"boolean\"}}, \"required\": [\"b\"]}",
      {"{\"a\":null,\"b\":true}", "{\"b\":true}", "{\"b\":true,\"c\":1}", "3"},

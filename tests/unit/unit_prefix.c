@@ -130,6 +130,20 @@ static void pages_left_before_they_were_computed_are_free_and_unblock_the_others
     leave(second);
 }
 
+static void the_walk_is_elsewhere_once_its_place_goes(void **state)
+{
+    (void)state;
+    struct waiting_sequence *first = wait_for("ab"), *second = wait_for("xy");
+    admit(first);
+    admit(second);
+    struct prefix_node *place = second->sequence.node;
+    assert_ptr_equal(tree.cursor, place);
+    leave(first); // without pages: its node goes
+    assert_ptr_equal(tree.cursor, place);
+    leave(second);
+    assert_ptr_equal(tree.cursor, tree.roots[0]);
+}
+
 static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
 {
     (void)state;
@@ -417,6 +431,7 @@ int main(void)
                                         close_tree),
         cmocka_unit_test_setup_teardown(pages_left_before_they_were_computed_are_free_and_unblock_the_others,
                                         open_tree, close_tree),
+        cmocka_unit_test_setup_teardown(the_walk_is_elsewhere_once_its_place_goes, open_tree, close_tree),
         cmocka_unit_test_setup_teardown(the_walk_goes_on_with_the_prompts_that_share_most, open_tree,
                                         close_tree),
         cmocka_unit_test_setup_teardown(
