@@ -590,6 +590,7 @@ static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(voi
         assert_non_null(run);
         assert_int_equal(run->bytes.size, 2);
         assert_int_equal(run->tokens.n_ids, i % 3);
+        assert_int_equal(run->likely, (int32_t)i - 1);
     }
     assert_null(forced_runs_find(&runs, 3, FORCED_RUNS_MAX * 2048));
     assert_null(forced_runs_find(&runs, 4, 0));
