@@ -9,10 +9,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <glob.h>
 #include <librdkafka/rdkafka_mock.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum {
     COORDINATOR = 2,  // of the group; the transaction's is broker 1
@@ -118,6 +121,46 @@ static void a_refused_call_gives_its_error(void **state)
     rd_kafka_error_destroy(fault);
 }
 
+static bool refuses_threads;
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                          void *context)
+{
+    return refuses_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
+}
+
+static void assert_not_sent(const struct setting *setting, const char *words)
+{
+    rd_kafka_error_t *fault = NULL;
+    assert_null(send_offsets(setting, LONG_MS, &fault));
+    assert_non_null(fault);
+    assert_int_equal(rd_kafka_error_code(fault), RD_KAFKA_RESP_ERR__CRIT_SYS_RESOURCE);
+    assert_string_equal(rd_kafka_error_string(fault), words);
+    rd_kafka_error_destroy(fault);
+}
+
+static void without_a_thread_or_a_descriptor_the_call_gives_an_error(void **state)
+{
+    const struct setting *setting = *state;
+    struct rlimit before, none;
+    refuses_threads = true;
+    assert_not_sent(setting, "no thread for a call");
+    refuses_threads = false;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_not_sent(setting, "no descriptor for a call");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    rd_kafka_error_t *fault;
+    assert_null(send_offsets(setting, LONG_MS, &fault)); // nothing of them is left
+    no_fault(fault);
+    no_fault(rd_kafka_commit_transaction(setting->producer, LONG_MS));
+}
+
 static bool has_thread(const char *name)
 {
     glob_t found;
@@ -168,6 +211,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_call_that_returns_gives_its_result, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refused_call_gives_its_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_a_thread_or_a_descriptor_the_call_gives_an_error, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(a_call_that_hangs_is_left_and_its_thread_destroys_the_producer,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_call_that_returned_late_leaves_the_producer_to_the_caller, set_up,
