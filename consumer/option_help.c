@@ -14,9 +14,9 @@ static const struct {
 } members[OPTION_GROUP_COUNT] = {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] = {" prompt system messages parameters schema choice json-schema regex "
-                     "grammar type tokens generate batch sample table sql special ",
+                     "grammar type tokens generate batch sample table sql special pooling ",
                      " delimiter no-header no-quotes skip-bad-rows input-format seed votes "
-                     "reorder same-draws cases spaces bos eos now "},
+                     "reorder same-draws cases spaces bos eos now dimensions no-normalize "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",

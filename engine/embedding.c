@@ -1,6 +1,7 @@
 #include "engine/embedding.h"
 
 #include "engine/file/gguf.h"
+#include "engine/model/model_folder.h"
 
 #include <assert.h>
 #include <math.h>
@@ -33,6 +34,17 @@ const char *pooling_name(enum pooling pooling)
         if (poolings[i].pooling == pooling)
             return poolings[i].name;
     return "";
+}
+
+enum status embedding_check_model(const struct model *model, struct error *error)
+{
+    struct text refused = {0};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_NO_EMBEDDINGS, &refused, NULL, error);
+    if (status != STATUS_OK || !refused.data)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                     "%s/%.*s: the vectors would not be the model's", gguf_path(model->gguf),
+                     (int)refused.size, refused.data);
 }
 
 enum status pooling_of_model(const struct model *model, enum pooling *pooling, struct error *error)

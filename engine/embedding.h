@@ -9,6 +9,8 @@
 // Values of the key NAME.pooling_type (github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py).
 enum pooling { POOLING_MEAN = 1, POOLING_FIRST = 2, POOLING_LAST = 3 };
 
+// STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model makes vectors in a way that is not built.
+enum status embedding_check_model(const struct model *model, struct error *error) WARN_UNUSED;
 // The model's own, else that of its last token, the only one that attends to the whole text. STATUS_REFUSE,
 // ERROR_UNKNOWN_TYPE: the model pools in a way that is not built.
 enum status pooling_of_model(const struct model *model, enum pooling *pooling,

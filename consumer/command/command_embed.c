@@ -226,8 +226,10 @@ static enum status place_model(struct command_embed *embed, const struct setting
 {
     struct runtime *runtime = embed->runtime;
     enum kv_type kv_type;
-    struct limits_wanted wanted = {.n_sequences_max = TEXTS_A_STEP_MAX,
-                                   .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
+    int32_t n_rows = (int32_t)settings->engine.n_tokens_max; // 0: derived
+    struct limits_wanted wanted = {.n_sequences_max =
+                                       n_rows && n_rows < TEXTS_A_STEP_MAX ? n_rows : TEXTS_A_STEP_MAX,
+                                   .n_tokens_max = n_rows,
                                    .page_bytes = settings->engine.kv_memory_bytes,
                                    .hidden_only = true};
     enum status status = runtime_kv_type(settings, &kv_type, error);
@@ -254,7 +256,9 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
 {
     struct runtime *runtime = embed->runtime;
     struct embedder_options options = {.model = runtime->model, .normalize = !settings->tool.no_normalize};
-    enum status status = choose_pooling(settings, runtime->model, &options.pooling, error);
+    enum status status = embedding_check_model(runtime->model, error);
+    if (status == STATUS_OK)
+        status = choose_pooling(settings, runtime->model, &options.pooling, error);
     if (status == STATUS_OK)
         status = choose_dimensions(embed, settings, error);
     if (status == STATUS_OK)

@@ -468,37 +468,21 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
 }
 
-// Of a model for embeddings (sentence-transformers): how it pools, as the key NAME.pooling_type.
+// Of a model for embeddings (sentence-transformers): how it pools, as the key NAME.pooling_type, or why its
+// vectors cannot be computed, as MODEL_FOLDER_NO_EMBEDDINGS.
 static enum status read_pooling(struct folder *folder, const struct folder_files *files,
-                                struct gguf_writer *keys, struct error *error)
+                                const struct value *config, struct gguf_writer *keys, struct error *error)
 {
-    static const char name[] = "1_Pooling/config.json";
-    static const struct {
-        const char *mode;
-        uint32_t type;
-    } modes[] = {{"pooling_mode_mean_tokens", 1},
-                 {"pooling_mode_cls_token", 2},
-                 {"pooling_mode_lasttoken", 3}};
-    struct value json;
-    bool found;
+    struct folder_embedding embedding = {.files = files, .config = config};
     char key[128];
-    uint32_t type = 0;
-    enum status status = folder_read_json(files, name, &json, &found, error);
-    if (status != STATUS_OK || !found)
-        return status;
-    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        const struct value *mode = value_get(&json, modes[i].mode);
-        if (!mode || mode->kind != VALUE_BOOL || !mode->boolean)
-            continue;
-        if (type)
-            return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                             "%s/%s: expected one mode of pooling, got %s too", folder->path, name,
-                             modes[i].mode);
-        type = modes[i].type;
+    enum status status = folder_read_embedding(&embedding, error);
+    if (status == STATUS_OK && embedding.refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
+    if (status == STATUS_OK && embedding.pooling_type) {
+        snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
+        gguf_writer_u32(keys, key, embedding.pooling_type);
     }
-    snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
-    gguf_writer_u32(keys, key, type ? type : FOLDER_POOLING_OTHER);
-    return STATUS_OK;
+    return status;
 }
 
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
@@ -519,7 +503,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
-        status = read_pooling(folder, &files, keys, error);
+        status = read_pooling(folder, &files, &config, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)

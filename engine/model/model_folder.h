@@ -20,6 +20,9 @@
 
 enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
+// A key with what of a model for embeddings is not built.
+#define MODEL_FOLDER_NO_EMBEDDINGS "huggingface.embeddings_refused"
+
 // A GGUF file, or a folder. Errors: STATUS_REFUSE; an unknown architecture, a setting that this version can't
 // compute and a tensor without a place are named.
 enum status model_folder_open(struct gguf **gguf, const char *path, struct error *error) WARN_UNUSED;

@@ -120,9 +120,6 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
 // The factor of the matrix whose items have that name; compressed-tensors' is a divisor.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
-// The key NAME.pooling_type of a way to pool that GGUF has no number for.
-enum { FOLDER_POOLING_OTHER = 255 };
-
 // model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
 struct folder_files {
@@ -138,3 +135,13 @@ enum status folder_read_json(const struct folder_files *files, const char *name,
 // model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+
+// model_folder_embedding.c: how a model for embeddings (sentence-transformers) makes vectors, from
+// 1_Pooling/config.json, modules.json and config.json. STATUS_REFUSE: a file that cannot be read.
+struct folder_embedding {
+    const struct folder_files *files;
+    const struct value *config; // config.json
+    uint32_t pooling_type;      // GGUF's; 0: none is named
+    struct text refused;        // what is not built; data NULL: nothing
+};
+enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;

@@ -2,6 +2,7 @@
 // for byte. The folder is made of the GGUF file here, each tensor turned back into the form that its authors
 // store.
 #include "engine/cpu/backend.h"
+#include "engine/embedding.h"
 #include "engine/logits.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/model/model_folder.h"
@@ -677,46 +678,94 @@ static void tokenizer_files_and_ends_become_keys(void **state)
     remove_directory(directory);
 }
 
-static void how_a_model_for_embeddings_pools_becomes_a_key(void **state)
+static void how_a_model_makes_vectors_becomes_keys(void **state)
 {
     static const struct {
-        const char *json, *refused;
+        const char *file, *json;
         uint32_t type;
+        const char *refused;
     } rows[] = {
-        {"{\"pooling_mode_cls_token\":false,\"pooling_mode_mean_tokens\":true}", NULL, 1},
-        {"{\"pooling_mode_cls_token\":true}", NULL, 2},
-        {"{\"pooling_mode_lasttoken\":true,\"include_prompt\":true}", NULL, 3},
-        {"{\"pooling_mode_max_tokens\":true}", NULL, FOLDER_POOLING_OTHER},
-        {"{\"pooling_mode_cls_token\":true,\"pooling_mode_lasttoken\":true}",
-         "got pooling_mode_lasttoken too", 0},
-        {"[]", "expected an object", 0},
+        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":false,\"pooling_mode_mean_tokens\":true}", 1,
+         NULL},
+        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":true}", 2, NULL},
+        {"1_Pooling/config.json", "{\"pooling_mode_lasttoken\":true,\"include_prompt\":true}", 3, NULL},
+        {"1_Pooling/config.json", "{\"pooling_mode_max_tokens\":true}", 0,
+         "1_Pooling/config.json: pooling_mode_max_tokens is not built"},
+        {"1_Pooling/config.json", "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}", 1,
+         "1_Pooling/config.json: pooling_mode_max_tokens is not built"},
+        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":true,\"pooling_mode_lasttoken\":true}", 2,
+         "1_Pooling/config.json: more than one mode is not built"},
+        {"1_Pooling/config.json", "{\"pooling_mode\":\"mean\"}", 0,
+         "1_Pooling/config.json: pooling_mode is not built"},
+        {"1_Pooling/config.json", "[]", 0, NULL},
+        {"modules.json",
+         "[{\"type\":\"sentence_transformers.models.Transformer\"},{\"type\":\"a.Pooling\"},{\"type\":\"a.Normalize\"}]",
+         0, NULL},
+        {"modules.json", "[{\"type\":\"a.Transformer\"},{\"type\":\"sentence_transformers.models.Dense\"}]",
+         0, "modules.json: sentence_transformers.models.Dense is not built"},
+        {"modules.json", "{", 0, NULL},
     };
     (void)state;
-    char directory[64], path[128];
-    const struct folder_case item = {"llama", "llama", "", false, false};
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &(struct model_recipe){.seed = 1});
-    write_folder(&item, path, directory, false);
-    snprintf(path, sizeof path, "%s/1_Pooling", directory);
-    assert_int_equal(mkdir(path, 0777), 0);
-    snprintf(path, sizeof path, "%s/1_Pooling/config.json", directory);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct gguf *gguf;
-        struct error error;
-        uint32_t type = 0;
+        char directory[64], path[128];
+        const struct folder_case item = {"llama", "llama", "", false, false};
+        make_directory(directory);
+        snprintf(path, sizeof path, "%s/model.gguf", directory);
+        make_model(path, &(struct model_recipe){.seed = 1});
+        write_folder(&item, path, directory, false);
+        snprintf(path, sizeof path, "%s/1_Pooling", directory);
+        assert_int_equal(mkdir(path, 0777), 0);
+        snprintf(path, sizeof path, "%s/%s", directory, rows[i].file);
         write_file(path, rows[i].json, strlen(rows[i].json));
-        if (rows[i].refused) {
-            assert_folder_refused(directory, rows[i].refused);
-            continue;
+        if (strlen(rows[i].json) <= 2) { // no JSON of that kind
+            assert_folder_refused(directory, rows[i].file);
+        } else {
+            struct gguf *gguf;
+            struct error error;
+            uint32_t type = 0;
+            struct text refused = {0};
+            if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
+                fail_msg("%s", error.text);
+            assert_int_equal(gguf_u32(gguf, "llama.pooling_type", &type, NULL, &error), STATUS_OK);
+            assert_int_equal(type, rows[i].type);
+            assert_int_equal(gguf_text(gguf, MODEL_FOLDER_NO_EMBEDDINGS, &refused, NULL, &error), STATUS_OK);
+            assert_true(text_equal(refused, text_from_string(rows[i].refused)));
+            gguf_close(gguf);
         }
-        if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
-        assert_int_equal(gguf_u32(gguf, "llama.pooling_type", &type, NULL, &error), STATUS_OK);
-        assert_int_equal(type, rows[i].type);
-        gguf_close(gguf);
+        remove_directory(directory);
     }
-    remove_directory(directory);
+}
+
+static void a_model_that_looks_both_ways_has_no_vectors_here(void **state)
+{
+    static const char *const rows[][2] = {
+        {",\"use_bidirectional_attention\":true", "config.json: use_bidirectional_attention is not built"},
+        {",\"is_causal\":false", "config.json: is_causal false is not built"},
+        {",\"architectures\":[\"LlamaBidirectionalModel\"]",
+         "config.json: LlamaBidirectionalModel is not built"},
+        {",\"is_causal\":true,\"use_bidirectional_attention\":false,\"architectures\":[\"LlamaForCausalLM\"]",
+         NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char directory[64], path[128];
+        const struct folder_case item = {"llama", "llama", rows[i][0], false, false};
+        struct model *model;
+        struct gguf *gguf;
+        struct error error = {0};
+        make_directory(directory);
+        snprintf(path, sizeof path, "%s/model.gguf", directory);
+        make_model(path, &(struct model_recipe){.seed = 1});
+        write_folder(&item, path, directory, false);
+        if (model_folder_open(&gguf, directory, &error) != STATUS_OK ||
+            model_open_taking(&model, gguf, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(embedding_check_model(model, &error), rows[i][1] ? STATUS_REFUSE : STATUS_OK);
+        if (rows[i][1] && !strstr(error.text, rows[i][1]))
+            fail_msg("expected \"%s\" in: %s", rows[i][1], error.text);
+        model_close(model);
+        remove_directory(directory);
+    }
 }
 
 int main(void)
@@ -725,7 +774,8 @@ int main(void)
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
-        cmocka_unit_test(how_a_model_for_embeddings_pools_becomes_a_key),
+        cmocka_unit_test(how_a_model_makes_vectors_becomes_keys),
+        cmocka_unit_test(a_model_that_looks_both_ways_has_no_vectors_here),
     };
     enum { N_OTHERS = sizeof others / sizeof *others };
     static struct CMUnitTest tests[N_CASES + N_OTHERS];
