@@ -4,6 +4,7 @@
 #include "store/dataset_name.h"
 #include "store/equal_requests.h"
 #include "store/projection.h"
+#include "store/workers.h"
 
 static enum status insert_step(struct store *store, const struct step_figures *step, struct error *error)
 {
@@ -150,6 +151,8 @@ enum status store_record(struct store *store, const struct store_record *record,
         status = set_prefixes(store, record->prefixes, error);
     for (size_t i = 0; status == STATUS_OK && i < record->n_partitions; i++)
         status = projection_set_partition(store, &record->partitions[i], now_us, error);
+    if (status == STATUS_OK && store->worker)
+        status = workers_release_partitions(store, store->worker, now_us, error);
     totals_finish(&totals);
     dataset_names_finish(&names);
     return database_end(&store->database, status, error);

@@ -185,6 +185,52 @@ static enum status refuse_lock(const struct store *store, struct error *error)
                      store->database.path, (long long)store->worker, strerror(errno));
 }
 
+enum status workers_release_partitions(struct store *store, int64_t worker, int64_t recorded_us,
+                                       struct error *error)
+{
+    static const char *const texts[] = {
+        "DELETE FROM partitions WHERE worker = ? AND updated_at_us <> ? AND deleted = 0",
+        "UPDATE partitions SET worker = NULL, in_flight = 0, map_covered = 0, committed = log_end"
+        " WHERE worker = ? AND updated_at_us <> ?",
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && status == STATUS_OK; i++) {
+        sqlite3_stmt *statement = database_statement(&store->database, texts[i], error);
+        if (!statement)
+            return error->status;
+        BIND_INTEGERS(statement, 1, worker, recorded_us);
+        status = database_run(&store->database, statement, error);
+    }
+    return status;
+}
+
+// Of workers that died, whose partitions others have.
+static enum status release_of_dead(struct store *store, struct error *error)
+{
+    int64_t worker = 0;
+    for (;;) {
+        sqlite3_stmt *select =
+            database_statement(&store->database, "SELECT min(worker) FROM partitions WHERE worker > ?",
+                               error);
+        if (!select)
+            return error->status;
+        BIND_INTEGERS(select, 1, worker);
+        int code = sqlite3_step(select);
+        worker = code == SQLITE_ROW ? sqlite3_column_int64(select, 0) : 0;
+        sqlite3_reset(select);
+        if (code != SQLITE_ROW)
+            return database_error(&store->database, "reading the partitions", error);
+        if (!worker)
+            return STATUS_OK;
+        bool alive;
+        enum status status = worker_is_alive(store, worker, &alive, error);
+        if (status == STATUS_OK && !alive)
+            status = workers_release_partitions(store, worker, 0, error);
+        if (status != STATUS_OK)
+            return status;
+    }
+}
+
 enum status store_worker_start(struct store *store, const struct worker_description *description,
                                int64_t *worker, struct error *error)
 {
@@ -211,7 +257,7 @@ enum status store_worker_start(struct store *store, const struct worker_descript
         return refuse_lock(store, error);
     files_note(store);
     *worker = store->worker;
-    return STATUS_OK;
+    return release_of_dead(store, error);
 }
 
 static enum status note_lock_file(struct store *store, int fd, struct error *error)

@@ -18,3 +18,7 @@ enum status worker_is_alive(struct store *store, int64_t worker, bool *alive,
 enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t *n,
                                 struct error *error) WARN_UNUSED;
 enum status workers_open_locks(struct store *store, struct error *error) WARN_UNUSED;
+// Partitions that the worker's last record, at recorded_us, does not name are another's now, perhaps one with a
+// store of its own: what was known of them here goes, but for what retention deleted.
+enum status workers_release_partitions(struct store *store, int64_t worker, int64_t recorded_us,
+                                       struct error *error) WARN_UNUSED;

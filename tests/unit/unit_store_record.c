@@ -98,6 +98,40 @@ static void the_lag_is_that_of_all_partitions_together(void **state)
     }
 }
 
+static void partitions_that_another_worker_has_now_are_not_counted(void **state)
+{
+    (void)state;
+    fresh_path(NULL);
+    struct store *first = open_store(true), *second = open_store(true);
+    struct partition_row partitions[] = {
+        {.topic = TEXT("jobs"), .partition = 0, .committed = 12, .log_end = 20},
+        {.topic = TEXT("jobs"), .partition = 1, .committed = 0, .log_end = 100},
+        {.topic = TEXT("jobs"), .partition = 2, .committed = 0, .log_end = 50, .deleted = 4},
+        {.topic = TEXT("jobs"), .partition = 3, .committed = 1, .log_end = 4},
+    };
+    struct store_record all = {.partitions = partitions, .n_partitions = 3},
+                        one = {.partitions = partitions, .n_partitions = 1},
+                        other = {.partitions = partitions + 3, .n_partitions = 1};
+    struct store_lag lag;
+    assert_int_equal(store_record(first, &all, &error), STATUS_OK);
+    assert_int_equal(store_record(second, &other, &error), STATUS_OK);
+    assert_int_equal(store_lag(first, &lag, &error), STATUS_OK);
+    assert_int_equal(lag.n_owned, 4);
+    assert_int_equal(lag.jobs_behind, 8 + 100 + 50 + 3);
+    assert_int_equal(store_record(first, &one, &error), STATUS_OK);
+    assert_int_equal(store_lag(first, &lag, &error), STATUS_OK);
+    assert_int_equal(lag.n_partitions, 3); // one of them for what retention deleted
+    assert_int_equal(lag.n_owned, 2);
+    assert_int_equal(lag.jobs_behind, 8 + 3);
+    store_close(first); // as one that dies
+    struct store *third = open_store(true);
+    assert_int_equal(store_lag(third, &lag, &error), STATUS_OK);
+    assert_int_equal(lag.n_owned, 1); // the second's
+    assert_int_equal(lag.jobs_behind, 3);
+    store_close(second);
+    store_close(third);
+}
+
 // Names repeat, within a group and across them, and some have rows that a mirror made before they ended.
 enum { RECORDED_JOBS = 300, RECORDED_NAMES = 120, MIRRORED_NAMES = 40 };
 
@@ -181,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
         cmocka_unit_test_setup(the_lag_is_that_of_all_partitions_together, fresh_path),
+        cmocka_unit_test_setup(partitions_that_another_worker_has_now_are_not_counted, fresh_path),
         cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
