@@ -32,6 +32,10 @@ static enum status write_group(const char *group, size_t suffix_bytes, char out[
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the group's name is longer than %d bytes",
                          SLOT_GROUP_BYTES_MAX);
     for (const char *at = group; *at; at++)
+        if (*at < ' ' || *at > '~') // librdkafka sends no offsets of such a group in a transaction
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--group: expected printable ASCII, got byte 0x%02X", (unsigned char)*at);
+    for (const char *at = group; *at; at++)
         end += suits_file_name(*at) ? sprintf(end, "%c", *at) : sprintf(end, "%%%02X", (unsigned char)*at);
     *end = '\0';
     size_t size = (size_t)(end - out), size_max = NAME_MAX - suffix_bytes;
