@@ -185,6 +185,20 @@ static void a_member_s_name_is_held_by_one_worker(void **state)
     assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_REFUSE);
 }
 
+// librdkafka commits no other group's offsets in a transaction.
+static void a_group_is_printable_ascii(void **state)
+{
+    static const char *const refused[] = {"\xc3\xa9", "a\tb", "a\n", "\x7f"};
+    struct error error;
+    (void)state;
+    assert_int_equal(slot_check(" a\"%/~", NULL, &error), STATUS_OK);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(slot_check(refused[i], i % 2 ? "pod" : NULL, &error), STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_USAGE);
+        assert_non_null(strstr(error.text, "--group: expected printable ASCII"));
+    }
+}
+
 static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **state)
 {
     struct slot first, second;
@@ -320,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_member_id_of_a_copied_or_cut_file_is_not_believed, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
+        cmocka_unit_test(a_group_is_printable_ascii),
         cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
         cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_group_whose_name_no_file_can_have_is_refused_by_its_length,
