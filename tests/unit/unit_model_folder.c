@@ -750,7 +750,7 @@ static void a_model_that_looks_both_ways_has_no_vectors_here(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char directory[64], path[128];
         const struct folder_case item = {"llama", "llama", rows[i][0], false, false};
-        struct model *model;
+        struct model *model = NULL;
         struct gguf *gguf;
         struct error error = {0};
         make_directory(directory);
