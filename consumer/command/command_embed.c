@@ -2,6 +2,7 @@
 // computed together.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
+#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
 #include "engine/embedding.h"
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Texts are read until a group has so many tokens (in steps) or so many texts; then it is computed and written.
+// Limits of a group: the texts that are read before their vectors are computed and written. GROUP_STEPS: its
+// tokens, in steps of n_tokens_max.
 enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
 
 struct grouped_text {
@@ -287,17 +289,12 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     return status;
 }
 
-static enum status run_embedder(struct command_embed *embed, const struct settings *settings,
-                                struct error *error)
+static enum status run_embedder(struct command_embed *embed, struct output_file *output, struct error *error)
 {
-    struct output_file output = {0};
     double start_s = clock_s();
-    enum status status = output_file_open(&output, settings->output ? settings->output : "-", error);
+    enum status status = embed_lines(embed, output->file, error);
     if (status == STATUS_OK)
-        status = embed_lines(embed, output.file, error);
-    if (status == STATUS_OK)
-        status = output_file_complete(&output, error);
-    output_file_close(&output);
+        status = output_file_complete(output, error);
     if (status != STATUS_OK)
         return status;
     double took_s = clock_s() - start_s;
@@ -314,11 +311,19 @@ enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime};
-    enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+    struct output_file output = {0};
+    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+                                    {"-o", settings->output, true}};
+    enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = output_file_open(&output, settings->output ? settings->output : "-", error);
+    if (status == STATUS_OK)
+        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = open_embedder(&embed, settings, error);
     if (status == STATUS_OK)
-        status = run_embedder(&embed, settings, error);
+        status = run_embedder(&embed, &output, error);
+    output_file_close(&output);
     embedder_destroy(embed.embedder);
     token_array_finish(&embed.ids);
     buffer_finish(&embed.out);

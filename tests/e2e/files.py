@@ -302,7 +302,7 @@ def the_files_of_logits_and_quantize_are_outputs_like_others(test):
             finished = test.run(*command, status=1)
             assert "/dev/full" in finished.err and "No space left" in finished.err, finished
     before = test.read("tiny.gguf")
-    for command in (("logits", test.model, "--tokens", "3", "-o", "./tiny.gguf"), ("quantize", test.model, "tiny.gguf", "--type", "f16")):
+    for command in (("logits", test.model, "--tokens", "3", "-o", "./tiny.gguf"), ("embed", test.model, "-o", "./tiny.gguf"), ("quantize", test.model, "tiny.gguf", "--type", "f16")):
         assert "are one file" in test.run(*command, status=2).err
     assert test.read("tiny.gguf") == before
 
