@@ -3,8 +3,8 @@
 #include "consumer/log.h"
 #include "consumer/transport.h"
 #include "tests/golden/case_bound.h"
+#include "tests/failing_threads.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -35,18 +35,6 @@ static void close_transport(void (*close_it)(struct transport *transport))
     closing_at(&closing, "the transport");
     transport.impl->close(&transport);
     closing_end(&closing);
-}
-
-static bool no_threads;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context);
-
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context)
-{
-    return no_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
 }
 
 // Its exit status, or the signal that ended it, as 128 and its number.
@@ -99,11 +87,11 @@ static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
 {
     (void)state;
     char text[2048];
-    no_threads = true;
+    threads_fail = true;
     assert_int_equal(run_child(hang, false, text, sizeof text), 128 + SIGALRM);
     assert_non_null(strstr(text, "SIGALRM ends the process after 1 s"));
     assert_int_equal(run_child(return_at_once, false, text, sizeof text), 0);
-    no_threads = false;
+    threads_fail = false;
 }
 
 static void a_stop_by_a_signal_is_no_end_of_the_work(void **state)

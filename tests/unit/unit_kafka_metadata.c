@@ -1,8 +1,8 @@
 // Which topics there are, asked for at intervals: by answers and a clock that the test gives
 // (consumer/kafka/kafka_metadata.h).
 #include "consumer/kafka/kafka_metadata.h"
+#include "tests/failing_threads.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ static struct {
     rd_kafka_metadata_topic_t topics[6];
     rd_kafka_metadata_t metadata;
     int n_destroyed, n_questions;
-    bool no_thread, blocks_signals;
+    bool blocks_signals;
 } world;
 
 static struct kafka_metadata metadata;
@@ -45,16 +45,6 @@ void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer);
 void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer)
 {
     world.n_destroyed += answer == &world.metadata;
-}
-
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                          void *context);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                          void *context);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
-                          void *context)
-{
-    return world.no_thread ? EAGAIN : __real_pthread_create(thread, attributes, start, context);
 }
 
 // The wall's clock goes on: the client's end is waited for by it.
@@ -232,11 +222,11 @@ static void an_urgent_question_waits_a_second(void **state)
 static void a_question_that_could_not_be_asked_says_nothing_of_the_brokers(void **state)
 {
     (void)state;
-    world.no_thread = true;
+    threads_fail = true;
     assert_false(asks_at(10000));
     assert_true(metadata.is_unable);
     assert_int_equal(metadata.unanswered_ms, 0);
-    world.no_thread = false;
+    threads_fail = false;
     assert_false(asks_at(19999));
     assert_true(asks_at(20000));
     assert_false(metadata.is_unable);

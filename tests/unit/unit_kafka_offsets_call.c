@@ -2,6 +2,7 @@
 // The brokers are librdkafka's mock of them: with the group's coordinator down, send_offsets_to_transaction waits
 // beyond its time limit, until the coordinator is back.
 #include "consumer/kafka/kafka_offsets_call.h"
+#include "tests/failing_threads.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,10 +10,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <errno.h>
 #include <glob.h>
 #include <librdkafka/rdkafka_mock.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -121,18 +120,6 @@ static void a_refused_call_gives_its_error(void **state)
     rd_kafka_error_destroy(fault);
 }
 
-static bool refuses_threads;
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context);
-
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                          void *context)
-{
-    return refuses_threads ? EAGAIN : __real_pthread_create(thread, attributes, run, context);
-}
-
 static void assert_not_sent(const struct setting *setting, const char *words)
 {
     rd_kafka_error_t *fault = NULL;
@@ -147,9 +134,9 @@ static void without_a_thread_or_a_descriptor_the_call_gives_an_error(void **stat
 {
     const struct setting *setting = *state;
     struct rlimit before, none;
-    refuses_threads = true;
+    threads_fail = true;
     assert_not_sent(setting, "no thread for a call");
-    refuses_threads = false;
+    threads_fail = false;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = (struct rlimit){0, before.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
