@@ -30,7 +30,7 @@ struct embedder_options {
     struct forward_limits limits;
     enum pooling pooling;
     bool normalize;       // to Euclidean length 1
-    int32_t n_dimensions; // the first so many, 1 to n_embd
+    int32_t n_dimensions; // items of a vector that are kept, from the first: 1 to n_embd
 };
 
 struct embedder;

@@ -19,7 +19,7 @@ enum { UNPACKED_BLOCK_BYTES = 512 };
 typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n,
                              uint8_t *quants, struct unpacked_scales *scales);
 
-// What unpacked quants stand above their value.
+// The offset that is added to unpacked quants, so that they are unsigned.
 ALWAYS_INLINE int unpacked_offset(const enum packed_kind kind)
 {
     return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? 0 : 128;

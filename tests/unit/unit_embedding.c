@@ -3,8 +3,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/embedding.h"
 #include "engine/logits.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
+#include "tests/open_model.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +18,6 @@ enum { N_VOCAB = 320, N_EMBD = 64, PAGE_POSITIONS = 16, LONGEST = 90, N_TEXTS = 
 
 // One model; a forward pass has a backend of its own.
 struct embedding_bench {
-    char directory[64], path[96];
     struct model *model;
     struct pool *pool;
     struct backend *backend;
@@ -33,12 +31,7 @@ static struct error error;
 
 static void embedding_bench_open(struct embedding_bench *bench, const struct model_recipe *recipe)
 {
-    *bench = (struct embedding_bench){0};
-    make_directory(bench->directory);
-    snprintf(bench->path, sizeof bench->path, "%s/model.gguf", bench->directory);
-    make_model(bench->path, recipe);
-    if (model_open(&bench->model, bench->path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    *bench = (struct embedding_bench){.model = open_model_of(recipe)};
     assert_int_equal(pool_create(&bench->pool, 2, &error), STATUS_OK);
     for (int32_t t = 0; t < N_TEXTS; t++)
         for (int32_t i = 0; i < LONGEST; i++)
@@ -61,7 +54,6 @@ static void embedding_bench_close(struct embedding_bench *bench)
     embedder_close(bench);
     pool_destroy(bench->pool);
     model_close(bench->model);
-    remove_directory(bench->directory);
 }
 
 static void embedder_open(struct embedding_bench *bench, int32_t n_rows, int32_t n_sequences,

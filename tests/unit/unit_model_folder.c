@@ -640,6 +640,17 @@ static void folders_that_lack_something_or_hold_too_much_are_refused(void **stat
     remove_directory(directory);
 }
 
+// A llama as a folder, with further settings in config.json.
+static void make_llama_folder(char directory[64], const char *config)
+{
+    char path[128];
+    const struct folder_case item = {"llama", "llama", config, false, false};
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &(struct model_recipe){.seed = 1});
+    write_folder(&item, path, directory, false);
+}
+
 static void tokenizer_files_and_ends_become_keys(void **state)
 {
     static const char *const files[][2] = {
@@ -650,11 +661,7 @@ static void tokenizer_files_and_ends_become_keys(void **state)
         {"chat_template.jinja", "J"},
     };
     char directory[64], path[128];
-    const struct folder_case item = {"llama", "llama", "", false, false};
-    make_directory(directory);
-    snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &(struct model_recipe){.seed = 1});
-    write_folder(&item, path, directory, false);
+    make_llama_folder(directory, "");
     for (int n = 2; n <= 4; n++) {
         for (int i = 0; i < n; i++) {
             snprintf(path, sizeof path, "%s/%s", directory, files[i][0]);
@@ -708,11 +715,7 @@ static void how_a_model_makes_vectors_becomes_keys(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char directory[64], path[128];
-        const struct folder_case item = {"llama", "llama", "", false, false};
-        make_directory(directory);
-        snprintf(path, sizeof path, "%s/model.gguf", directory);
-        make_model(path, &(struct model_recipe){.seed = 1});
-        write_folder(&item, path, directory, false);
+        make_llama_folder(directory, "");
         snprintf(path, sizeof path, "%s/1_Pooling", directory);
         assert_int_equal(mkdir(path, 0777), 0);
         snprintf(path, sizeof path, "%s/%s", directory, rows[i].file);
@@ -748,15 +751,11 @@ static void a_model_that_looks_both_ways_has_no_vectors_here(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char directory[64], path[128];
-        const struct folder_case item = {"llama", "llama", rows[i][0], false, false};
+        char directory[64];
         struct model *model = NULL;
         struct gguf *gguf;
         struct error error = {0};
-        make_directory(directory);
-        snprintf(path, sizeof path, "%s/model.gguf", directory);
-        make_model(path, &(struct model_recipe){.seed = 1});
-        write_folder(&item, path, directory, false);
+        make_llama_folder(directory, rows[i][0]);
         if (model_folder_open(&gguf, directory, &error) != STATUS_OK ||
             model_open_taking(&model, gguf, &error) != STATUS_OK)
             fail_msg("%s", error.text);
