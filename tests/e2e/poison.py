@@ -20,9 +20,9 @@ def faulty(test):
     test.environment["SHEAF_FAULT"] = f"token:{TOKENS.index('Z')}:kill"
 
 
-def jobs(n, poison):
+def jobs(n, poison, first=0):
     return [{"custom_id": f"line {i}", "prompt": f"{POISON} {i}" if i in poison else text_of(i, 6), "max_tokens": 4,
-             "seed": i} for i in range(n)]
+             "seed": i} for i in range(first, first + n)]
 
 
 def work_until_it_lives(test, start, crashes_max):
@@ -116,15 +116,16 @@ def on_kafka_the_count_follows_the_partition_to_workers_that_share_no_disk(test)
 def on_kafka_a_worker_that_is_stopped_leaves_no_suspects(test):
     faulty(test)
     topics = kafka.Topics(test, 1)
-    topics.produce(jobs(200, set()))
-    for _ in range(4):
+    for first in range(0, 400, 100):
+        topics.produce(jobs(100, set(), first))
+        n_before = len(topics.read("results"))
         worker = topics.work("--max-batch", "2", "--engine-test", "fixed:5")
-        test.wait_until("some results", lambda: len(topics.read("results")) > 0)
+        test.wait_until("its first results", lambda: len(topics.read("results")) > n_before)  # pylint: disable=W0640
         worker.terminate()
         assert test.wait(worker).status == 0
     topics.work_to_the_end("--engine-test", "instant", "--crash-limit", "1")  # the first suspect would fail
     assert {result["status"] for result in topics.results().values()} == {"done"}
-    assert len(topics.results()) == 200
+    assert len(topics.results()) == 400
 
 
 @case
