@@ -81,7 +81,7 @@ static const struct option options[] = {
      "topic of dead letters (sheaf-dead)"},
     {"control", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.control), 1, 0, "TOPIC",
      "compacted topic of cancellations (sheaf-control)"},
-    {"group", 'g', TEXT_VALUE, WORK | MIRROR | STATUS, AT(kafka.group.name), 1, 0, "NAME",
+    {"group", 'g', TEXT_VALUE, WORK | COLLECT | MIRROR | STATUS, AT(kafka.group.name), 1, 0, "NAME",
      "consumer group (sheaf)"},
     {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 1, 0, "NAME",
      "static member name and transactional id, e.g. of a"

@@ -10,7 +10,8 @@ struct spool {
     struct database database;
 };
 
-static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;"
+static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, finished INTEGER NOT NULL)"
+                             " STRICT, WITHOUT ROWID;"
                              "CREATE TABLE results (arrival INTEGER PRIMARY KEY, job_id TEXT NOT NULL UNIQUE,"
                              " position INTEGER NOT NULL, record BLOB NOT NULL) STRICT;"
                              "CREATE INDEX results_order ON results (position, arrival);";
@@ -56,14 +57,17 @@ void spool_close(struct spool *spool)
     free(spool);
 }
 
-enum status spool_add_job(struct spool *spool, struct text job_id, struct error *error)
+enum status spool_add_job(struct spool *spool, struct text job_id, bool is_finished, struct error *error)
 {
     sqlite3_stmt *insert =
-        database_statement(&spool->database, "INSERT INTO jobs (job_id) VALUES (?) ON CONFLICT DO NOTHING",
+        database_statement(&spool->database,
+                           "INSERT INTO jobs (job_id, finished) VALUES (?, ?) ON CONFLICT DO UPDATE SET"
+                           " finished = 0 WHERE finished > excluded.finished",
                            error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
+    bind_integer(insert, 2, is_finished);
     return database_run(&spool->database, insert, error);
 }
 
@@ -81,22 +85,22 @@ enum status spool_add_result(struct spool *spool, struct text job_id, int64_t in
     return database_run(&spool->database, insert, error);
 }
 
-enum status spool_count(struct spool *spool, int64_t *n_jobs, int64_t *n_results, int64_t *n_missing,
-                        struct error *error)
+enum status spool_count(struct spool *spool, struct spool_counts *counts, struct error *error)
 {
     sqlite3_stmt *select =
         database_statement(&spool->database,
-                           "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results),"
-                           " (SELECT count(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM results"
-                           " WHERE results.job_id = jobs.job_id))",
+                           "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results), count(*),"
+                           " count(*) FILTER (WHERE finished) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM"
+                           " results WHERE results.job_id = jobs.job_id)",
                            error);
     if (!select)
         return error->status;
     int code = sqlite3_step(select);
     if (code == SQLITE_ROW) {
-        *n_jobs = sqlite3_column_int64(select, 0);
-        *n_results = sqlite3_column_int64(select, 1);
-        *n_missing = sqlite3_column_int64(select, 2);
+        counts->n_jobs = sqlite3_column_int64(select, 0);
+        counts->n_results = sqlite3_column_int64(select, 1);
+        counts->n_missing = sqlite3_column_int64(select, 2);
+        counts->n_finished = sqlite3_column_int64(select, 3);
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&spool->database, "counting", error);

@@ -15,22 +15,20 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
-enum { REASON_BYTES = 512 };
-
 // Results are missing, or `more` is.
 static enum status refuse_part(const struct settings *settings, int64_t n_results, int64_t n_expected,
-                               const char *more, const char *advice, struct error *error)
+                               struct text more, const char *advice, struct error *error)
 {
-    char text[REASON_BYTES + 128];
-    snprintf(text, sizeof text, "%lld of %lld jobs have results%s", (long long)n_results,
-             (long long)n_expected, more);
+    char there[64];
+    snprintf(there, sizeof there, "%lld of %lld jobs have results", (long long)n_results,
+             (long long)n_expected);
     if (settings->force) {
-        log_write(LOG_WARNING, "dataset %s: %s", settings->dataset, text);
+        log_write(LOG_WARNING, "dataset %s: %s%.*s", settings->dataset, there, (int)more.size, more.data);
         return STATUS_OK;
     }
     return error_set(error, STATUS_RETRY, ERROR_STORE,
-                     "dataset %s: %s; %s, or write what there is with --force", settings->dataset, text,
-                     advice);
+                     "dataset %s: %s%.*s; %s, or write what there is with --force", settings->dataset, there,
+                     (int)more.size, more.data, advice);
 }
 
 static enum status collect_from_store(struct output *output, const struct settings *settings,
@@ -43,7 +41,8 @@ static enum status collect_from_store(struct output *output, const struct settin
         status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
                                error);
     if (status == STATUS_OK && n_missing)
-        status = refuse_part(settings, output->n_results, output->n_results + n_missing, "", "wait", error);
+        status =
+            refuse_part(settings, output->n_results, output->n_results + n_missing, TEXT(""), "wait", error);
     if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK) // and not before the file is there
@@ -52,32 +51,64 @@ static enum status collect_from_store(struct output *output, const struct settin
     return status;
 }
 
+// Jobs for which nobody needs to wait: deleted before or after they were answered.
+static void explain_gone(const struct topic_collected *collected, const struct kafka_config *config,
+                         struct buffer *more)
+{
+    if (collected->n_gone)
+        buffer_add_format(
+            more, ", %lld are no longer on topic %s: unless a worker had read them they will have none",
+            (long long)collected->n_gone, config->topics.jobs);
+    if (collected->n_lost)
+        buffer_add_format(more,
+                          ", %lld are finished by group %s, and topic %s no longer has their results (%s)",
+                          (long long)collected->n_lost, config->group.name, config->topics.results,
+                          collected->has_lost_results ? "retention"
+                                                      : "it was deleted and made again, or is not theirs");
+    if (collected->is_being_submitted)
+        buffer_add_string(more,
+                          ", and its submission has not ended (run sheaf submit again if it was stopped)");
+}
+
+// Jobs that may get results yet. Of a group without offsets it is not known which were there.
+static const char *explain_waiting(const struct topic_collected *collected, const struct kafka_config *config,
+                                   struct buffer *more)
+{
+    if (collected->group == GROUP_NEW)
+        buffer_add_format(more, ", group %s has finished none of topic %s (--group NAME: the workers')",
+                          config->group.name, config->topics.jobs);
+    else if (collected->group == GROUP_UNKNOWN)
+        buffer_add_format(more, ", the offsets of group %s can't be read", config->group.name);
+    if (collected->is_being_submitted || collected->group == GROUP_WORKS || !collected->has_lost_results)
+        return "wait";
+    buffer_add_format(more, ", and topic %s has lost its beginning (retention)", config->topics.results);
+    return "wait if workers have jobs left, else submit the lines without a result under another name";
+}
+
 static enum status check_collected(const struct topic_collected *collected, const struct kafka_config *config,
                                    const struct settings *settings, struct error *error)
 {
-    char more[REASON_BYTES] = "";
-    const char *advice = "wait";
+    struct buffer more = {0};
+    const char *advice = "submit it again";
+    int64_t n_none = collected->n_gone + collected->n_lost;
     if (collected->n_missing == 0 && !collected->is_being_submitted)
         return STATUS_OK;
-    if (collected->has_other_topic) {
-        snprintf(more, sizeof more, ", and topic %s was made again without the others", config->topics.jobs);
-        advice = "submit it again";
-    } else if (collected->n_gone) {
-        snprintf(more, sizeof more,
-                 ", %lld are no longer on topic %s: unless a worker had read them they will have none",
-                 (long long)collected->n_gone, config->topics.jobs);
-        advice = collected->n_gone < collected->n_missing
+    if (collected->has_other_topic)
+        buffer_add_format(&more, ", and topic %s was made again without the others", config->topics.jobs);
+    else
+        explain_gone(collected, config, &more);
+    if (!collected->has_other_topic && n_none == 0)
+        advice = explain_waiting(collected, config, &more);
+    else if (!collected->has_other_topic)
+        advice = n_none < collected->n_missing
                      ? "submit these lines under another name and wait for the others"
                      : "submit these lines under another name";
-    } else if (collected->is_being_submitted) {
-        snprintf(more, sizeof more,
-                 ", and its submission has not ended (run sheaf submit again if it was stopped)");
-    } else if (collected->has_lost_results) {
-        snprintf(more, sizeof more, ", and topic %s has lost its beginning (retention)",
-                 config->topics.results);
-        advice = "wait if workers have jobs left, else submit the lines without a result under another name";
-    }
-    return refuse_part(settings, collected->n_results, collected->n_expected, more, advice, error);
+    enum status status =
+        more.failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting: out of memory")
+                    : refuse_part(settings, collected->n_results, collected->n_expected,
+                                  (struct text){more.data, more.size}, advice, error);
+    buffer_finish(&more);
+    return status;
 }
 
 static enum status collect_from_topics(struct output *output, const struct settings *settings,

@@ -3,6 +3,8 @@
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
+#include "consumer/kafka/kafka_finished.h"
+#include "consumer/log.h"
 #include "store/spool.h"
 
 // One topic being read.
@@ -10,14 +12,17 @@ struct collected_topic {
     struct text dataset;
     const char *jobs; // topic
     struct spool *spool;
-    bool results; // else jobs
+    struct kafka_finished finished; // by the group, before the topics were read
+    bool results;                   // else jobs
 };
 
-static enum status add_result(const struct collected_topic *reading, struct text job_id, int64_t index,
-                              struct text record, struct error *error)
+static enum status add_record(const struct collected_topic *reading, struct text job_id, int64_t index,
+                              const struct record *record, struct error *error)
 {
-    return reading->results ? spool_add_result(reading->spool, job_id, index, record, error)
-                            : spool_add_job(reading->spool, job_id, error);
+    if (reading->results)
+        return spool_add_result(reading->spool, job_id, index, record->value, error);
+    bool is_finished = kafka_finished_has(&reading->finished, record->partition, record->offset);
+    return spool_add_job(reading->spool, job_id, is_finished, error);
 }
 
 // Adds a record without identity headers, or a result, whose index is needed: a faulty one has at least the
@@ -36,7 +41,7 @@ static enum status receive_decoded(const struct collected_topic *reading, const 
                                                : job_decode(job, record->value, encoding, &ignored);
         (void)decoded;
         if (job->job_id.size && text_equal(job->dataset, reading->dataset))
-            status = add_result(reading, job->job_id, job->index, record->value, error);
+            status = add_record(reading, job->job_id, job->index, record, error);
     }
     job_destroy(job);
     return status;
@@ -51,8 +56,7 @@ static enum status receive_record(void *context, const struct record *record, st
     struct text job_id = headers_find(record->headers, record->n_headers, HEADER_JOB_ID);
     if (reading->results || !dataset.size || !job_id.size)
         return receive_decoded(reading, record, error);
-    return text_equal(dataset, reading->dataset) ? add_result(reading, job_id, -1, record->value, error)
-                                                 : STATUS_OK;
+    return text_equal(dataset, reading->dataset) ? add_record(reading, job_id, -1, record, error) : STATUS_OK;
 }
 
 static enum status write_record(void *context, struct text record, struct error *error)
@@ -60,19 +64,36 @@ static enum status write_record(void *context, struct text record, struct error 
     return output_add(context, record, error);
 }
 
+// Offsets and results of a job are committed in one transaction, so the results of jobs that the group has finished
+// by now are on their topic when that is read later.
+static void read_finished(struct collected_topic *reading, const struct kafka_config *config,
+                          struct topic_collected *collected)
+{
+    struct error unknown;
+    if (kafka_finished_read(&reading->finished, config, &unknown) == STATUS_OK)
+        collected->group = reading->finished.has_offsets ? GROUP_WORKS : GROUP_NEW;
+    else
+        log_write(LOG_DEBUG, "which jobs are finished is not known: %s", unknown.text);
+}
+
 static enum status read_topics(struct collected_topic *reading, const struct kafka_config *config,
                                struct topic_collected *collected, struct error *error)
 {
-    int64_t n_jobs = 0;
+    struct spool_counts counts = {0};
+    int32_t n_held = 0;
+    read_finished(reading, config, collected);
     enum status status =
-        kafka_read_topic(config, config->topics.jobs, KAFKA_END_LOG_BOUNDED, receive_record, reading, error);
+        kafka_read_topic_bounded(config, config->topics.jobs, &n_held, receive_record, reading, error);
     reading->results = true;
     if (status == STATUS_OK)
-        status = kafka_read_topic(config, config->topics.results, KAFKA_END_LOG_BOUNDED, receive_record,
-                                  reading, error);
+        status =
+            kafka_read_topic_bounded(config, config->topics.results, &n_held, receive_record, reading, error);
     if (status == STATUS_OK)
-        status = spool_count(reading->spool, &n_jobs, &collected->n_results, &collected->n_missing, error);
-    collected->n_expected = n_jobs;
+        status = spool_count(reading->spool, &counts, error);
+    collected->n_expected = counts.n_jobs;
+    collected->n_results = counts.n_results;
+    collected->n_missing = counts.n_missing;
+    collected->n_lost = n_held ? 0 : counts.n_finished; // they may be behind the open transaction
     return status;
 }
 
@@ -132,6 +153,7 @@ enum status topic_collect(const struct kafka_config *config, struct text dataset
     if (status == STATUS_OK)
         status = spool_read(reading.spool, write_record, output, error);
     control_finish(&control);
+    kafka_finished_finish(&reading.finished);
     spool_close(reading.spool);
     return status;
 }

@@ -210,24 +210,18 @@ static enum status read_to_end(struct topic_reading *reading, enum kafka_end end
     return status;
 }
 
-enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
-                             kafka_receive *receive, void *context, struct error *error)
+static enum status read_whole(struct topic_reading *reading, const struct kafka_config *config,
+                              enum kafka_end end, struct error *error)
 {
-    struct topic_reading *reading = calloc(1, sizeof *reading);
-    if (!reading)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
-    reading->topic = topic;
-    reading->receive = receive;
-    reading->context = context;
     enum status status =
-        require_topic(config, &(struct kafka_topic){.name = topic}, &reading->n_partitions, error);
+        require_topic(config, &(struct kafka_topic){.name = reading->topic}, &reading->n_partitions, error);
     if (status == STATUS_OK)
         status = open_handle(&reading->handle, config, KAFKA_READER, error);
     if (status == STATUS_OK) {
         reading->unread = calloc((size_t)reading->n_partitions, sizeof *reading->unread);
         if (!reading->unread)
-            status =
-                error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s", topic);
+            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s",
+                               reading->topic);
     }
     if (status == STATUS_OK)
         status = begin_reading(reading, end, error);
@@ -235,7 +229,22 @@ enum status kafka_read_topic(const struct kafka_config *config, const char *topi
         status = read_to_end(reading, end, error);
     kafka_handle_close(&reading->handle, clock_ms() + CLOSE_TIMEOUT_MS);
     free(reading->unread);
-    free(reading);
+    return status;
+}
+
+enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
+                             kafka_receive *receive, void *context, struct error *error)
+{
+    struct topic_reading reading = {.topic = topic, .receive = receive, .context = context};
+    return read_whole(&reading, config, end, error);
+}
+
+enum status kafka_read_topic_bounded(const struct kafka_config *config, const char *topic, int32_t *n_held,
+                                     kafka_receive *receive, void *context, struct error *error)
+{
+    struct topic_reading reading = {.topic = topic, .receive = receive, .context = context};
+    enum status status = read_whole(&reading, config, KAFKA_END_LOG_BOUNDED, error);
+    *n_held = reading.n_waiting;
     return status;
 }
 

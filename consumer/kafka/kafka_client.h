@@ -30,6 +30,10 @@ enum { KAFKA_OPEN_TRANSACTION_MS = 10000 };
 // Reads the committed records of a topic from the beginning to the current end.
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
+// To KAFKA_END_LOG_BOUNDED. *n_held: the partitions in which a transaction stays open, so that what follows it was
+// not read, which is warned of.
+enum status kafka_read_topic_bounded(const struct kafka_config *config, const char *topic, int32_t *n_held,
+                                     kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
 // A topic that does not exist takes 1 s: until then a broker may just not know of it yet.
 enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
                                struct error *error) WARN_UNUSED;

@@ -307,6 +307,11 @@ def a_worker_works_with_the_rights_of_the_runbook_and_names_its_transactional_id
     test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
     grant(test, *rights_of_a_submitter(client), transactional_right_of_a_submitter(client))
     client.run("submit", "in.jsonl", "--dataset", "set")
+    grant(test, (TOPIC, f"{client.prefix}results", READ))
+    unfinished = client.run("collect", "--dataset", "set", "-o", "out.jsonl", status=1).err
+    assert f"0 of 20 jobs have results, the offsets of group {client.prefix}group can't be read; wait" in unfinished, unfinished
+    grant(test, (GROUP, f"{client.prefix}group", DESCRIBE))
+    assert f"group {client.prefix}group has finished none" in client.run("collect", "--dataset", "set", "-o", "out.jsonl", status=1).err
     grant(test, *rights_of_a_worker(client))
     refused = client.run("work", "--model", test.model, "--exit-when-idle", "1", status=1)
     assert "ransactional" in refused.err and "uthoriz" in refused.err, refused
@@ -314,7 +319,6 @@ def a_worker_works_with_the_rights_of_the_runbook_and_names_its_transactional_id
     right = TRANSACTIONAL_ID, f"sheaf-{client.prefix}group-*", WRITE
     grant(test, right)
     assert "20 jobs answered, 0 failed" in client.run("work", "--model", test.model, "--exit-when-idle", "1").err
-    grant(test, (TOPIC, f"{client.prefix}results", READ))
     client.run("collect", "--dataset", "set", "-o", "out.jsonl")
     assert len(test.answers()) == 20
     assert "not known" not in client.run("cancel", "--dataset", "set").err

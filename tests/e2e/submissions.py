@@ -484,6 +484,39 @@ def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_en
 
 
 @case
+def collect_says_which_results_are_gone_with_their_topic_and_not_to_wait_for_them(test):
+    topics = Topics(test, 2)
+    results = topics.prefix + "results"
+    collect = ["collect", "-o", "out.jsonl", *topics.options, "--dataset", "d"]
+    by_group = [*collect, "--group", topics.group]
+    test.write("in.jsonl", lines_of(40))
+    submit(test, topics)
+    before = test.run(*by_group, status=1).err
+    assert f"0 of 40 jobs have results, group {topics.group} has finished none of topic" in before and "; wait, or" in before, before
+    topics.work_to_the_end()
+    topics.make_again("results", n_partitions=2)
+    gone = f"40 are finished by group {topics.group}, and topic {results} no longer has their results"
+    all_gone = test.run(*by_group, status=1).err
+    assert f"0 of 40 jobs have results, {gone}" in all_gone and "submit these lines under another name" in all_gone, all_gone
+    assert "wait" not in all_gone and "--force" in all_gone, all_gone
+    other = test.run(*collect, status=1).err
+    assert "group sheaf has finished none" in other and "--group" in other and "wait" in other, other
+    test.write("in.jsonl", lines_of(50))
+    submit(test, topics)
+    some_gone = test.run(*by_group, status=1).err
+    assert f"0 of 50 jobs have results, {gone}" in some_gone and "another name and wait for the others" in some_gone, some_gone
+    topics.work_to_the_end()
+    answered = test.run(*by_group, status=1).err
+    assert f"10 of 50 jobs have results, {gone}" in answered and "wait" not in answered, answered
+    test.run(*by_group, "--force")
+    assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(40, 50)]
+    delete_below(results, 0, 1)
+    delete_below(results, 1, 1)
+    deleted = test.run(*by_group, status=1).err
+    assert f"8 of 50 jobs have results, {gone.replace('40', '42')}" in deleted and "retention" in deleted, deleted
+
+
+@case
 def collect_says_which_jobs_are_gone_from_the_topic_and_not_to_wait_for_them(test):
     topics = Topics(test, 1)
     jobs = topics.prefix + "jobs"

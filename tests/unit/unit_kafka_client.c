@@ -403,7 +403,9 @@ static void a_bounded_read_leaves_a_transaction_that_stays_open(void **state)
     add_record(0, 7);
     add_end(0, 8);
     add_end(0, 8);
-    assert_int_equal(read_topic(KAFKA_END_LOG_BOUNDED), STATUS_OK);
+    int32_t n_held;
+    assert_int_equal(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), STATUS_OK);
+    assert_int_equal(n_held, 1);
     assert_int_equal(world.n_empty, 21); // 10 s
     assert_string_equal(world.warning, "topic jobs: in 1 partitions a transaction stays open for more than "
                                        "10 s: what follows it is not read");
@@ -412,6 +414,11 @@ static void a_bounded_read_leaves_a_transaction_that_stays_open(void **state)
     add_end(0, 8);
     assert_int_equal(read_topic(KAFKA_END_LOG_BOUNDED), STATUS_RETRY);
     assert_string_equal(world.warning, "");
+    begin(NULL);
+    add_end(0, 8); // it ends in time
+    add_end(0, 10);
+    assert_int_equal(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), STATUS_OK);
+    assert_int_equal(n_held, 0);
 }
 
 static void silence_of_a_minute_ends_a_read(void **state)

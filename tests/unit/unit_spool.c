@@ -35,7 +35,7 @@ static void results_come_by_index_then_as_they_came_and_the_first_of_an_id_count
     assert_int_equal(spool_open(&spool, SPOOL_CACHE_KIB, &error), STATUS_OK);
     const char *jobs[] = {"a", "b", "c", "a", "d"};
     for (int i = 0; i < 5; i++)
-        assert_int_equal(spool_add_job(spool, text_from_string(jobs[i]), &error), STATUS_OK);
+        assert_int_equal(spool_add_job(spool, text_from_string(jobs[i]), false, &error), STATUS_OK);
     add_record(spool, "x", -1, "5");
     add_record(spool, "c", 2, "3");
     add_record(spool, "y", -1, "6");
@@ -43,15 +43,38 @@ static void results_come_by_index_then_as_they_came_and_the_first_of_an_id_count
     add_record(spool, "a", 0, "again");
     add_record(spool, "b", 1, "2");
     add_record(spool, "z", 2, "4");
-    int64_t n_jobs, n_results, n_missing;
-    assert_int_equal(spool_count(spool, &n_jobs, &n_results, &n_missing, &error), STATUS_OK);
-    assert_int_equal(n_jobs, 4);
-    assert_int_equal(n_results, 6);
-    assert_int_equal(n_missing, 1); // d
+    struct spool_counts counts;
+    assert_int_equal(spool_count(spool, &counts, &error), STATUS_OK);
+    assert_int_equal(counts.n_jobs, 4);
+    assert_int_equal(counts.n_results, 6);
+    assert_int_equal(counts.n_missing, 1); // d
+    assert_int_equal(counts.n_finished, 0);
     struct buffer all = {0};
     assert_int_equal(spool_read(spool, append, &all, &error), STATUS_OK);
     assert_string_equal(all.data, "123456");
     buffer_finish(&all);
+    spool_close(spool);
+}
+
+static void a_job_without_a_result_is_finished_if_each_submission_of_it_is(void **state)
+{
+    (void)state;
+    struct spool *spool;
+    struct spool_counts counts;
+    static const struct {
+        const char *job_id;
+        bool is_finished;
+    } jobs[] = {{"a", true}, {"b", true}, {"c", true}, {"c", false}, {"d", false},
+                {"d", true}, {"e", true}, {"e", true}, {"f", false}};
+    assert_int_equal(spool_open(&spool, SPOOL_CACHE_KIB, &error), STATUS_OK);
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
+        assert_int_equal(spool_add_job(spool, text_from_string(jobs[i].job_id), jobs[i].is_finished, &error),
+                         STATUS_OK);
+    add_record(spool, "a", 0, "1"); // not missing
+    assert_int_equal(spool_count(spool, &counts, &error), STATUS_OK);
+    assert_int_equal(counts.n_jobs, 6);
+    assert_int_equal(counts.n_missing, 5);
+    assert_int_equal(counts.n_finished, 2); // b and e
     spool_close(spool);
 }
 
@@ -102,6 +125,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_come_by_index_then_as_they_came_and_the_first_of_an_id_counts),
+        cmocka_unit_test(a_job_without_a_result_is_finished_if_each_submission_of_it_is),
         cmocka_unit_test(memory_is_bounded_however_many_there_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "consumer/command/topic_collect.h"
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/kafka_client.h"
+#include "consumer/kafka/kafka_finished.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +21,16 @@ struct topic_record {
     int32_t n_headers;
 };
 
-enum part { READ_CONTROL = 1, READ_JOBS, READ_RESULTS, START_RESULTS, CHECK_MARKER, START_JOBS, WRITE };
+enum part {
+    READ_CONTROL = 1,
+    READ_JOBS,
+    READ_RESULTS,
+    START_RESULTS,
+    CHECK_MARKER,
+    START_JOBS,
+    WRITE,
+    READ_GROUP
+};
 
 static struct {
     struct topic_record records[2][RECORDS_MAX]; // of jobs, of results
@@ -28,6 +38,9 @@ static struct {
     int64_t starts[2];
     struct control control;
     bool is_other_topic;
+    int64_t finished;         // jobs before this offset, by the group; -1: it has committed nothing
+    bool is_group_unreadable; // its offsets
+    int32_t n_held;           // partitions of the results topic, by an open transaction
     char steps[32], out[256];
     int fails; // a part
     int n_finished;
@@ -53,17 +66,37 @@ static int number_of(const char *topic)
     return strcmp(topic, "results") == 0;
 }
 
-enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end,
-                                    kafka_receive *receive, void *context, struct error *fault);
-enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end,
-                                    kafka_receive *receive, void *context, struct error *fault)
+enum status __wrap_kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *of,
+                                       struct error *fault);
+enum status __wrap_kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *of,
+                                       struct error *fault)
+{
+    assert_ptr_equal(of, &config);
+    *finished = (struct kafka_finished){.has_offsets = world.finished >= 0 && !world.is_group_unreadable};
+    enum status status = answer(READ_GROUP, 'g', fault);
+    return world.is_group_unreadable ? error_set(fault, STATUS_RETRY, ERROR_BROKER, "held") : status;
+}
+
+bool __wrap_kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset);
+bool __wrap_kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset)
+{
+    assert_int_equal(partition, 3);
+    return finished->has_offsets && offset < world.finished;
+}
+
+enum status __wrap_kafka_read_topic_bounded(const struct kafka_config *of, const char *topic, int32_t *n_held,
+                                            kafka_receive *receive, void *context, struct error *fault);
+enum status __wrap_kafka_read_topic_bounded(const struct kafka_config *of, const char *topic, int32_t *n_held,
+                                            kafka_receive *receive, void *context, struct error *fault)
 {
     int number = number_of(topic);
     assert_ptr_equal(of, &config);
-    assert_int_equal(end, KAFKA_END_LOG_BOUNDED);
+    *n_held = number ? world.n_held : 0;
     for (int i = 0; i < world.n[number]; i++) {
         const struct topic_record *from = &world.records[number][i];
         struct record record = {.topic = text_from_string(topic),
+                                .partition = 3,
+                                .offset = i,
                                 .headers = from->headers,
                                 .n_headers = from->n_headers,
                                 .content_type = TEXT("application/json"),
@@ -134,6 +167,7 @@ static int begin(void **state)
 {
     (void)state;
     memset(&world, 0, sizeof world);
+    world.finished = -1;
     error = (struct error){0};
     memset(&collected, 0x55, sizeof collected);
     return 0;
@@ -198,7 +232,7 @@ static void results_are_written_once_in_the_order_of_their_jobs(void **state)
     add_header(result, "sheaf-source-topic", "jobs-old");
     assert_int_equal(collect_it(), STATUS_OK);
     assert_string_equal(world.out, "abc");
-    assert_string_equal(world.steps, "cjrwww");
+    assert_string_equal(world.steps, "cgjrwww");
     assert_collected(3, 3, 0, 0);
     assert_false(collected.has_other_topic || collected.has_lost_results || collected.is_being_submitted);
     assert_int_equal(world.n_finished, 1);
@@ -226,7 +260,7 @@ static void what_is_missing_is_waited_for_or_was_deleted(void **state)
     add_job("d", "b");
     add_record(1, RESULT("b", "1", "d"));
     assert_int_equal(collect_it(), STATUS_OK);
-    assert_string_equal(world.steps, "cjrRw"); // all its jobs are on the topic
+    assert_string_equal(world.steps, "cgjrRw"); // all its jobs are on the topic
     assert_collected(1, 2, 1, 0);
     assert_false(collected.has_lost_results);
     world.starts[0] = world.starts[1] = 5; // the jobs are there all the same
@@ -235,7 +269,7 @@ static void what_is_missing_is_waited_for_or_was_deleted(void **state)
     assert_true(collected.has_lost_results);
     world.control = (struct control){.has_marker = true, .marker = {.n_jobs = 4, .complete = true}};
     assert_int_equal(collect_it(), STATUS_OK);
-    assert_string_equal(world.steps, "cjrRmJw");
+    assert_string_equal(world.steps, "cgjrRmJw");
     assert_collected(1, 4, 3, 2);
     assert_false(collected.is_being_submitted || collected.has_other_topic);
     world.starts[0] = world.starts[1] = 0; // behind an open transaction
@@ -245,6 +279,35 @@ static void what_is_missing_is_waited_for_or_was_deleted(void **state)
     assert_collected(1, 4, 3, 0);
     assert_true(collected.is_being_submitted && collected.has_other_topic);
     assert_false(collected.has_lost_results);
+}
+
+static void assert_lost(int64_t n_lost, int group)
+{
+    assert_int_equal(collect_it(), STATUS_OK);
+    assert_int_equal(collected.n_missing, 2);
+    assert_int_equal(collected.n_lost, n_lost);
+    assert_int_equal(collected.group, group);
+}
+
+static void results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_missing(void **state)
+{
+    (void)state;
+    add_job("d", "a");
+    add_job("d", "b");
+    add_record(0, "{\"job_id\":\"c\",\"dataset\":\"d\",\"prompt\":\"p\"}");
+    add_record(1, RESULT("b", "1", "d"));
+    assert_lost(0, GROUP_NEW);
+    world.finished = 0;
+    assert_lost(0, GROUP_WORKS);
+    world.finished = 2;
+    assert_lost(1, GROUP_WORKS); // a
+    world.finished = 3;
+    assert_lost(2, GROUP_WORKS);
+    world.n_held = 1; // they may follow an open transaction
+    assert_lost(0, GROUP_WORKS);
+    world.n_held = 0;
+    world.is_group_unreadable = true;
+    assert_lost(0, GROUP_UNKNOWN);
 }
 
 // Producers without markers have added jobs.
@@ -257,7 +320,7 @@ static void a_marker_of_fewer_jobs_than_there_are_takes_none_away(void **state)
     world.control = (struct control){.has_marker = true, .marker = {.n_jobs = 2, .complete = true}};
     assert_int_equal(collect_it(), STATUS_OK);
     assert_collected(1, 3, 2, 0);
-    assert_string_equal(world.steps, "cjrRmw");
+    assert_string_equal(world.steps, "cgjrRmw");
 }
 
 static void a_dataset_that_nobody_knows_is_refused(void **state)
@@ -299,6 +362,7 @@ int main(void)
         test(results_are_written_once_in_the_order_of_their_jobs),
         test(a_job_is_of_its_headers_dataset),
         test(what_is_missing_is_waited_for_or_was_deleted),
+        test(results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_missing),
         test(a_marker_of_fewer_jobs_than_there_are_takes_none_away),
         test(a_dataset_that_nobody_knows_is_refused),
         test(each_part_that_fails_ends_it),
