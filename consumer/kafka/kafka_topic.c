@@ -90,8 +90,9 @@ enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int
         return kafka_error_set(error, STATUS_REFUSE, handle, topic, code);
     if (handle->denied)
         return kafka_error_set(error, STATUS_REFUSE, handle, "access denied", RD_KAFKA_RESP_ERR__TRANSPORT);
-    char what[64];
-    snprintf(what, sizeof what, "no answer within %d ms", timeout_ms);
+    char what[128];
+    snprintf(what, sizeof what,
+             "no answer within %d ms (check that a broker is up there, and start this again)", timeout_ms);
     return kafka_error_set(error, STATUS_REFUSE, handle, what, code);
 }
 

@@ -845,6 +845,27 @@ def a_result_says_at_which_attempt_its_job_was_answered(test):
 
 
 @case
+def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_started_again(test):
+    """With a status for which sheaf.service starts it again."""
+    topics = Topics(test, 1)
+    if "folder" not in broker:
+        raise Skip("the broker is not this suite's own")
+    topics.produce([{"custom_id": "a", "prompt": "the winter", "max_tokens": 4}])
+    ops("stop", "--kill", "--dir", broker["folder"])
+    ended = test.wait(topics.work())
+    with open(os.path.join(ROOT, "ops", "sheaf.service.in"), encoding="utf-8") as file:
+        unit = dict(line.split("=", 1) for line in file.read().splitlines() if re.match(r"\w+=", line))
+    assert unit["Restart"] == "on-failure" and str(ended.status) not in unit["RestartPreventExitStatus"].split(), unit
+    assert ended.status == 1, ended
+    last = ended.err.strip().splitlines()[-1]
+    assert f"Kafka at {address()}: no answer within 10000 ms" in last and "refused" in last, ended
+    assert "check that a broker is up there" in last and "start this again" in last, ended
+    assert ops("start", "--dir", broker["folder"]).stdout.strip() == address()
+    topics.work_to_the_end()
+    assert list(topics.results()) == ["a"]
+
+
+@case
 def a_broker_that_is_killed_and_comes_back_costs_no_job(test):
     topics = Topics(test)
     if "folder" not in broker:
