@@ -58,6 +58,7 @@ static const struct command commands[] = {
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "vector.",
      "A line that begins with { or \" is JSON: an object with a string text, or a string. Any other line is the text.\n"
+     "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input; the file of -o appears when "
      "it is complete.\n"},

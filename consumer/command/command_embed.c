@@ -1,6 +1,7 @@
 // sheaf embed: texts on standard input, a JSON line with each one's vector on standard output. Several texts are
 // computed together.
 #include "consumer/command/commands.h"
+#include "consumer/command/embed_line.h"
 #include "consumer/command/output_file.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
@@ -20,9 +21,10 @@
 enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
 
 struct grouped_text {
-    int64_t index; // of the line, from 0
-    size_t first_id, n_ids;
-    struct error error; // of a line without a vector: STATUS_REJECT
+    int64_t index;              // of the line, from 0
+    size_t first_id, n_ids;     // of its tokens
+    size_t first_name, n_names; // bytes of `names`: the line's ids
+    struct error error;         // of a line without a vector: STATUS_REJECT
 };
 
 struct command_embed {
@@ -33,6 +35,7 @@ struct command_embed {
     struct grouped_text *group; // [GROUP_TEXTS_MAX]
     int32_t n_group;
     struct token_array ids;       // of the group's texts
+    struct buffer names;          // of the group's lines
     struct embedding_text *texts; // [GROUP_TEXTS_MAX]
     float *vectors;               // [GROUP_TEXTS_MAX, n_dimensions]
     struct buffer out;
@@ -42,28 +45,6 @@ struct command_embed {
 };
 
 // ---- input ----
-
-// A line is {"text": ...} or "..." in JSON, or else itself the text.
-static enum status decode_line(struct text line, struct arena *arena, struct text *text, struct error *error)
-{
-    while (line.size > 0 && (line.data[line.size - 1] == '\n' || line.data[line.size - 1] == '\r'))
-        line.size--;
-    struct text trimmed = text_trim_start(line);
-    *text = line;
-    if (trimmed.size == 0 || (trimmed.data[0] != '{' && trimmed.data[0] != '"'))
-        return STATUS_OK;
-    struct value value;
-    enum status status = json_decode(trimmed, arena, &value, error);
-    const struct value *member = &value;
-    if (status == STATUS_OK && value.kind == VALUE_OBJECT)
-        member = value_get(&value, "text");
-    if (status == STATUS_OK && (!member || member->kind != VALUE_STRING))
-        status =
-            error_set(error, STATUS_REJECT, ERROR_MISSING_FIELD, "expected an object with a string \"text\"");
-    if (status == STATUS_OK)
-        *text = member->text;
-    return status;
-}
 
 static enum status tokenize_text(struct command_embed *embed, struct text text, struct grouped_text *grouped)
 {
@@ -90,8 +71,11 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
     struct arena arena = {0};
     struct text text;
     struct grouped_text *grouped = &embed->group[embed->n_group++];
-    *grouped = (struct grouped_text){.index = embed->n.lines++, .first_id = embed->ids.n_ids};
-    enum status status = decode_line(line, &arena, &text, &grouped->error);
+    *grouped = (struct grouped_text){.index = embed->n.lines++,
+                                     .first_id = embed->ids.n_ids,
+                                     .first_name = embed->names.size};
+    enum status status = embed_line_decode(line, &arena, &text, &embed->names, &grouped->error);
+    grouped->n_names = embed->names.size - grouped->first_name;
     if (status == STATUS_OK)
         status = tokenize_text(embed, text, grouped);
     arena_finish(&arena);
@@ -106,11 +90,18 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
 
 // ---- output ----
 
+static void write_names(struct command_embed *embed, const struct grouped_text *grouped)
+{
+    if (grouped->n_names)
+        buffer_add(&embed->out, embed->names.data + grouped->first_name, grouped->n_names);
+}
+
 static void write_error(struct command_embed *embed, const struct grouped_text *grouped)
 {
+    buffer_add_format(&embed->out, "{\"index\":%lld,", (long long)grouped->index);
+    write_names(embed, grouped);
     buffer_add_format(&embed->out,
-                      "{\"index\":%lld,\"error\":{\"code\":\"%s\",\"message\":", (long long)grouped->index,
-                      error_code_name(grouped->error.code));
+                      "\"error\":{\"code\":\"%s\",\"message\":", error_code_name(grouped->error.code));
     json_encode_string(text_from_string(grouped->error.text), &embed->out);
     buffer_add_string(&embed->out, "}}\n");
     embed->n.failed++;
@@ -118,8 +109,9 @@ static void write_error(struct command_embed *embed, const struct grouped_text *
 
 static void write_vector(struct command_embed *embed, const struct grouped_text *grouped, const float *vector)
 {
-    buffer_add_format(&embed->out, "{\"object\":\"embedding\",\"index\":%lld,\"embedding\":[",
-                      (long long)grouped->index);
+    buffer_add_format(&embed->out, "{\"object\":\"embedding\",\"index\":%lld,", (long long)grouped->index);
+    write_names(embed, grouped);
+    buffer_add_string(&embed->out, "\"embedding\":[");
     for (int32_t i = 0; i < embed->n_dimensions; i++) {
         struct value item = value_single(vector[i]);
         if (i)
@@ -155,7 +147,7 @@ static enum status write_group(struct command_embed *embed, FILE *file, struct e
         if (grouped->error.status != STATUS_OK)
             write_error(embed, grouped);
     }
-    if (embed->out.failed)
+    if (embed->out.failed || embed->names.failed)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
     if (fwrite(embed->out.data, 1, embed->out.size, file) != embed->out.size || fflush(file) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "writing the vectors: %s", strerror(errno));
@@ -175,6 +167,7 @@ static enum status complete_group(struct command_embed *embed, FILE *file, struc
         status = write_group(embed, file, error);
     embed->n_group = 0;
     embed->ids.n_ids = 0;
+    buffer_clear(&embed->names);
     return status;
 }
 
@@ -184,7 +177,7 @@ static enum status embed_lines(struct command_embed *embed, FILE *file, struct e
     size_t capacity = 0;
     enum status status = STATUS_OK;
     for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, stdin)) >= 0;) {
-        status = add_line(embed, (struct text){line, (size_t)size}, error);
+        status = add_line(embed, embed_line_trim((struct text){line, (size_t)size}), error);
         if (status == STATUS_OK &&
             (embed->n_group == GROUP_TEXTS_MAX || embed->ids.n_ids >= embed->n_group_tokens))
             status = complete_group(embed, file, error);
@@ -326,6 +319,7 @@ enum status command_embed(const struct settings *settings, struct error *error)
     output_file_close(&output);
     embedder_destroy(embed.embedder);
     token_array_finish(&embed.ids);
+    buffer_finish(&embed.names);
     buffer_finish(&embed.out);
     free(embed.group);
     free(embed.texts);

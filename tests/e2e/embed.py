@@ -65,6 +65,23 @@ def a_bad_line_has_its_error_and_the_others_their_vectors(test):
 
 
 @case
+def ids_stand_beside_their_vectors_as_they_came(test):
+    lines = ['{"id": "a \\u00e9\\n", "text": "the winter"}', '{"text": "the winter", "id": 12345678901234567890}', '{"custom_id": "c", "text": "the"}',
+             "the winter", '{"text": "the", "id": 1.50, "custom_id": "d"}', '{"id": "bad", "text": 5}', '{"id": "empty", "text": ""}',
+             '{"id": null, "text": "the"}', '{"id": "", "text": "the"}', '{"id": "' + "x" * 257 + '", "text": "the"}']
+    finished = test.run("embed", test.model, stdin="\n".join(lines), status=3).out.splitlines()
+    assert '"index":1,"id":12345678901234567890,"embedding"' in finished[1] and '"id":1.50,"custom_id":"d"' in finished[4], finished
+    got = [json.loads(line) for line in finished]
+    assert [line.get("id") for line in got] == ["a \u00e9\n", 12345678901234567890, None, None, 1.5, "bad", "empty", None, None, None], got
+    assert [line.get("custom_id") for line in got] == [None, None, "c", None, "d"] + [None] * 5, got
+    assert got[0]["embedding"] == got[1]["embedding"] == got[3]["embedding"], got
+    errors = [(line["index"], line["error"]["code"], line["error"]["message"]) for line in got if "error" in line]
+    assert [error[:2] for error in errors] == [(5, "missing_field"), (6, "empty_prompt"), (7, "invalid_field"), (8, "limit_exceeded"),
+                                               (9, "limit_exceeded")], errors
+    assert errors[2][2] == "id: expected a string or a number, got null" and errors[4][2] == "id: expected 1 to 256 bytes, got 257", errors
+
+
+@case
 def vectors_go_to_a_file_and_wrong_options_are_refused(test):
     expected = test.run("embed", test.model, stdin="the winter\n").out
     test.run("embed", "--model", test.model, "-o", "out.jsonl", stdin="the winter\n")
