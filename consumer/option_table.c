@@ -60,8 +60,8 @@ static const struct command commands[] = {
      "A line that begins with { or \" is JSON: an object with a string text, or a string. Any other line is the text.\n"
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
-     "Vectors are written as some thousand texts are computed, and at the end of the input; the file of -o appears when "
-     "it is complete.\n"},
+     "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
+     "it is complete;\nuntil then it is OUT.jsonl.part, behind whose lines the same command goes on after an interruption.\n"},
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",

@@ -2,12 +2,14 @@
 // computed together.
 #include "consumer/command/commands.h"
 #include "consumer/command/embed_line.h"
-#include "consumer/command/output_file.h"
+#include "consumer/arithmetic.h"
+#include "consumer/command/output_part.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
 #include "engine/embedding.h"
 #include "schemas/clock.h"
+#include "schemas/hash.h"
 #include "schemas/value.h"
 
 #include <errno.h>
@@ -20,6 +22,8 @@
 // tokens, in steps of n_tokens_max.
 enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
 
+enum { MADE_BY_BYTES = JOB_FINGERPRINT_BYTES_MAX + 64 };
+
 struct grouped_text {
     int64_t index;              // of the line, from 0
     size_t first_id, n_ids;     // of its tokens
@@ -27,30 +31,36 @@ struct grouped_text {
     struct error error;         // of a line without a vector: STATUS_REJECT
 };
 
+// Lines whose texts are computed together.
+struct text_group {
+    struct grouped_text *items; // [GROUP_TEXTS_MAX]
+    int32_t n;
+    struct token_array ids;
+    struct buffer names;
+    struct embedding_text *texts; // [GROUP_TEXTS_MAX]
+    float *vectors;               // [GROUP_TEXTS_MAX, n_dimensions]
+};
+
 struct command_embed {
     struct runtime *runtime;
     struct embedder *embedder;
     int32_t n_dimensions, n_longest;
     size_t n_group_tokens;
-    struct grouped_text *group; // [GROUP_TEXTS_MAX]
-    int32_t n_group;
-    struct token_array ids;       // of the group's texts
-    struct buffer names;          // of the group's lines
-    struct embedding_text *texts; // [GROUP_TEXTS_MAX]
-    float *vectors;               // [GROUP_TEXTS_MAX, n_dimensions]
+    struct text_group group;
     struct buffer out;
-    struct {
-        int64_t lines, failed, tokens;
-    } n;
+    struct output_part output;
+    char made_by[MADE_BY_BYTES];   // what the vectors depend on besides the lines
+    struct output_part_state done; // lines read so far; n_failed: of those written
+    int64_t n_tokens;
 };
 
 // ---- input ----
 
 static enum status tokenize_text(struct command_embed *embed, struct text text, struct grouped_text *grouped)
 {
-    enum status status = tokenizer_encode(embed->runtime->tokenizer, text, TOKENIZER_ADD_SPECIAL, &embed->ids,
-                                          &grouped->error);
-    grouped->n_ids = embed->ids.n_ids - grouped->first_id;
+    enum status status = tokenizer_encode(embed->runtime->tokenizer, text, TOKENIZER_ADD_SPECIAL,
+                                          &embed->group.ids, &grouped->error);
+    grouped->n_ids = embed->group.ids.n_ids - grouped->first_id;
     if (status != STATUS_OK)
         return status;
     if (grouped->n_ids == 0)
@@ -70,22 +80,22 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
 {
     struct arena arena = {0};
     struct text text;
-    struct grouped_text *grouped = &embed->group[embed->n_group++];
-    *grouped = (struct grouped_text){.index = embed->n.lines++,
-                                     .first_id = embed->ids.n_ids,
-                                     .first_name = embed->names.size};
-    enum status status = embed_line_decode(line, &arena, &text, &embed->names, &grouped->error);
-    grouped->n_names = embed->names.size - grouped->first_name;
+    struct grouped_text *grouped = &embed->group.items[embed->group.n++];
+    *grouped = (struct grouped_text){.index = embed->done.n_lines++,
+                                     .first_id = embed->group.ids.n_ids,
+                                     .first_name = embed->group.names.size};
+    enum status status = embed_line_decode(line, &arena, &text, &embed->group.names, &grouped->error);
+    grouped->n_names = embed->group.names.size - grouped->first_name;
     if (status == STATUS_OK)
         status = tokenize_text(embed, text, grouped);
     arena_finish(&arena);
     if (status == STATUS_OK || status == STATUS_REJECT) {
         if (status == STATUS_REJECT)
-            embed->ids.n_ids = grouped->first_id;
+            embed->group.ids.n_ids = grouped->first_id;
         return STATUS_OK;
     }
     *error = grouped->error;
-    return error_prefix(error, "standard input: line %lld", (long long)embed->n.lines);
+    return error_prefix(error, "standard input: line %lld", (long long)embed->done.n_lines);
 }
 
 // ---- output ----
@@ -93,7 +103,7 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
 static void write_names(struct command_embed *embed, const struct grouped_text *grouped)
 {
     if (grouped->n_names)
-        buffer_add(&embed->out, embed->names.data + grouped->first_name, grouped->n_names);
+        buffer_add(&embed->out, embed->group.names.data + grouped->first_name, grouped->n_names);
 }
 
 static void write_error(struct command_embed *embed, const struct grouped_text *grouped)
@@ -104,7 +114,7 @@ static void write_error(struct command_embed *embed, const struct grouped_text *
                       "\"error\":{\"code\":\"%s\",\"message\":", error_code_name(grouped->error.code));
     json_encode_string(text_from_string(grouped->error.text), &embed->out);
     buffer_add_string(&embed->out, "}}\n");
-    embed->n.failed++;
+    embed->done.n_failed++;
 }
 
 static void write_vector(struct command_embed *embed, const struct grouped_text *grouped, const float *vector)
@@ -120,7 +130,7 @@ static void write_vector(struct command_embed *embed, const struct grouped_text 
     }
     buffer_add_format(&embed->out, "],\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}\n",
                       grouped->n_ids, grouped->n_ids);
-    embed->n.tokens += (int64_t)grouped->n_ids;
+    embed->n_tokens += (int64_t)grouped->n_ids;
 }
 
 static bool is_finite(const float *vector, int32_t n)
@@ -131,11 +141,11 @@ static bool is_finite(const float *vector, int32_t n)
     return true;
 }
 
-static enum status write_group(struct command_embed *embed, FILE *file, struct error *error)
+static enum status write_group(struct command_embed *embed, struct error *error)
 {
-    const float *vector = embed->vectors;
-    for (int32_t i = 0; i < embed->n_group; i++) {
-        struct grouped_text *grouped = &embed->group[i];
+    const float *vector = embed->group.vectors;
+    for (int32_t i = 0; i < embed->group.n; i++) {
+        struct grouped_text *grouped = &embed->group.items[i];
         if (grouped->error.status == STATUS_OK) {
             if (!is_finite(vector, embed->n_dimensions))
                 (void)error_set(&grouped->error, STATUS_REJECT, ERROR_LOGITS_NAN,
@@ -147,46 +157,78 @@ static enum status write_group(struct command_embed *embed, FILE *file, struct e
         if (grouped->error.status != STATUS_OK)
             write_error(embed, grouped);
     }
-    if (embed->out.failed || embed->names.failed)
+    if (embed->out.failed || embed->group.names.failed)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    FILE *file = embed->output.file.file;
     if (fwrite(embed->out.data, 1, embed->out.size, file) != embed->out.size || fflush(file) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "writing the vectors: %s", strerror(errno));
     buffer_clear(&embed->out);
-    return STATUS_OK;
+    return output_part_keep(&embed->output, &embed->done, error);
 }
 
-static enum status complete_group(struct command_embed *embed, FILE *file, struct error *error)
+static enum status complete_group(struct command_embed *embed, struct error *error)
 {
     int32_t n_texts = 0;
-    for (int32_t i = 0; i < embed->n_group; i++)
-        if (embed->group[i].error.status == STATUS_OK)
-            embed->texts[n_texts++] = (struct embedding_text){embed->ids.ids + embed->group[i].first_id,
-                                                              (int32_t)embed->group[i].n_ids};
-    enum status status = embedder_compute(embed->embedder, embed->texts, n_texts, embed->vectors, error);
+    for (int32_t i = 0; i < embed->group.n; i++)
+        if (embed->group.items[i].error.status == STATUS_OK)
+            embed->group.texts[n_texts++] =
+                (struct embedding_text){embed->group.ids.ids + embed->group.items[i].first_id,
+                                        (int32_t)embed->group.items[i].n_ids};
+    enum status status =
+        embedder_compute(embed->embedder, embed->group.texts, n_texts, embed->group.vectors, error);
     if (status == STATUS_OK)
-        status = write_group(embed, file, error);
-    embed->n_group = 0;
-    embed->ids.n_ids = 0;
-    buffer_clear(&embed->names);
+        status = write_group(embed, error);
+    embed->group.n = 0;
+    embed->group.ids.n_ids = 0;
+    buffer_clear(&embed->group.names);
     return status;
 }
 
-static enum status embed_lines(struct command_embed *embed, FILE *file, struct error *error)
+static enum status refuse_lines(const struct command_embed *embed, struct error *error)
 {
-    char *line = NULL;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s is of other lines: its first %lld are not those of standard input; give it the same "
+                     "ones, more at their end, or remove it to begin again",
+                     embed->output.file.temporary, (long long)embed->output.state.n_lines);
+}
+
+// Lines that are in the output already. STATUS_REFUSE: they are others.
+static enum status skip_line(struct command_embed *embed, struct text line, struct error *error)
+{
+    const struct output_part_state *before = &embed->output.state;
+    embed->done.n_lines++;
+    embed->done.input = hash_bytes(line.data, line.size, embed->done.input);
+    if (embed->done.n_lines < before->n_lines || embed->done.input == before->input)
+        return STATUS_OK;
+    return refuse_lines(embed, error);
+}
+
+static enum status take_line(struct command_embed *embed, struct text line, struct error *error)
+{
+    embed->done.input = hash_bytes(line.data, line.size, embed->done.input);
+    enum status status = add_line(embed, line, error);
+    bool is_full = embed->group.n == GROUP_TEXTS_MAX || embed->group.ids.n_ids >= embed->n_group_tokens;
+    return status == STATUS_OK && is_full ? complete_group(embed, error) : status;
+}
+
+static enum status embed_lines(struct command_embed *embed, struct error *error)
+{
+    char *buffer = NULL;
     size_t capacity = 0;
+    int64_t n_before = embed->output.state.n_lines;
     enum status status = STATUS_OK;
-    for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, stdin)) >= 0;) {
-        status = add_line(embed, embed_line_trim((struct text){line, (size_t)size}), error);
-        if (status == STATUS_OK &&
-            (embed->n_group == GROUP_TEXTS_MAX || embed->ids.n_ids >= embed->n_group_tokens))
-            status = complete_group(embed, file, error);
+    for (ssize_t size; status == STATUS_OK && (size = getline(&buffer, &capacity, stdin)) >= 0;) {
+        struct text line = embed_line_trim((struct text){buffer, (size_t)size});
+        status =
+            embed->done.n_lines < n_before ? skip_line(embed, line, error) : take_line(embed, line, error);
     }
     if (status == STATUS_OK && ferror(stdin))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard input: reading: %s", strerror(errno));
-    if (status == STATUS_OK && embed->n_group > 0)
-        status = complete_group(embed, file, error);
-    free(line);
+    if (status == STATUS_OK && embed->done.n_lines < n_before)
+        status = refuse_lines(embed, error);
+    if (status == STATUS_OK && embed->group.n > 0)
+        status = complete_group(embed, error);
+    free(buffer);
     return status;
 }
 
@@ -246,6 +288,20 @@ static enum status place_model(struct command_embed *embed, const struct setting
                      limits->n_pages, limits->page_positions, limits->n_tokens_max);
 }
 
+// A stream is not continued.
+static enum status name_making(struct command_embed *embed, const struct settings *settings,
+                               const struct embedder_options *options, struct error *error)
+{
+    struct runtime *runtime = embed->runtime;
+    if (!embed->output.state_path)
+        return STATUS_OK;
+    enum status status = arithmetic_name(runtime, settings, NULL, error);
+    snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s", runtime->arithmetic,
+             pooling_name(options->pooling), embed->n_dimensions,
+             options->normalize ? "" : " no-normalize=1");
+    return status;
+}
+
 static enum status open_embedder(struct command_embed *embed, const struct settings *settings,
                                  struct error *error)
 {
@@ -261,6 +317,8 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     if (status == STATUS_OK)
         status = place_model(embed, settings, error);
     if (status == STATUS_OK)
+        status = name_making(embed, settings, &options, error);
+    if (status == STATUS_OK)
         status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
                                 &runtime->plan.forward, NULL, NULL, error);
     if (status != STATUS_OK)
@@ -270,10 +328,11 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     options.n_dimensions = embed->n_dimensions;
     status = embedder_create(&embed->embedder, &options, error);
     embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)options.limits.n_tokens_max;
-    embed->group = calloc(GROUP_TEXTS_MAX, sizeof *embed->group);
-    embed->texts = calloc(GROUP_TEXTS_MAX, sizeof *embed->texts);
-    embed->vectors = calloc((size_t)GROUP_TEXTS_MAX * (size_t)embed->n_dimensions, sizeof *embed->vectors);
-    if (status == STATUS_OK && (!embed->group || !embed->texts || !embed->vectors))
+    embed->group.items = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.items);
+    embed->group.texts = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.texts);
+    embed->group.vectors =
+        calloc((size_t)GROUP_TEXTS_MAX * (size_t)embed->n_dimensions, sizeof *embed->group.vectors);
+    if (status == STATUS_OK && (!embed->group.items || !embed->group.texts || !embed->group.vectors))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%s on %s: vectors of %d, pooling %s, texts of up to %d tokens",
@@ -282,48 +341,64 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     return status;
 }
 
-static enum status run_embedder(struct command_embed *embed, struct output_file *output, struct error *error)
+static enum status take_up_part(struct command_embed *embed, struct error *error)
+{
+    enum status status = output_part_take_up(&embed->output, embed->made_by, error);
+    embed->done.n_failed = embed->output.state.n_failed;
+    if (status == STATUS_OK && embed->output.state.n_lines)
+        log_write(LOG_INFO, "going on: %lld lines were written before",
+                  (long long)embed->output.state.n_lines);
+    return status;
+}
+
+static enum status run_embedder(struct command_embed *embed, struct error *error)
 {
     double start_s = clock_s();
-    enum status status = embed_lines(embed, output->file, error);
+    enum status status = take_up_part(embed, error);
     if (status == STATUS_OK)
-        status = output_file_complete(output, error);
+        status = embed_lines(embed, error);
+    if (status == STATUS_OK)
+        status = output_part_complete(&embed->output, error);
     if (status != STATUS_OK)
         return status;
+    const struct output_part_state *done = &embed->done;
     double took_s = clock_s() - start_s;
-    log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s",
-              (long long)(embed->n.lines - embed->n.failed), (long long)embed->n.tokens,
-              (double)embed->n.tokens / (took_s > 0 ? took_s : 1));
-    if (!embed->n.failed)
+    log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s", (long long)(done->n_lines - done->n_failed),
+              (long long)embed->n_tokens, (double)embed->n_tokens / (took_s > 0 ? took_s : 1));
+    if (!done->n_failed)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld texts have no vector",
-                     (long long)embed->n.failed, (long long)embed->n.lines);
+                     (long long)done->n_failed, (long long)done->n_lines);
+}
+
+static void close_embedder(struct command_embed *embed)
+{
+    output_part_close(&embed->output);
+    embedder_destroy(embed->embedder);
+    token_array_finish(&embed->group.ids);
+    buffer_finish(&embed->group.names);
+    buffer_finish(&embed->out);
+    free(embed->group.items);
+    free(embed->group.texts);
+    free(embed->group.vectors);
+    runtime_close(embed->runtime);
 }
 
 enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime};
-    struct output_file output = {0};
     const struct file_use uses[] = {{"the model", settings->positionals[0], false},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = output_file_open(&output, settings->output ? settings->output : "-", error);
+        status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
     if (status == STATUS_OK)
         status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)
         status = open_embedder(&embed, settings, error);
     if (status == STATUS_OK)
-        status = run_embedder(&embed, &output, error);
-    output_file_close(&output);
-    embedder_destroy(embed.embedder);
-    token_array_finish(&embed.ids);
-    buffer_finish(&embed.names);
-    buffer_finish(&embed.out);
-    free(embed.group);
-    free(embed.texts);
-    free(embed.vectors);
-    runtime_close(&runtime);
+        status = run_embedder(&embed, error);
+    close_embedder(&embed);
     return status;
 }

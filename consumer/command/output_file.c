@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,13 +78,41 @@ static int create_temporary(struct output_file *output)
     return take_name(output, create_named, &fd) ? fd : -1;
 }
 
+// The inode is compared because another process may have given it its name before it was locked.
+static int open_part(struct output_file *output)
+{
+    if (asprintf(&output->temporary, "%s.part", output->target) < 0) {
+        output->temporary = NULL;
+        return -1;
+    }
+    for (;;) {
+        struct stat opened, named;
+        int fd = open(output->temporary, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return -1;
+        if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &opened) != 0) {
+            int code = errno;
+            close(fd);
+            errno = code;
+            return -1;
+        }
+        if (stat(output->temporary, &named) == 0 && named.st_ino == opened.st_ino &&
+            named.st_dev == opened.st_dev)
+            return fd;
+        close(fd);
+    }
+}
+
 static enum status open_regular(struct output_file *output, const char *target, const struct stat *existing,
                                 struct error *error)
 {
     if (existing && faccessat(AT_FDCWD, target, W_OK, AT_EACCESS) != 0)
         return fail_output(output, "", error);
     output->target = strdup(target);
-    int fd = output->target ? create_temporary(output) : -1;
+    int fd = !output->target ? -1 : output->is_part ? open_part(output) : create_temporary(output);
+    if (fd < 0 && errno == EWOULDBLOCK)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s.part: another process writes it",
+                         output->name);
     if (fd < 0)
         return fail_output(output, "creating a file beside it: ", error);
     if (existing) {
@@ -129,10 +158,11 @@ static enum status open_path(struct output_file *output, const char *path, struc
     return open_stream(output, open(place.path, O_WRONLY | O_NOCTTY | O_CLOEXEC), error);
 }
 
-enum status output_file_open(struct output_file *output, const char *path, struct error *error)
+static enum status open_output(struct output_file *output, const char *path, bool is_part,
+                               struct error *error)
 {
     bool standard = strcmp(path, "-") == 0;
-    *output = (struct output_file){.name = strdup(standard ? "standard output" : path)};
+    *output = (struct output_file){.name = strdup(standard ? "standard output" : path), .is_part = is_part};
     if (!output->name)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
     enum status status = STATUS_OK;
@@ -143,6 +173,16 @@ enum status output_file_open(struct output_file *output, const char *path, struc
     if (status != STATUS_OK)
         output_file_close(output);
     return status;
+}
+
+enum status output_file_open(struct output_file *output, const char *path, struct error *error)
+{
+    return open_output(output, path, false, error);
+}
+
+enum status output_file_open_part(struct output_file *output, const char *path, struct error *error)
+{
+    return open_output(output, path, true, error);
 }
 
 // The name survives a power failure only with its folder.
@@ -194,7 +234,7 @@ void output_file_close(struct output_file *output)
 {
     if (output->file && output->file != stdout)
         fclose(output->file);
-    if (output->temporary)
+    if (output->temporary && !output->is_part)
         unlink(output->temporary);
     free(output->temporary);
     free(output->target);

@@ -1,9 +1,12 @@
 """Vectors of texts: in the order of the lines, the same bytes in any steps, and one bad line harms no other."""
 import json
 import math
+import os
+import re
+import signal
 
 import tiny_model
-from session import case
+from session import case, text_of
 
 TEXTS = ["the winter", "another thing in the earth rather within the water", "the", "inner " * 30, "the winter"]
 
@@ -79,6 +82,98 @@ def ids_stand_beside_their_vectors_as_they_came(test):
     assert [error[:2] for error in errors] == [(5, "missing_field"), (6, "empty_prompt"), (7, "invalid_field"), (8, "limit_exceeded"),
                                                (9, "limit_exceeded")], errors
     assert errors[2][2] == "id: expected a string or a number, got null" and errors[4][2] == "id: expected 1 to 256 bytes, got 257", errors
+
+
+GROUPS = ["--max-rows", "64"]  # which are written when their texts have 512 tokens
+
+
+def many_lines(n=300):
+    """Some have no vector."""
+    return [f"{{\"id\": {i}, \"text\": 5}}" if i % 50 == 7 else json.dumps({"id": i, "text": text_of(i, 1 + i % 9)}) for i in range(n)]
+
+
+def start_to_file(test, *options):
+    return test.start("embed", test.model, "-o", "out.jsonl", *GROUPS, *options, stdin="")
+
+
+def kill_in_the_middle(test, lines):
+    """Once a part of the lines is written; of the others some are read."""
+    process = start_to_file(test)
+    process.stdin.write("\n".join(lines[:len(lines) * 2 // 3]))
+    process.stdin.flush()
+    test.wait_until("a part is written", lambda: state_of(test).get("n_lines", 0) > len(lines) // 3)
+    process.send_signal(signal.SIGKILL)
+    assert test.wait(process).status == -signal.SIGKILL and not test.exists("out.jsonl")
+
+
+def state_of(test):
+    if not test.exists("out.jsonl.part.state"):
+        return {}
+    return json.loads(test.read("out.jsonl.part.state"))
+
+
+def to_file(test, lines, *options, status):
+    return test.run("embed", test.model, "-o", "out.jsonl", *GROUPS, *options, stdin="\n".join(lines), status=status)
+
+
+def files_of(test):
+    return sorted(name for name in os.listdir(test.folder) if name.startswith("out.jsonl"))
+
+
+def tokens_of(finished):
+    return int(re.search(r"(\d+) tokens,", finished.err)[1])
+
+
+@case
+def a_killed_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_bytes(test):
+    lines = many_lines()
+    whole = to_file(test, lines, status=3)
+    expected = test.read("out.jsonl")
+    assert "6 of 300 texts have no vector" in whole.err and files_of(test) == ["out.jsonl"], (whole, files_of(test))
+    os.remove(test.path("out.jsonl"))
+    kill_in_the_middle(test, lines)
+    with open(test.path("out.jsonl.part"), "a", encoding="utf-8") as part:
+        part.write('{"object":"embedding","index":')  # as a line that was half written
+    n_before = state_of(test)["n_lines"]
+    rest = to_file(test, lines, status=3)
+    assert f"going on: {n_before} lines were written before" in rest.err and "6 of 300 texts have no vector" in rest.err, rest
+    assert test.read("out.jsonl") == expected and files_of(test) == ["out.jsonl"], files_of(test)
+    assert 0 < tokens_of(rest) < tokens_of(whole) * 2 // 3, (rest, whole)
+
+
+@case
+def a_part_of_other_lines_or_options_is_kept_and_the_command_refused(test):
+    lines = many_lines()
+    kill_in_the_middle(test, lines)
+    part = test.read("out.jsonl.part")[:state_of(test)["n_bytes"]]  # what is behind them was being written
+    for options in (["--dimensions", "3"], ["--pooling", "mean"], ["--no-normalize"], ["--kv-type", "q8_0"]):
+        refused = to_file(test, lines, *options, status=1).err
+        assert "out.jsonl.part was made otherwise" in refused and "remove it" in refused, refused
+    for other in (["another"] + lines[1:], lines[:60], []):
+        refused = to_file(test, other, status=1).err
+        assert "out.jsonl.part is of other lines" in refused and "remove it" in refused, refused
+    first = start_to_file(test)
+    test.wait_until("it goes on", lambda: "going on" in test.stderr_of(first))
+    refused = to_file(test, lines, status=1).err
+    assert "out.jsonl.part: another process writes it" in refused, refused
+    first.kill()
+    test.wait(first)
+    assert test.read("out.jsonl.part")[:len(part)] == part and not test.exists("out.jsonl")
+    os.remove(test.path("out.jsonl.part"))
+    assert "going on" not in to_file(test, lines[:60], status=3).err and len(test.answers()) == 60
+
+
+@case
+def a_file_of_that_name_that_is_no_part_is_left_alone(test):
+    with open(test.path("out.jsonl.part"), "w", encoding="utf-8") as file:
+        file.write("mine")
+    for state in (None, "mine too", "{}"):
+        if state:
+            with open(test.path("out.jsonl.part.state"), "w", encoding="utf-8") as file:
+                file.write(state)
+        refused = to_file(test, ["the"], status=1).err
+        assert "out.jsonl.part" in refused and "not what an interrupted command left" in refused, refused
+        assert test.read("out.jsonl.part") == b"mine" and not test.exists("out.jsonl"), refused
 
 
 @case
