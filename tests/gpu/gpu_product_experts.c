@@ -1,0 +1,77 @@
+// Products of routed experts on the device (or emulated): each row by the matrix that it picked.
+#include "tests/gpu/product_problem.h"
+#include "tests/kernel/product_data.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+// Pairs sorted by expert: each is multiplied by its matrix, its result stored at its place.
+static void experts_multiply_the_rows_that_picked_them(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16, TENSOR_F32};
+    enum { N_EXPERTS = 37, N_ROWS = 60 };
+    uint64_t seed = 9;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int crowd = 0; crowd < 3; crowd++) { // few pairs an expert; many for some; most for one
+            int32_t n_experts = crowd == 0 ? N_EXPERTS : crowd == 1 ? 3 : 1;
+            struct product_problem problem =
+                problem_make(product_tensor(types[t], n_experts * 24, 256, FILL_RANDOM, &seed), N_ROWS,
+                             n_experts, &seed);
+            int32_t expert_of[N_ROWS], first[N_EXPERTS + 1] = {0}, order[N_ROWS], n = 0;
+            for (int32_t i = 0; i < N_ROWS; i++)
+                expert_of[i] = (int32_t)(random_bits(&seed) % (uint32_t)n_experts) / 5 * 5 % n_experts;
+            for (int32_t e = 0; e < n_experts; e++) {
+                for (int32_t i = 0; i < N_ROWS; i++)
+                    if (expert_of[i] == e)
+                        order[n++] = i;
+                first[e + 1] = n;
+            }
+            int32_t *device_order = on_device(order, sizeof order),
+                    *device_first = on_device(first, sizeof first);
+            float *y = problem_compute(&problem, 0, N_ROWS, device_order,
+                                       (struct product_launch){.n_experts = n_experts,
+                                                               .expert_first = device_first,
+                                                               .expert_order = device_order});
+            double wrong = 0, size = 0;
+            for (int32_t row = 0; row < N_ROWS; row++)
+                for (int32_t output = 0; output < problem.n_outputs; output++) {
+                    double expected = exact_product(&problem, expert_of[row], row, output, &size);
+                    double off = (double)y[row * problem.y_stride + output] - expected;
+                    wrong += off * off;
+                }
+            assert_true(wrong <= error_bound(problem.type) * size);
+            free(y);
+            device_free(device, device_order);
+            device_free(device, device_first);
+            problem_free(&problem);
+        }
+}
+
+static void experts_with_few_and_with_many_rows_give_each_row_its_bytes(void **state)
+{
+    static const int32_t few[] = {8, 0, 9, 16, 1, 17, 33}, // the skinny GEMM
+        many[] = {3, 0, 132, 16, 64, 17, 1, 33};           // one tile of each shape, and the rest of one
+    static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_BF16};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+        assert_experts_alone(few, 7, types[t], 24);
+        assert_experts_alone(many, 8, types[t], t == 0 ? 150 : 24); // of two blocks
+    }
+}
+
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
+        cmocka_unit_test(experts_with_few_and_with_many_rows_give_each_row_its_bytes),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
+}

@@ -1,0 +1,177 @@
+// How products are divided among blocks on the device (or emulated) changes no bytes: tiles of each size, blocks
+// with several panels, blocks that share a tile.
+#include "gpu/emulate.h"
+#include "gpu/tiles.h"
+#include "tests/gpu/product_problem.h"
+#include "tests/kernel/product_data.h"
+
+// cmocka wants these first
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+
+// Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
+static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
+{
+    enum { N_ROWS = 66 };
+    static const int32_t counts[] = {8, 9, 17, 65}, experts[] = {3, 0, 65, 17, 33, 1};
+    struct device *plenty = device;
+    struct error error;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        if (tile_format(*type).n_groups == 0)
+            continue; // packed as one of the others, or F32
+        uint64_t seed = 13, same_seed = seed;
+        struct tensor tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &seed);
+        struct product_problem problem = problem_make(tensor, N_ROWS, 1, &seed);
+        float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
+        problem_free(&problem);
+        assert_int_equal(device_open(&device,
+                                     &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST},
+                                     &error),
+                         STATUS_OK);
+        tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
+        problem = problem_make(tensor, N_ROWS, 1, &same_seed);
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            float *y = problem_compute(&problem, 0, counts[i], NULL, (struct product_launch){0});
+            assert_same_rows(&problem, y, all, counts[i], 0);
+            free(y);
+        }
+        problem_free(&problem);
+        assert_experts_alone(experts, 6, *type, 24);
+        device_close(device);
+        device = plenty;
+        free(all);
+    }
+}
+
+// Few blocks for many panels: partial sums of several panels, or of some rounds of one, are added together.
+static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_inputs; // in one round of split-K chunks, in 2 or in 5
+    } cases[] = {{TENSOR_Q4_K, 1280},         {TENSOR_Q4_K, 9 * 512 + 256}, {TENSOR_Q8_0, 1280},
+                 {TENSOR_BF16, 9 * 512 + 64}, {TENSOR_Q4_K, 34 * 512},      {TENSOR_Q8_0, 17 * 512}};
+    uint64_t seed = 16;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t n_outputs = cases[i].n_inputs < 2048 ? 16 * 21 + 3 : 16 * 5 + 3;
+        struct product_problem problem =
+            problem_make(product_tensor(cases[i].type, 2 * n_outputs, cases[i].n_inputs, FILL_RANDOM, &seed),
+                         9, 2, &seed);
+        for (int32_t n = 1; n <= 9; n += 8)
+            for (int gated = 0; gated < 2; gated++) {
+                struct product_launch few = {.device.n_multiprocessors = 1},
+                                      many = {.device.n_multiprocessors = 1000};
+                float *y, *expected;
+                if (gated) {
+                    y = compute_gated(&problem, n, few, true);
+                    expected = compute_gated(&problem, n, many, false);
+                } else {
+                    y = problem_compute(&problem, 0, n, NULL, few);
+                    expected = problem_compute(&problem, 0, n, NULL, many);
+                }
+                assert_same_rows(&problem, y, expected, n, 0);
+                free(y);
+                free(expected);
+            }
+        problem_free(&problem);
+    }
+}
+
+// Tiles of two blocks, or of fewer outputs, where many multiprocessors have no block.
+static void multiprocessors_without_a_block_change_no_bytes(void **state)
+{
+    static const struct {
+        enum tensor_type type;
+        int32_t n_inputs; // in 5, 9 or 21 split-K chunks, of which the second block has 1 or 9
+        int32_t counts[2];
+    } cases[] = {{TENSOR_Q4_K, 4 * 512 + 256, {17, 64}},
+                 {TENSOR_Q6_K, 8 * 512 + 256, {33, 130}},
+                 {TENSOR_F16, 4 * 512 + 128, {70, 0}},
+                 {TENSOR_BF16, 20 * 512 + 64, {17, 0}}};
+    enum { N_ROWS = 130, N_MULTIPROCESSORS = 24, N_OUTPUTS_GATED = 75 };
+    uint64_t seed = 17;
+    int32_t *arrivals = device_allocate(device, N_MULTIPROCESSORS * sizeof *arrivals);
+    device_zero(device, arrivals, N_MULTIPROCESSORS * sizeof *arrivals);
+    for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
+        struct product_problem problem = problem_make(product_tensor(cases[t].type, 2 * N_OUTPUTS_GATED,
+                                                                     cases[t].n_inputs, FILL_RANDOM, &seed),
+                                                      N_ROWS, 2, &seed);
+        uint64_t bytes = product_partial_bytes(N_MULTIPROCESSORS, cases[t].n_inputs);
+        float *sums = device_allocate(device, bytes);
+        assert_non_null(sums);
+        struct product_launch divided = {
+            .device = {.n_multiprocessors = N_MULTIPROCESSORS, .partials = {sums, arrivals, bytes}}};
+        for (int i = 0; i < 2 && cases[t].counts[i] > 0; i++) {
+            int32_t n = cases[t].counts[i];
+            emulate_reverse((t + (size_t)i) % 2 == 1); // so that each block of a tile is the last one
+            float *expected = problem_compute(&problem, 0, n, NULL, (struct product_launch){0}),
+                  *y = problem_compute(&problem, 0, n, NULL, divided),
+                  *expected_gated = compute_gated(&problem, n, (struct product_launch){0}, true),
+                  *gated = compute_gated(&problem, n, divided, true);
+            assert_same_rows(&problem, y, expected, n, 0);
+            assert_same_rows(&problem, gated, expected_gated, n, 0);
+            float *left = floats_of((const float *)arrivals, N_MULTIPROCESSORS);
+            for (int j = 0; j < N_MULTIPROCESSORS; j++)
+                assert_true(left[j] == 0.0f); // bits of integers: a small one is a number above 0
+            void *all[] = {expected, y, expected_gated, gated, left};
+            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+                free(all[j]);
+        }
+        emulate_reverse(false);
+        device_free(device, sums);
+        problem_free(&problem);
+    }
+    device_free(device, arrivals);
+}
+
+// 250 outputs are one wide tile or four narrow ones, 183 one of 192: where there are as many tiles as blocks run
+// at once, wide ones are taken.
+static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_K, TENSOR_Q5_K,
+                                             TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
+    static const struct {
+        int32_t n_rows, n_outputs;
+    } cases[] = {{17, 250}, {64, 250}, {70, 250}, {100, 250}, {130, 183}};
+    uint64_t seed = 20;
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = t % 2; i < sizeof cases / sizeof *cases; i += 2) {
+            int32_t n = cases[i].n_rows;
+            struct product_problem problem =
+                problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, 1280, FILL_RANDOM, &seed), n, 2,
+                             &seed);
+            struct product_launch wide = {.device.n_multiprocessors = 1},
+                                  narrow = {.device.n_multiprocessors = 1000};
+            emulate_reverse((t + i) % 2 == 1);
+            float *y = problem_compute(&problem, 0, n, NULL, wide),
+                  *expected = problem_compute(&problem, 0, n, NULL, narrow),
+                  *gated = compute_gated(&problem, n, wide, true),
+                  *expected_gated = compute_gated(&problem, n, narrow, true);
+            assert_same_rows(&problem, y, expected, n, 0);
+            assert_same_rows(&problem, gated, expected_gated, n, 0);
+            void *all[] = {y, expected, gated, expected_gated};
+            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+                free(all[j]);
+            problem_free(&problem);
+        }
+    emulate_reverse(false);
+}
+
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_of_little_shared_memory_give_the_same_bytes),
+        cmocka_unit_test(many_panels_of_a_block_give_the_bytes_of_many_blocks),
+        cmocka_unit_test(multiprocessors_without_a_block_change_no_bytes),
+        cmocka_unit_test(wide_tiles_give_the_bytes_of_narrow_ones),
+    };
+    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(device);
+    return n_failed;
+}
