@@ -18,17 +18,21 @@ enum expression_kind {
 enum { EXPRESSION_DEPTH_STEP = 1, NO_DERIVATIVE = UINT32_MAX };
 
 enum {
-    SEARCH_PIECES_SHORT = 1 << 10, // a search that looks at no more is not counted
+    SEARCH_PIECES_SHORT = 1 << 10, // a search that looks at no more is counted by what it derives alone
     STATE_WORK = 100,              // of a state that steps are taken from
     PIECES_LOOKED_AT = 8,          // in the time of a step
     PARTS_WORK_MIN = 64,           // an expression that takes less is counted with its parts
 };
 
 enum work_stamp {
-    STAMP_VISIT, // the derivation is counted
-    STAMP_AHEAD, // so is the search whether it matches anything
+    STAMP_VISIT,    // the derivation is counted
+    STAMP_FOLLOWED, // so are the searches whether its derivatives match anything
+    STAMP_SEARCHED, // so is the search whether it matches anything, a long one
+    STAMP_REACHED,  // so is what follows from it, as far as `counted`
     STAMP_COUNT,
 };
+
+enum { REACH_ALL = UINT16_MAX };
 
 // How code points are spelled in bytes.
 enum spelling { SPELLED_AS_UTF8, SPELLED_IN_JSON, SPELLING_COUNT };
@@ -41,7 +45,7 @@ struct expression_work {
 };
 
 // Of the search whether an expression matches anything, and of those of all that follows from it.
-enum search_length { SEARCH_UNKNOWN, SEARCH_SHORT, SEARCH_LONG };
+enum search_length { SEARCH_UNKNOWN, SEARCH_NONE, SEARCH_SHORT, SEARCH_LONG };
 
 struct expression_node {
     uint8_t kind;
@@ -56,6 +60,9 @@ struct expression_node {
     uint16_t measured[SPELLING_COUNT];    // the same, exact, found by expression_measure
     bool is_measured[SPELLING_COUNT];
     uint32_t a, b, c;
+    uint16_t
+        reach; // of its search, a short one: code points to one that matches something; REACH_ALL: none does
+    uint16_t counted[2];               // of a visit, and of one apart: see STAMP_REACHED
     uint32_t depth;                    // of the recursion that derives it
     uint32_t positions;                // see expression_positions; saturates
     uint32_t derivative, n_derivative; // pieces; NO_DERIVATIVE: not derived yet
@@ -139,8 +146,8 @@ static inline uint32_t expression_least(const struct expression_node *node, enum
 bool expression_count_derivative(struct expressions *pool, uint32_t id);
 // Adds to the work of the visit. False: more than its limit, or the pool has failed.
 bool expressions_add_work(struct expressions *pool, uint64_t work);
-// Derives `id` if need be and counts the work of that, and of the long searches whether its derivatives match
-// anything, each expression once a visit. Before steps from it are taken. False as above.
+// Derives `id` if need be and counts the work of that, and of the searches whether its derivatives match anything,
+// each expression once a visit. Before steps from it are taken. False as above.
 bool expression_count(struct expressions *pool, uint32_t id);
 // The expressions that are derived for the node: *parts, which may be `own`. Returns how many.
 uint32_t expression_derived_parts(const struct expressions *pool, const struct expression_node *node,

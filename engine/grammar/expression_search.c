@@ -10,7 +10,8 @@ void expressions_begin_visit(struct expressions *pool, uint64_t work)
     if (++pool->visit.id != 0)
         return;
     for (size_t i = 0; i < pool->nodes.n; i++)
-        pool->nodes.items[i].work.stamps[STAMP_VISIT] = pool->nodes.items[i].work.stamps[STAMP_AHEAD] = 0;
+        for (int stamp = 0; stamp < STAMP_COUNT; stamp++)
+            pool->nodes.items[i].work.stamps[stamp] = 0;
     pool->visit.id = 1;
 }
 
@@ -67,7 +68,7 @@ static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
 
 enum search_purpose {
     SEARCH_FOR_RESULT,
-    SEARCH_FOR_LENGTH, // ends where it is no short one
+    SEARCH_FOR_LENGTH, // ends where it is no short one; what it derives is counted
     SEARCH_FOR_WORK,   // is counted
 };
 
@@ -91,6 +92,11 @@ static bool is_over(const struct state_search *search)
            (search->purpose == SEARCH_FOR_LENGTH && search->n_pieces > SEARCH_PIECES_SHORT);
 }
 
+static uint64_t work_of_looking(const struct expression_node *node)
+{
+    return 1 + node->n_derivative / PIECES_LOOKED_AT;
+}
+
 // Adds what follows from the expressions at places first..behind.
 static void expand_search(struct state_search *search, size_t first, size_t behind)
 {
@@ -101,8 +107,10 @@ static void expand_search(struct state_search *search, size_t first, size_t behi
             return;
         struct expression_node node = *expression_node(pool, id);
         search->n_pieces += node.n_derivative;
-        if (search->purpose == SEARCH_FOR_WORK || node.work.all > expressions_work_max(pool))
-            expressions_add_work(pool, 1 + node.n_derivative / PIECES_LOOKED_AT + uncounted_work(pool, id));
+        if (search->purpose == SEARCH_FOR_WORK)
+            expressions_add_work(pool, work_of_looking(&node));
+        if (search->purpose != SEARCH_FOR_RESULT || node.work.all > expressions_work_max(pool))
+            expressions_add_work(pool, uncounted_work(pool, id));
         for (uint32_t i = 0; i < node.n_derivative; i++) {
             uint32_t target = pool->pieces.items[node.derivative + i].target;
             struct expression_node *next = &pool->nodes.items[target];
@@ -142,11 +150,13 @@ static void keep_result(struct state_search *search, bool is_live, size_t place)
     struct expression_node *nodes = search->pool->nodes.items;
     const bool is_short = search->n_pieces <= SEARCH_PIECES_SHORT;
     size_t n = is_live ? place : search->found.n - 1;
-    for (;; n = is_live ? search->parents.items[n] : n - 1) {
+    for (uint16_t reach = 0;; n = is_live ? search->parents.items[n] : n - 1, reach++) {
         struct expression_node *node = &nodes[search->found.items[n]];
         node->liveness = is_live ? LIVENESS_LIVE : LIVENESS_DEAD;
-        if (is_short)
+        if (is_short) {
             node->search = SEARCH_SHORT;
+            node->reach = is_live ? reach : REACH_ALL;
+        }
         if (n == 0)
             break;
     }
@@ -183,34 +193,76 @@ bool expression_is_empty_language(struct expressions *pool, uint32_t a)
     return !search_whole(pool, a, SEARCH_FOR_RESULT);
 }
 
-// Counts the search whether the expression matches anything, if it is a long one: it is then made again. One that
-// reaches its own limit counts as far as it went: who needs its result fails. Returns whether it is long.
-static bool count_search(struct expressions *pool, uint32_t id)
+// Whether what follows from the expression within `reach` code points is to be counted yet; it will be.
+static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach)
+{
+    const bool is_new = is_first(pool, id, STAMP_REACHED);
+    if (is_new && expression_count_derivative(pool, id))
+        expressions_add_work(pool, work_of_looking(expression_node(pool, id)));
+    uint16_t *counted = &pool->nodes.items[id].counted[pool->visit.first_stamp != 0];
+    if (!is_new && *counted >= reach)
+        return false;
+    *counted = (uint16_t)reach;
+    return pool->status == STATUS_OK;
+}
+
+// Counts what a short search from the expression derives: all that fewer code points than its reach lead to. Such
+// searches have most of it in common, so what the visit has counted is not looked at again: behind that lies no more
+// than was counted with it, because no step shortens the way to an end by more than itself.
+static void count_reach(struct expressions *pool, uint32_t id)
+{
+    VECTOR(uint32_t) found = {0};
+    uint32_t left = expression_node(pool, id)->reach;
+    if (is_first_reach(pool, id, left) && !VECTOR_ADD(&found, id))
+        expressions_fail_memory(pool);
+    for (size_t at = 0, behind = found.n; at < found.n && pool->status == STATUS_OK; at++) {
+        const struct expression_node node = *expression_node(pool, found.items[at]);
+        if (at == behind) {
+            behind = found.n;
+            left -= left != REACH_ALL;
+        }
+        const uint32_t next = left - (left != REACH_ALL);
+        for (uint32_t i = 0; i < node.n_derivative && next > 0; i++) {
+            const uint32_t target = pool->pieces.items[node.derivative + i].target;
+            if (target != EXPRESSION_NOTHING && is_first_reach(pool, target, next) &&
+                !VECTOR_ADD(&found, target))
+                expressions_fail_memory(pool);
+        }
+    }
+    VECTOR_FINISH(&found);
+}
+
+// Counts the search whether the expression matches anything; a long one is made again. One that reaches its own limit
+// counts as far as it went: who needs its result fails. Returns its length.
+static enum search_length count_search(struct expressions *pool, uint32_t id)
 {
     if (expression_node(pool, id)->search == SEARCH_UNKNOWN)
         search_whole(pool, id, SEARCH_FOR_LENGTH);
-    if (expression_node(pool, id)->search != SEARCH_LONG)
-        return false;
-    if (is_first(pool, id, STAMP_AHEAD))
+    const enum search_length length = (enum search_length)expression_node(pool, id)->search;
+    if (length == SEARCH_SHORT)
+        count_reach(pool, id);
+    else if (length == SEARCH_LONG && is_first(pool, id, STAMP_SEARCHED))
         search_whole(pool, id, SEARCH_FOR_WORK);
-    if (pool->status == STATUS_REJECT && pool->limit == GRAMMAR_LIMIT_SEARCH)
+    if (length == SEARCH_LONG && pool->status == STATUS_REJECT && pool->limit == GRAMMAR_LIMIT_SEARCH)
         pool->status = STATUS_OK;
-    return true;
+    return length;
 }
 
 static void count_searches_ahead(struct expressions *pool, uint32_t id)
 {
     const struct expression_node node = *expression_node(pool, id);
-    bool is_long = false;
-    if (node.ahead == SEARCH_SHORT)
+    enum search_length longest = SEARCH_NONE;
+    if (node.ahead == SEARCH_NONE || !is_first(pool, id, STAMP_FOLLOWED))
         return;
     for (uint32_t i = 0; i < node.n_derivative && pool->status == STATUS_OK; i++) {
         uint32_t target = pool->pieces.items[node.derivative + i].target;
-        if (target != EXPRESSION_NOTHING && !matches_something(pool, target))
-            is_long |= count_search(pool, target);
+        if (target == EXPRESSION_NOTHING || matches_something(pool, target))
+            continue;
+        const enum search_length length = count_search(pool, target);
+        longest = length > longest ? length : longest;
     }
     if (pool->status == STATUS_OK)
-        pool->nodes.items[id].ahead = is_long ? SEARCH_LONG : SEARCH_SHORT;
+        pool->nodes.items[id].ahead = (uint8_t)longest;
 }
 
 bool expression_count_derivative(struct expressions *pool, uint32_t id)

@@ -222,6 +222,8 @@ static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t n_open = 0;
+    if (!recognizer_count_derivatives(recognizer, set))
+        return false;
     for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind)
         if (is_open_behind(recognizer, set, &trie->nodes[at]))
             n_open += trie->nodes[at].behind - at;

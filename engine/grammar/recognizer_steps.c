@@ -95,7 +95,7 @@ bool recognizer_count_large(struct recognizer *recognizer, uint32_t set)
         if (state->place != PLACE_BETWEEN)
             continue;
         const struct expression_node *node = expression_node(recognizer->pool, state->expression);
-        if (node->derivative == NO_DERIVATIVE || node->ahead != SEARCH_SHORT ||
+        if (node->derivative == NO_DERIVATIVE || node->ahead != SEARCH_NONE ||
             node->work.all > STEP_DERIVATION_LARGE)
             return recognizer_count_derivatives(recognizer, set);
     }

@@ -136,6 +136,8 @@ const struct letter_step *letters_step(struct letter_steps *steps, struct expres
     if (!steps->kept && !(steps->kept = calloc(LETTER_STEPS, sizeof *steps->kept)))
         return NULL;
     struct letter_step *step = &steps->kept[expression % LETTER_STEPS];
+    if (!expression_count(pool, expression))
+        return NULL;
     if (step->expression != expression)
         *step = make_step(pool, expression);
     if (pool->status == STATUS_REJECT && pool->limit != GRAMMAR_LIMIT_NODES &&
@@ -143,7 +145,6 @@ const struct letter_step *letters_step(struct letter_steps *steps, struct expres
         pool->status = STATUS_OK;
     if (pool->status != STATUS_OK)
         step->expression = EXPRESSION_NOTHING;
-    expression_count(pool, expression);
     return step;
 }
 

@@ -89,6 +89,11 @@ static void bench_finish(struct grammar_bench *bench)
     grammar_vocabulary_destroy(bench->vocabulary);
 }
 
+// Whether a state of these patterns matches anything is found behind a few hundred others, for most states anew.
+static const char searched[] =
+    "[a-z]*b[a-z]*\n([a-z]*e([a-z]{2}|[a-z]{3}){27}a[a-z]*|[a-z]{0,9}[a-y]([a-z]|[a-z]{2}){10}|"
+    "[a-z]{0,9}a[a-z]{29})*[a-z]*z";
+
 // Where an answer ended, and why.
 struct end {
     size_t n_bytes;
@@ -193,6 +198,13 @@ static void a_mask_of_long_searches_ends_at_its_work(void **state)
 {
     assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*", false},
                         GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){79000, 80000}, "grammar_mask_work");
+}
+
+static void a_mask_of_many_short_searches_ends_at_its_work(void **state)
+{
+    (void)state;
+    assert_work_ends_at((struct grammar_text){compile_patterns, searched, false}, GRAMMAR_LIMIT_MASK_WORK,
+                        (const uint64_t[]){32000, 64000}, "grammar_mask_work");
 }
 
 static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
@@ -337,32 +349,53 @@ static void the_first_mask_has_a_limit_of_its_own(void **state)
     }
 }
 
-// The steps computed until the limit are proportional to it, whatever the regex.
-static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
+// The steps that are computed for the mask, or for the look behind its tokens, until it ends at its limit.
+static uint64_t count_steps(struct grammar_text source, uint64_t limit)
 {
     struct grammar_limits limits = grammar_limits_default;
+    uint32_t mask[(N_TOKENS + 31) / 32], n_left;
     char text[TEXT_BYTES + 1];
     struct grammar_bench bench;
-    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 10000;
-    bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted, false}, &limits);
-    spell(text, 5);
-    size_t n_bytes = match_text(&bench, text, false).n_bytes;
-    assert_in_range(n_bytes, 1, TEXT_BYTES - 1);
-    text[n_bytes] = 'a';
-    text[n_bytes + 1] = '\0';
-    struct error error;
-    assert_int_equal(recognizer_restart(bench.recognizer, &error), STATUS_OK);
     struct matcher matcher;
+    struct error error;
     size_t n_accepted;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = limit;
+    bench_init_with(&bench, source, &limits);
+    spell(text, 5);
+    const size_t n_bytes = match_text(&bench, text, false).n_bytes;
+    assert_in_range(n_bytes, 1, TEXT_BYTES - 1);
+    assert_int_equal(recognizer_restart(bench.recognizer, &error), STATUS_OK);
     assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    if (source.closes) // which finds the ends of all terminals
+        assert_int_equal(matcher_tokens_to_end(&matcher, &n_left, &error), STATUS_OK);
     assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, n_bytes}, &n_accepted, &error),
                      STATUS_OK);
-    uint64_t n_steps = bench.recognizer->pool->steps;
-    assert_int_equal(matcher_prepare_mask(&matcher, &error), STATUS_REJECT);
-    n_steps = bench.recognizer->pool->steps - n_steps;
-    assert_true(n_steps < 2 * limits.values[GRAMMAR_LIMIT_MASK_WORK]);
+    const uint64_t before = bench.recognizer->pool->steps;
+    assert_int_equal(source.closes ? matcher_mask_within(&matcher, UINT32_MAX, mask, &error)
+                                   : matcher_prepare_mask(&matcher, &error),
+                     STATUS_REJECT);
+    const uint64_t n_steps = bench.recognizer->pool->steps - before;
     matcher_finish(&matcher);
     bench_finish(&bench);
+    return n_steps;
+}
+
+// They are proportional to the limit, whatever the regex.
+static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
+{
+    static const struct grammar_text texts[] = {
+        {grammar_compile_regex, counted, false},
+        {compile_patterns, searched, false},
+        {compile_patterns, searched, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (uint64_t limit = 4000; limit <= 32000; limit *= 2) {
+            const uint64_t n_steps = count_steps(texts[i], limit);
+            if (n_steps >= 2 * limit)
+                fail_msg("%s: %llu steps, %llu are counted", texts[i].text, (unsigned long long)n_steps,
+                         (unsigned long long)limit);
+        }
 }
 
 // The memory of the mask behind 15 letters is then the last one's, which has fewer tokens.
@@ -480,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_mask_ends_at_its_work_whatever_was_built_before),
         cmocka_unit_test(a_mask_of_many_derivatives_ends_at_its_work),
         cmocka_unit_test(a_mask_of_long_searches_ends_at_its_work),
+        cmocka_unit_test(a_mask_of_many_short_searches_ends_at_its_work),
         cmocka_unit_test(the_first_mask_has_a_limit_of_its_own),
         cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
         cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
