@@ -4,6 +4,7 @@
 #include "engine/answer/answer_grammar.h"
 #include "engine/grammar/json_schema.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert((int)JOB_JSON_INDENT_MAX == (int)JSON_SCHEMA_INDENT_MAX, "a job may ask for what there is");
@@ -109,15 +110,30 @@ static enum status add_parts(struct compiled_constraint *entry, const struct con
     return status;
 }
 
-// The first mask, so that no step waits for it, and how many tokens an answer takes at least.
-static void prepare_answers(struct compiled_constraint *entry)
+// How many tokens an answer takes at least, and the look behind all of its first ones.
+static enum status prepare_closing(struct compiled_constraint *entry, struct matcher *matcher,
+                                   size_t n_tokens)
+{
+    enum status status = matcher_tokens_to_end(matcher, &entry->n_tokens_min, &entry->error);
+    if (status != STATUS_OK || entry->n_tokens_min == UINT32_MAX)
+        return status;
+    uint32_t *mask = malloc(grammar_mask_words(n_tokens) * sizeof *mask);
+    if (!mask)
+        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a grammar: out of memory");
+    status = matcher_mask_within(matcher, UINT32_MAX, mask, &entry->error);
+    free(mask);
+    return status;
+}
+
+// The first mask, so that no step waits for it.
+static void prepare_answers(struct compiled_constraint *entry, size_t n_tokens)
 {
     struct matcher matcher = {0};
     enum status status = matcher_init(&matcher, entry->recognizer, &entry->error);
     if (status == STATUS_OK)
         status = matcher_prepare_mask(&matcher, &entry->error);
     if (status == STATUS_OK && entry->source.closes)
-        status = matcher_tokens_to_end(&matcher, &entry->n_tokens_min, &entry->error);
+        status = prepare_closing(entry, &matcher, n_tokens);
     matcher_finish(&matcher);
 }
 
@@ -134,5 +150,5 @@ void constraint_compile(struct compiled_constraint *entry, struct constraint_cac
     if (status == STATUS_OK)
         status = recognizer_create(&entry->recognizer, entry->grammar, cache->vocabulary, &entry->error);
     if (status == STATUS_OK && cache->vocabulary)
-        prepare_answers(entry);
+        prepare_answers(entry, (size_t)cache->n_vocab);
 }

@@ -18,10 +18,10 @@ enum grammar_limit {
     GRAMMAR_LIMIT_STATE_TERMS,  // terms of one derivative
     GRAMMAR_LIMIT_MASK_SETS,    // states of the parser that the tokens of one mask lead to
     GRAMMAR_LIMIT_SCHEMA_BYTES, // of memory of one JSON Schema while it is compiled, its document with it
-    GRAMMAR_LIMIT_FIRST_WORK, // of the mask before the text's first byte, which is made while others wait for nothing;
-                              // of the shortest ends of all terminals, too
-    GRAMMAR_LIMIT_MASK_WORK, // of any other mask: items that steps look at, and what expressions derive; of one look
-                             // how far the end is behind each token, too
+    GRAMMAR_LIMIT_FIRST_WORK, // of the mask before the text's first byte and of the look behind its tokens, which are
+    // made while others wait for nothing; of the shortest ends of all terminals, too
+    GRAMMAR_LIMIT_MASK_WORK, // of any other mask: items that steps look at, and what expressions derive; of any other
+                             // look how far the end is behind each token, too
     GRAMMAR_LIMIT_ANSWER_WORK, // of all masks and looks of one answer but the first mask, each state's once
     GRAMMAR_LIMIT_WORK,        // pieces of derivatives computed while compiling
     GRAMMAR_LIMIT_COUNT,

@@ -1,6 +1,7 @@
 // The vocabulary of constraints, made of a tokenizer: what each token spells, which end an answer, and the
 // names of special ones.
 #include "batching/constraint.h"
+#include "engine/grammar/recognizer.h"
 #include "tests/failing_memory.h"
 #include "tests/vocabulary_file.h"
 
@@ -253,6 +254,39 @@ static void a_vocabulary_without_memory_is_to_be_made_again(void **state)
     tokenizer_close(tokenizer);
 }
 
+// ---- what is made of it beforehand ----
+
+// Steps wait for no first mask, nor for the look how far the end is behind each of its tokens.
+static void an_answers_first_mask_is_made_with_its_constraint(void **state)
+{
+    struct constraint_cache cache = make_cache(open_usual());
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        struct compiled_constraint entry = {
+            .source = {.constraint = {.kind = CONSTRAINT_REGEX,
+                                      .source = TEXT("([a-z]*a[a-z]{9}|[0-9]{3}é)*zz")},
+                       .closes = closes}};
+        uint32_t mask[64];
+        struct matcher matcher;
+        struct error error;
+        constraint_compile(&entry, &cache);
+        assert_int_equal(entry.error.status, STATUS_OK);
+        assert_in_range(grammar_mask_words((size_t)cache.n_vocab), 1, sizeof mask / sizeof *mask);
+        assert_int_equal(matcher_init(&matcher, entry.recognizer, &error), STATUS_OK);
+        const size_t n_sets = entry.recognizer->sets.n;
+        const uint64_t n_steps = entry.recognizer->pool->steps;
+        assert_int_equal(closes ? matcher_mask_within(&matcher, 100, mask, &error)
+                                : matcher_mask(&matcher, mask, &error),
+                         STATUS_OK);
+        assert_int_equal(entry.recognizer->sets.n, n_sets);
+        assert_int_equal(entry.recognizer->pool->steps, n_steps);
+        matcher_finish(&matcher);
+        recognizer_destroy(entry.recognizer);
+        grammar_destroy(entry.grammar);
+    }
+    finish_cache(&cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +295,7 @@ int main(void)
         cmocka_unit_test(tokens_are_allowed_where_what_they_spell_is),
         cmocka_unit_test(special_tokens_count_from_the_first_to_the_last_of_the_model),
         cmocka_unit_test(a_vocabulary_without_memory_is_to_be_made_again),
+        cmocka_unit_test(an_answers_first_mask_is_made_with_its_constraint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
