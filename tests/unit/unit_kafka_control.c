@@ -396,7 +396,8 @@ static void jobs_that_were_in_the_log_are_all_cancelled_whatever_the_clocks_say(
     add_record(4, CANCEL, "{\"dataset\":\"d\",\"at\":5,\"jobs\":\"jobs\",\"ends\":[40,69]}");
     add_record(5, CANCEL, "{\"dataset\":\"d\",\"at\":5,\"jobs\":\"jobs\",\"ends\":[40]}");
     add_record(6, CANCEL, "{\"dataset\":\"d\",\"at\":5,\"jobs\":\"others\",\"ends\":[40,70]}");
-    assert_events("d/<5 d/<5 d/<5 ");
+    add_record(7, CANCEL, "{\"dataset\":\"d\",\"at\":5,\"jobs\":\"jobs\",\"ends\":[39,70]}");
+    assert_events("d/<5 d/<5 d/<5 d/<5 ");
 }
 
 static void a_marker_of_a_cancelled_dataset_extends_its_cancellation(void **state)

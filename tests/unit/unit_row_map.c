@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -36,8 +37,26 @@ static void rows_are_read_as_they_were_added(void **state)
     row_map_close(&map);
 }
 
+static void a_folder_for_temporary_files_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    struct row_map map = {0};
+    struct error error = {0};
+    assert_int_equal(setenv("TMPDIR", "/proc/no-such-folder", 1), 0);
+    enum status status = row_map_open(&map, &error);
+    unsetenv("TMPDIR");
+    assert_int_equal(status, STATUS_REFUSE);
+    assert_int_equal(error.code, ERROR_FILE);
+    assert_string_equal(error.text,
+                        "a temporary file in /proc/no-such-folder: opening: No such file or directory");
+    row_map_close(&map);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rows_are_read_as_they_were_added)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_read_as_they_were_added),
+        cmocka_unit_test(a_folder_for_temporary_files_that_is_missing_is_named),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // Which segments of attention are computed for several sequences at once, found from block tables.
 #include "gpu/shared_prefix.h"
+#include "tests/failing_memory.h"
 #include "tests/random.h"
 
 #include <setjmp.h>
@@ -232,9 +233,28 @@ static void scratch_and_tiles_bound_what_is_shared(void **state)
     assert_int_equal(world->shared.n_tiles, SHARED_TILES_MAX / 300 * 300);
 }
 
+// shared_prefix_init allocates five times.
+static void each_allocation_that_fails_is_an_error(void **state)
+{
+    (void)state;
+    for (int n_good = 0; n_good <= 5; n_good++) {
+        struct shared_prefix shared;
+        struct error error;
+        failing_memory.fails_alone = true;
+        failing_memory_after(n_good);
+        enum status status = shared_prefix_init(&shared, SEQUENCES_MAX, SEQUENCES_MAX, &error);
+        failing_memory_after(-1);
+        assert_int_equal(status, n_good < 5 ? STATUS_REFUSE : STATUS_OK);
+        if (status != STATUS_OK)
+            assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        shared_prefix_finish(&shared);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_allocation_that_fails_is_an_error),
         cmocka_unit_test(two_hundred_and_fifty_six_sequences_read_512_positions_16_times),
         cmocka_unit_test(prefixes_branch),
         cmocka_unit_test(sequences_that_end_within_a_prefix_part_no_others),

@@ -87,6 +87,25 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     store_close(second);
 }
 
+static void a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once(void **state)
+{
+    (void)state;
+    struct store *first = open_store(true);
+    submit(first, "d", 0, 2);
+    struct claims mine = claim(first, "", 2);
+    assert_int_equal(mine.n, 2);
+    struct store *second = open_store(true);
+    locks_are_new = true;
+    assert_int_equal(unlink(path_with("-workers")), 0);
+    assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
+    store_close(first); // dies: its lock was in the new file, as its row says
+    struct claims theirs = claim(second, "", 2);
+    locks_are_new = false;
+    assert_int_equal(theirs.n, 2);
+    drop(&mine), drop(&theirs);
+    store_close(second);
+}
+
 // Where a service manager starts workers without a standard input.
 static void a_lock_file_that_is_descriptor_0_is_kept_too(void **state)
 {
@@ -190,6 +209,7 @@ int main(void)
         cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look,
                                fresh_path),
         cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
+        cmocka_unit_test_setup(a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once, fresh_path),
         cmocka_unit_test_setup(a_lock_file_that_is_descriptor_0_is_kept_too, fresh_path),
         cmocka_unit_test_setup(
             a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
