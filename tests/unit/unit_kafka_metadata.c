@@ -19,7 +19,7 @@ static struct {
     rd_kafka_resp_err_t code;
     rd_kafka_metadata_topic_t topics[6];
     rd_kafka_metadata_t metadata;
-    int n_destroyed, n_questions;
+    int n_destroyed, n_questions, n_closed;
     bool blocks_signals;
 } world;
 
@@ -45,6 +45,14 @@ void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer);
 void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer)
 {
     world.n_destroyed += answer == &world.metadata;
+}
+
+void __real_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
+void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
+void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
+{
+    world.n_closed++;
+    __real_kafka_handle_close(handle, deadline_ms);
 }
 
 // The wall's clock goes on: the client's end is waited for by it.
@@ -85,7 +93,9 @@ static int end(void **state)
     (void)state;
     kafka_metadata_close(&metadata, world.now_ms + 60000);
     assert_null(metadata.client);
+    assert_int_equal(world.n_closed, 1);
     kafka_metadata_close(&metadata, world.now_ms);
+    assert_int_equal(world.n_closed, 1);
     return 0;
 }
 
@@ -233,6 +243,15 @@ static void a_question_that_could_not_be_asked_says_nothing_of_the_brokers(void 
     assert_true(is_answered());
 }
 
+static void the_end_waits_for_the_answer_to_a_question(void **state)
+{
+    (void)state;
+    assert_true(asks_at(10000));
+    kafka_metadata_close(&metadata, world.now_ms + 60000);
+    assert_int_equal(world.n_destroyed, 1);
+    assert_int_equal(world.n_closed, 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -243,6 +262,7 @@ int main(void)
         TEST(silence_is_counted_from_the_first_question_without_an_answer),
         TEST(an_urgent_question_waits_a_second),
         TEST(a_question_that_could_not_be_asked_says_nothing_of_the_brokers),
+        TEST(the_end_waits_for_the_answer_to_a_question),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
