@@ -164,7 +164,7 @@ static enum status gzip_read(struct input_source *source, char *bytes, size_t n_
     gzip->zlib.avail_out = (unsigned)n_max;
     while (status == STATUS_OK && !gzip->has_ended && gzip->zlib.avail_out) {
         status = gzip->zlib.avail_in ? STATUS_OK : gzip_fill(source, error);
-        if (status == STATUS_OK && !gzip->has_ended)
+        if (status == STATUS_OK)
             status = gzip_inflate(source, error);
     }
     *n = (size_t)(gzip->zlib.next_out - (unsigned char *)bytes);
