@@ -89,7 +89,8 @@ static void bench_finish(struct grammar_bench *bench)
     grammar_vocabulary_destroy(bench->vocabulary);
 }
 
-// Whether a state of these patterns matches anything is found behind a few hundred others, for most states anew.
+// To find out whether a state of these patterns matches anything, a search looks at a few hundred other states. Most
+// states need a search of their own.
 static const char searched[] =
     "[a-z]*b[a-z]*\n([a-z]*e([a-z]{2}|[a-z]{3}){27}a[a-z]*|[a-z]{0,9}[a-y]([a-z]|[a-z]{2}){10}|"
     "[a-z]{0,9}a[a-z]{29})*[a-z]*z";
