@@ -204,8 +204,17 @@ static void a_mask_of_long_searches_ends_at_its_work(void **state)
 static void a_mask_of_many_short_searches_ends_at_its_work(void **state)
 {
     (void)state;
-    assert_work_ends_at((struct grammar_text){compile_patterns, searched, false}, GRAMMAR_LIMIT_MASK_WORK,
-                        (const uint64_t[]){32000, 64000}, "grammar_mask_work");
+    const struct grammar_text source = {compile_patterns, searched, false};
+    assert_work_ends_at(source, GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){32000, 64000},
+                        "grammar_mask_work");
+    // A search that was made before and is not counted shows where the limit lies between the two counts.
+    for (uint64_t limit = 5000; limit < 60000; limit += limit / 6) {
+        struct grammar_limits limits = grammar_limits_default;
+        char expected[80];
+        limits.values[GRAMMAR_LIMIT_MASK_WORK] = limit;
+        snprintf(expected, sizeof expected, "grammar_mask_work: more than %llu", (unsigned long long)limit);
+        end_everywhere(source, &limits, expected);
+    }
 }
 
 static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
