@@ -188,6 +188,15 @@ static void a_group_without_offsets_has_finished_nothing(void **state)
     assert_finished(0, "0");
 }
 
+static void a_group_at_the_beginning_works_and_has_finished_nothing(void **state)
+{
+    (void)state;
+    world.offsets[0] = 0;
+    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_true(finished.has_offsets);
+    assert_finished(0, "0");
+}
+
 static void offsets_that_are_held_for_a_moment_are_asked_for_again(void **state)
 {
     (void)state;
@@ -254,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         test(jobs_below_the_offset_and_in_its_map_are_finished),
         test(a_group_without_offsets_has_finished_nothing),
+        test(a_group_at_the_beginning_works_and_has_finished_nothing),
         test(offsets_that_are_held_for_a_moment_are_asked_for_again),
         test(a_denied_group_is_not_waited_for),
         test(clients_that_fail_and_topics_that_are_missing_or_too_wide_are_named),
