@@ -200,6 +200,11 @@ struct backend_device {
     // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
     // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
+    // Weights created from now on multiply nothing but outputs of the model's norm with this weight and bias
+    // (NULL: none), one group a row; norm NULL: other rows. The tensors are read now. Optional.
+    // Error: ERROR_OUT_OF_MEMORY.
+    enum status (*normed_input)(struct backend *backend, const struct tensor *norm, const struct tensor *bias,
+                                struct error *error);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
     void (*weight_destroy)(struct backend *backend, struct weight *weight);

@@ -146,6 +146,37 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
+// Of gates and up: the slot of the norm that makes the rows which they multiply (run_layer), else SLOT_COUNT.
+static enum layer_slot input_norm(const struct weight_loading *loading, const struct model_layer *tensors,
+                                  enum layer_slot slot)
+{
+    bool of_gates = slot == SLOT_FFN_GATE || slot == SLOT_FFN_UP || slot == SLOT_GATE_EXPERTS ||
+                    slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE || slot == SLOT_SHARED_UP;
+    if (of_gates && tensors->tensors[SLOT_FFN_NORM].data)
+        return SLOT_FFN_NORM;
+    return of_gates && loading->forward->model->shape.parallel_residual ? SLOT_ATTN_NORM : SLOT_COUNT;
+}
+
+static enum status load_slot(struct weight_loading *loading, const struct model_layer *tensors,
+                             struct forward_layer *layer, enum layer_slot slot)
+{
+    struct backend *backend = loading->forward->backend;
+    enum layer_slot norm = input_norm(loading, tensors, slot);
+    bool is_normed = norm < SLOT_COUNT && tensors->tensors[slot].data && tensors->tensors[norm].data;
+    const struct tensor *bias = is_normed ? &tensors->biases[norm] : NULL;
+    enum status status = STATUS_OK;
+    if (is_normed)
+        status = gguf_load(loading->forward->model->gguf, &tensors->tensors[norm], loading->error);
+    if (is_normed && status == STATUS_OK)
+        status = backend->device.normed_input(backend, &tensors->tensors[norm], bias->data ? bias : NULL,
+                                              loading->error);
+    if (status == STATUS_OK)
+        status = load_weight(loading, &tensors->tensors[slot], slot_role(slot), &layer->weights[slot]);
+    return is_normed && status == STATUS_OK
+               ? backend->device.normed_input(backend, NULL, NULL, loading->error)
+               : status;
+}
+
 static enum status load_layer(struct weight_loading *loading, int32_t index)
 {
     const struct model_layer *tensors = &loading->forward->model->layers[index];
@@ -154,7 +185,7 @@ static enum status load_layer(struct weight_loading *loading, int32_t index)
     enter_layer(loading->forward, index);
     for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++) {
         if (slot_is_loaded(slot))
-            status = load_weight(loading, &tensors->tensors[slot], slot_role(slot), &layer->weights[slot]);
+            status = load_slot(loading, tensors, layer, slot);
         if (status == STATUS_OK)
             status = load_weight(loading, &tensors->biases[slot], WEIGHT_VECTOR, &layer->biases[slot]);
     }

@@ -73,7 +73,7 @@ static uint64_t partial_bytes(const struct gpu_backend *backend, int32_t n_input
     return facts->has_wgmma ? product_partial_bytes(facts->n_multiprocessors, n_inputs) : 0;
 }
 
-// Operands of the GEMM after a gated one: of few rows (product_makes_next), of experts a few for each.
+// Operands of the GEMM after a gated one: of few rows (product_converts_next), of experts a few for each.
 static uint64_t next_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t all = activation_operand_bytes(n_rows, n_inputs);
@@ -573,6 +573,7 @@ static void destroy_backend(struct backend *base)
         device_unpin(backend->device, slot->outcome_host);
     }
     staging_finish(&backend->staging);
+    normed_rows_finish(&backend->normed);
     shared_prefix_finish(&backend->current.shared);
     struct device_scratch *all[] = {&backend->pages,
                                     &backend->memory.upload,
@@ -600,6 +601,7 @@ static void destroy_backend(struct backend *base)
 
 static const struct backend_device device_cuda = {.name = "cuda",
                                                   .destroy = destroy_backend,
+                                                  .normed_input = gpu_normed_input,
                                                   .weight_create = gpu_weight_create,
                                                   .weight_destroy = gpu_weight_destroy,
                                                   .matrix_create = matrix_create,

@@ -368,7 +368,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
         if (i < chunk.n_groups)
             x.load_group(warp * SPLIT_K_GROUPS + i, columns[i]);
 
-    if ((int)threadIdx.x < rows.n)
+    if ((int)threadIdx.x < rows.n && plan.call.x.scale == 0.0f)
         prefetch_line(plan.call.x.scales + rows.first + threadIdx.x);
 
     float *parts = (float *)(dynamic_shared() + n_warps * shape::n_slots * shape::slot_bytes);
@@ -416,7 +416,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
         chunk = next_chunk;
     }
     copy_async_wait<0>();
-    if (plan.call.next.out.items)
+    if (plan.call.next.out.items && plan.call.next.out.scale == 0.0f)
         skinny_convert(plan, rows);
 }
 

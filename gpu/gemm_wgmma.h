@@ -476,16 +476,16 @@ static __device__ __forceinline__ uint32_t *word_place(const struct activation_o
     return (uint32_t *)operand_swizzled_place(out, row, (index / 4 * 2 + half) * 8 + piece) + index % 4;
 }
 
-// The epilogue of a gated GEMM that writes a bfloat16 operand (product_makes_next). Two panels of gates are 32
-// of a group's 128 inputs: those of one lane t, a word of each piece (gpu/kernels.h). Piece p of a half is
-// outputs 2 p and 2 p + 1 of the first or second panel. A warp stores a half of 4 rows at a time. A row with an
-// infinity or NaN has scale NaN and its other items, which is as good as zeros.
+// The epilogue of a gated GEMM that writes the next operand. Two panels of gates are 32 of a group's 128
+// inputs: those of one lane t, a word of each piece (gpu/kernels.h). Piece p of a half is outputs 2 p and
+// 2 p + 1 of the first or second panel. A warp stores a half of 4 rows at a time.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store_next(const struct product_plan &plan, const row_tile &rows,
                                                         const unsigned char *memory, int32_t tile, int warp,
                                                         int lane)
 {
     constexpr int n_warps = shape::n_consumers / 32, n_words = shape::n_panels / 4;
+    constexpr bool are_whole = OPERAND_ALIGNMENT / SWIZZLED_STEP % n_words == 0; // tiles
     const struct activation_operand &out = plan.call.next.out;
     int piece = lane % 8;
 #pragma unroll 1
@@ -495,9 +495,8 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
         if (row >= rows.n)
             continue;
         row += rows.first;
-        float scale = plan.call.x.scales[row];
+        float scale = row_scale(plan.call.x, row);
         uint32_t words[n_words];
-        bool finite = true;
 #pragma unroll
         for (int k = 0; k < n_words; k++) {
             int panel = 2 * (2 * k + half);
@@ -507,23 +506,18 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
 #pragma unroll
             for (int j = 0; j < 2; j++) { // odd pieces begin with the odd output: half the bank conflicts
                 int output = 2 * piece + (j ^ piece % 2);
-                float item =
-                    find_gated<shape>(plan, memory, gate, up, panel, n, row_in_column, output, scale);
-                bool is_finite = absolute_bits(item) < 0x7F800000u;
-                finite = finite && is_finite;
-                items[j] = is_finite ? item : 0.0f;
+                items[j] = find_gated<shape>(plan, memory, gate, up, panel, n, row_in_column, output, scale);
             }
             float low = piece % 2 ? items[1] : items[0], high = piece % 2 ? items[0] : items[1];
-            words[k] = bfloat2_make(low, high);
+            words[k] = pack_scaled(out, low, high);
         }
         if constexpr (n_words == 2)
             *(uint2 *)word_place(out, row, tile * 2, half, piece) = make_uint2(words[0], words[1]);
         else
 #pragma unroll
-            for (int k = 0; k < n_words; k++)
-                *word_place(out, row, tile * n_words + k, half, piece) = words[k];
-        if (!finite)
-            atomicMax((int *)out.scales + row, 0x7FC00000); // above the bits of 1
+            for (int k = 0; k < n_words; k++) // of the last tile some may be beyond the outputs
+                if (are_whole || tile * n_words + k < plan.call.parts[0].n_outputs / SWIZZLED_STEP)
+                    *word_place(out, row, tile * n_words + k, half, piece) = words[k];
     }
 }
 
@@ -548,7 +542,7 @@ static __device__ __forceinline__ void wgmma_store(const struct product_plan &pl
             int32_t row = n * 8 + row_in_column;
             if (row >= rows.n || n_left <= 0)
                 continue;
-            float scale = plan.call.x.scales[rows.first + row];
+            float scale = row_scale(plan.call.x, rows.first + row);
             wgmma_results results = find_totals<shape>(memory, panel, n, row_in_column, q);
             finish_results(results, place, output, scale);
             if (plan.call.gated) {

@@ -32,7 +32,9 @@ extern "C" {
 //   OPERAND_HALF    binary16 of x / scale; scale is the power of 2 that moves the row's largest item to
 //                   [2^14, 2^15): nothing overflows, and items down to 2^-28 of the largest have all 11 bits
 //   OPERAND_BFLOAT  bfloat16 of x, scale 1
-// A row with an infinity or NaN has scale NaN and zeros.
+// A row with an infinity or NaN has scale NaN and zeros. With `scale`, all rows have that one, which is known
+// before their items are: an item is clamped to the form's largest number; an infinity or NaN is NaN, and so
+// are the row's sums.
 //
 // Swizzled, for wgmma, the items are [halves of a group, 64 inputs][swizzled_rows(n_rows)][64 items]: piece p
 // (16 bytes) of row r is stored at piece p ^ (r % 8), so that any 8 rows are the 1024 bytes that wgmma reads
@@ -52,9 +54,9 @@ struct activation_operand {
     enum activation_operand_form form;
     int32_t n_rows, n_inputs;
     void *items;   // activation_operand_bytes
-    float *scales; // [n_rows]
+    float *scales; // [n_rows]; with `scale` not read
     bool swizzled;
-    float *next_scales; // [n_rows], set to 1 by the launch that writes a swizzled operand; NULL: none
+    float scale; // of all rows, a power of 2; 0: each has its own
 };
 
 // Rows of a swizzled operand with those that fill the last 8, which are never written.
@@ -68,6 +70,14 @@ static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs
 {
     uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
     return (uint64_t)swizzled_rows(n_rows) * filled * 2;
+}
+
+// Of this one's layout.
+static inline uint64_t activation_operand_size(const struct activation_operand *operand)
+{
+    uint64_t all = activation_operand_bytes(operand->n_rows, operand->n_inputs);
+    return operand->swizzled ? all
+                             : all / (uint64_t)swizzled_rows(operand->n_rows) * (uint64_t)operand->n_rows;
 }
 
 struct activation_operand_launch {
@@ -85,13 +95,12 @@ struct activation_operand_launch {
 
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
-// The operand of the GEMM that comes next, written by the launch that makes its x: a row is converted by the
-// block that stores the last of its items, because its scale depends on all of them. The scale of a bfloat16
-// operand is 1, or NaN: each block of a wgmma GEMM writes its own items, and x is not stored. What wrote the
-// operand of that GEMM has set the scales to 1 (next_scales).
+// The operand of the GEMM that comes next, written by the launch that makes its x. With a scale of all rows
+// (product_next_scale) each block writes its own items in place of x. Else a row is converted by the block that
+// stores the last of its items, because its scale depends on all of them.
 struct next_operand {
     struct activation_operand out; // .items NULL: none
-    int32_t *arrivals; // [rows] zeros; zeros again after the launch; of a swizzled operand not used
+    int32_t *arrivals;             // [rows] zeros; zeros again after the launch; with out.scale not used
 };
 
 // --- GEMM ---
@@ -177,12 +186,13 @@ struct product_launch {
     // not written. Not F32.
     bool gated;
     enum activation_kind activation;
+    float gated_scale; // a power of 2, which times 2^15 no gated result exceeds (gpu/limit.h); 0: unknown
     // Grouped GEMM over experts, else n_experts 0: rows [expert_first[e], expert_first[e + 1]) of x are
     // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
-    // of the gated result, if product_makes_next; row i of x is its row i. Swizzled, the result is not stored
+    // of the gated result, whose row i is that of row i of x
     struct next_operand next;
     struct product_device device;
 };
@@ -202,14 +212,22 @@ static inline int32_t product_rows_each(const struct product_launch *product)
     return (product->x.n_rows + n - 1) / n;
 }
 
-// Whether a gated GEMM may write the operand of the next one. The last block of a tile of rows converts all
+// The scale of all rows of the operand that the blocks of a gated GEMM write, of whole groups of inputs. It
+// depends on the weights alone, so that it is the same for any number of rows. 0: there is none.
+static inline float product_next_scale(const struct product_launch *product,
+                                       enum activation_operand_form form)
+{
+    if (!product->gated || product->parts[0].n_outputs % OPERAND_ALIGNMENT != 0)
+        return 0.0f;
+    return form == OPERAND_BFLOAT ? 1.0f : product->gated_scale;
+}
+
+// Whether a gated GEMM converts its rows without such a scale. The last block of a tile of rows converts all
 // of them, so it does where they are few: more are converted sooner by a launch that has a block for each.
-// With wgmma it writes bfloat16 of whole groups of inputs.
-static inline bool product_makes_next(const struct product_launch *product, enum activation_operand_form form)
+static inline bool product_converts_next(const struct product_launch *product)
 {
     if (product->x.swizzled)
-        return product->gated && form == OPERAND_BFLOAT && product->x.next_scales &&
-               product->parts[0].n_outputs % OPERAND_ALIGNMENT == 0;
+        return false;
     int32_t n_each = product_rows_each(product), tokens = product->x.n_rows / product->floats.rows_divisor,
             n_tile = n_each <= SKINNY_ROWS_ONE_COLUMN ? SKINNY_ROWS_ONE_COLUMN : SKINNY_ROWS_MAX,
             n_most = tokens < n_tile ? tokens : n_tile;

@@ -291,7 +291,7 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
     }
     operand_scale factor = find_scale(out.form, block_max(maxima, largest));
     if (threadIdx.x == 0)
-        put_scale<swizzled>(out, row, factor);
+        out.scales[row] = scale_value(factor);
     if (swizzled)
         put_swizzled(out, row, x, place, factor, staged);
     else

@@ -63,14 +63,10 @@ static __device__ __forceinline__ float scale_value(operand_scale scale)
     return scale.finite ? power_of_2(scale.exponent) : __uint_as_float(0x7FC00000u);
 }
 
-// By one thread of a row.
-template <bool swizzled>
-static __device__ __forceinline__ void put_scale(const struct activation_operand &out, int32_t row,
-                                                 operand_scale scale)
+// What multiplies the row's sums.
+static __device__ __forceinline__ float row_scale(const struct activation_operand &x, int32_t row)
 {
-    out.scales[row] = scale_value(scale);
-    if (swizzled && out.next_scales)
-        out.next_scales[row] = 1.0f;
+    return x.scale != 0.0f ? x.scale : x.scales[row];
 }
 
 // Two inputs; `factor` is 2^-exponent.
@@ -81,4 +77,30 @@ static __device__ __forceinline__ uint32_t pack_pair(enum activation_operand_for
     high *= factor;
     uint32_t pair = form == OPERAND_HALF ? half2_make(low, high) : bfloat2_make(low, high);
     return scale.finite ? pair : 0;
+}
+
+// An item divided by the scale of all rows, before it is rounded.
+static __device__ __forceinline__ float scaled_item(const struct activation_operand &out, float item)
+{
+    float largest = out.form == OPERAND_HALF ? 65504.0f : __uint_as_float(0x7F7F0000u);
+    float scaled = item * __uint_as_float(0x7F000000u - __float_as_uint(out.scale)); // a power of 2
+    return absolute_bits(item) < 0x7F800000u ? fminf(fmaxf(scaled, -largest), largest)
+                                             : __uint_as_float(0x7FC00000u);
+}
+
+// Two inputs, with the scale of all rows.
+static __device__ __forceinline__ uint32_t pack_scaled(const struct activation_operand &out, float low,
+                                                       float high)
+{
+    low = scaled_item(out, low);
+    high = scaled_item(out, high);
+    return out.form == OPERAND_HALF ? half2_make(low, high) : bfloat2_make(low, high);
+}
+
+// One input of an operand that is not swizzled, with the scale of all rows.
+static __device__ __forceinline__ void put_scaled(const struct activation_operand &out, int32_t row,
+                                                  int32_t input, float item)
+{
+    uint16_t *piece = (uint16_t *)operand_place(out, row, input / PIECE * PIECE);
+    piece[input % PIECE] = (uint16_t)pack_scaled(out, item, 0.0f);
 }

@@ -151,7 +151,7 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
     }
     operand_scale scale = find_scale(out.form, largest_of(largest));
     if (thread == 0)
-        put_scale<swizzled>(out, row, scale);
+        out.scales[row] = scale_value(scale);
 #pragma unroll
     for (int j = 0; j < n_held; j++)
         if (thread + j * n_threads < n_pieces)

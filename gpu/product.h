@@ -5,6 +5,7 @@
 
 #include "gpu/activation_device.h"
 #include "gpu/kernels.h"
+#include "gpu/operand_device.h"
 #include "gpu/tiles.h"
 
 enum {
@@ -28,6 +29,7 @@ struct panel_place {
     float *y;          // row 0, the panel's first output
     int64_t y_stride;
     int32_t first_row; // of x; its result is row 0 of y
+    int32_t first_output;
     int32_t n_outputs; // valid outputs; 0: no such panel
 };
 
@@ -49,6 +51,7 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
     place.y = weight.y + first + (int64_t)(plan.call.heads.n_rows ? expert : 0) * plan.call.heads.y_step;
     place.first_row = plan.call.heads.n_rows * expert;
+    place.first_output = first;
     place.y_stride = weight.y_stride;
     place.n_outputs = !exists ? 0 : left < TILE_OUTPUTS ? left : (int32_t)TILE_OUTPUTS;
     return place;
@@ -133,7 +136,7 @@ static __device__ __forceinline__ float finish_result(const struct product_plan 
                                                       const panel_place &place, int32_t output, int32_t row,
                                                       float total)
 {
-    float result = plan.call.type == TENSOR_F32 ? total : total * plan.call.x.scales[row];
+    float result = plan.call.type == TENSOR_F32 ? total : total * row_scale(plan.call.x, row);
     return place.bias ? result + place.bias[output] : result;
 }
 
@@ -151,10 +154,15 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
                                                  const panel_place &up, int32_t output, int32_t row,
                                                  float gate_total, float up_total)
 {
-    if (output < gate.n_outputs)
-        *find_result(plan, gate, output, row) =
-            activate_gated(finish_result(plan, gate, output, row, gate_total),
-                           finish_result(plan, up, output, row, up_total), plan.call.activation);
+    if (output >= gate.n_outputs)
+        return;
+    const struct activation_operand &next = plan.call.next.out;
+    float result = activate_gated(finish_result(plan, gate, output, row, gate_total),
+                                  finish_result(plan, up, output, row, up_total), plan.call.activation);
+    if (next.items && next.scale != 0.0f)
+        put_scaled(next, row, gate.first_output + output, result);
+    else
+        *find_result(plan, gate, output, row) = result;
 }
 
 // The launch for one type; product_type.cu is compiled for each.

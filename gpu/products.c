@@ -29,8 +29,7 @@ static struct activation_operand operand_of(const struct gpu_backend *backend, c
                                        .n_rows = n_rows,
                                        .n_inputs = x->n_cols,
                                        .items = backend->memory.operand_items.memory,
-                                       .scales = backend->memory.operand_scales.memory,
-                                       .next_scales = backend->memory.next_scales.memory};
+                                       .scales = backend->memory.operand_scales.memory};
 }
 
 // Takes the pending rows if they are all of x, one for each of the GEMM's; else .out is NULL.
@@ -55,29 +54,28 @@ static bool have_one_form(const struct product *products, int n)
     return true;
 }
 
-// The operand that a gated GEMM writes, in other memory than x, which its other blocks still read. A swizzled
-// one has the place of the result, which is not stored and had twice the bytes.
-static struct activation_operand operand_after(const struct gpu_backend *backend,
-                                               const struct product_launch *gated,
-                                               enum activation_operand_form form)
+// Lets gated GEMMs write the operand of the next one, in other memory than x, which their other blocks still
+// read: where it has a scale of all rows, in the place of the result, which is not stored and has as many
+// bytes or more. False: they can't.
+static bool make_next_of_gates(const struct gpu_backend *backend, struct pending_rows *rows,
+                               const struct product *products, int n)
 {
-    return (struct activation_operand){.form = form,
-                                       .n_rows = gated->x.n_rows,
-                                       .n_inputs = gated->parts[0].n_outputs,
-                                       .swizzled = gated->x.swizzled,
-                                       .items = gated->x.swizzled ? (void *)gated->parts[0].y
-                                                                  : backend->memory.next_items.memory,
-                                       .scales = backend->memory.next_scales.memory};
-}
-
-static bool makes_next(const struct gpu_backend *backend, const struct product_launch *gated,
-                       const struct product *products, int n)
-{
-    if (!product_makes_next(gated, form_of(products[0].weight->tiles)))
+    struct product_launch *gated = &rows->gated;
+    struct activation_operand next = {.form = form_of(products[0].weight->tiles),
+                                      .n_rows = gated->x.n_rows,
+                                      .n_inputs = gated->parts[0].n_outputs,
+                                      .swizzled = gated->x.swizzled,
+                                      .items = backend->memory.next_items.memory,
+                                      .scales = backend->memory.next_scales.memory};
+    uint64_t size_bytes = activation_operand_size(&next);
+    next.scale = have_one_form(products, n) ? product_next_scale(gated, next.form) : 0.0f;
+    if (next.scale != 0.0f && size_bytes <= rows->out->size_bytes)
+        next.items = gated->parts[0].y;
+    else if (size_bytes > backend->memory.next_items.size_bytes ||
+             (next.scale == 0.0f && !product_converts_next(gated)))
         return false;
-    return gated->x.swizzled ? have_one_form(products, n)
-                             : activation_operand_bytes(gated->x.n_rows, gated->parts[0].n_outputs) <=
-                                   backend->memory.next_items.size_bytes;
+    gated->next = (struct next_operand){next, backend->memory.arrivals.memory};
+    return true;
 }
 
 // Launches the rows of x, with the operand of the first GEMM. False: it needs none, or they can't be.
@@ -86,17 +84,13 @@ static bool launch_taken(struct gpu_backend *backend, struct pending_rows *rows,
                          struct activation_operand *operand)
 {
     enum tensor_type first = products[0].weight->tiles;
-    int32_t *arrivals = backend->memory.arrivals.memory;
     bool makes = first != TENSOR_F32 &&
-                 (rows->kind != PENDING_GATED || makes_next(backend, &rows->gated, products, n));
-    if (makes && rows->kind == PENDING_GATED) {
-        *operand = operand_after(backend, &rows->gated, form_of(first));
-        rows->gated.next = (struct next_operand){*operand, arrivals};
-    } else if (makes) {
-        *operand = operand_of(backend, x, rows->n_rows, 0, form_of(first));
-    }
+                 (rows->kind != PENDING_GATED || make_next_of_gates(backend, rows, products, n));
+    if (makes)
+        *operand = rows->kind == PENDING_GATED ? rows->gated.next.out
+                                               : operand_of(backend, x, rows->n_rows, 0, form_of(first));
     if (makes && rows->kind == PENDING_ATTENTION)
-        rows->attention.next = (struct next_operand){*operand, arrivals};
+        rows->attention.next = (struct next_operand){*operand, backend->memory.arrivals.memory};
     if (rows->kind == PENDING_NORM) {
         rows->norm.operand = makes ? *operand : (struct activation_operand){0};
         rows->norm.operand_only = rows->consumed && have_one_form(products, n);
@@ -190,6 +184,13 @@ static void defer_gated(struct gpu_backend *backend, const struct product produc
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
+// The largest result of gates or factors; 0: not known.
+static float limit_of(const struct product *product)
+{
+    float limit = product->weight->limit;
+    return limit > 0.0f && product->bias ? limit + product->bias->limit : limit;
+}
+
 static struct product_launch call_of_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
 {
     return (struct product_launch){.x = {.n_rows = gpu_rows(backend, n_rows), .n_inputs = x->n_cols},
@@ -264,6 +265,7 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
     if (call.gated) {
+        call.gated_scale = limit_scale(kind, limit_of(gate), limit_of(up));
         defer_gated(backend, products, x, rows, call);
         backend->current.pending_rows.n_rows = gpu_rows(backend, n_rows);
         backend->current.pending_rows.pairs = experts;

@@ -8,6 +8,7 @@
 #include "gpu/kernels_attention.h"
 #include "gpu/kernels_rows.h"
 #include "gpu/kernels_sample.h"
+#include "gpu/limit.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
 #include "gpu/tiles.h"
@@ -31,6 +32,7 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
     int64_t n_matrices;
+    float limit; // gpu/limit.h: of a product's outputs for the norm's rows, 0: not known; of a vector's items
 };
 
 // Device memory for one purpose of a step, sized for the largest step.
@@ -161,8 +163,9 @@ struct gpu_backend {
     struct gpu_options options;
     struct device *device;
     void *stream;
-    struct staging staging; // until the first step
-    uint64_t used_bytes;    // of device memory
+    struct staging staging;    // until the first step
+    struct normed_rows normed; // that weights created from now on multiply
+    uint64_t used_bytes;       // of device memory
 
     struct kv_shape kv;
     struct device_scratch pages;
@@ -203,6 +206,8 @@ void gpu_scratch_finish(struct gpu_backend *backend, struct device_scratch *scra
 enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
                               struct weight **weight, struct error *error) WARN_UNUSED;
 void gpu_weight_destroy(struct backend *base, struct weight *weight);
+enum status gpu_normed_input(struct backend *base, const struct tensor *norm, const struct tensor *bias,
+                             struct error *error) WARN_UNUSED;
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
 // backend.c: see engine/backend.h

@@ -34,6 +34,12 @@ struct forward_subject {
 #type_name,                                                                                          \
             {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256 }, KV_F16, 20 \
     }
+// Whole groups of gates: the operand behind them has a scale that follows from the weights (gpu/limit.h).
+#define GATES(family_name, type_name)                                                                        \
+    {                                                                                                        \
+        "gates of " family_name,                                                                             \
+            {.family = family_name, .type = TENSOR_##type_name, .seed = 37, .n_ff = 128}, KV_F16, 24         \
+    }
 
 static struct forward_subject subjects[] = {
     FAMILY("llama"),
@@ -74,6 +80,15 @@ static struct forward_subject subjects[] = {
     TYPE(Q5_K),
     TYPE(Q6_K),
     TYPE(IQ4_XS),
+    GATES("mixtral", Q8_0),
+    GATES("qwen2moe", F16),
+    GATES("gemma2", Q8_0),
+    GATES("phi3", Q4_0),
+    GATES("stablelm", F16),
+    GATES("olmo2", Q8_0),
+    GATES("glm4moe", F16),
+    GATES("cohere2", BF16),
+    GATES("gpt-oss", F16),
     {"a gate of another type",
      {.type = TENSOR_Q4_0, .gate_type = TENSOR_Q8_0, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256},
      KV_F16,

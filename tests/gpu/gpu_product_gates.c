@@ -112,48 +112,90 @@ static void the_last_block_of_gated_rows_writes_the_next_operand(void **state)
     }
 }
 
-// Operands of wgmma, of n rows: those that blocks write in place of the result are those that a launch makes of
-// it, but for the items of rows that have no number for a scale.
-static void assert_next_of_many(const struct product_problem *problem, int32_t n, struct product_launch call)
+// Where an input's item is stored in the operand: gpu/kernels.h.
+static size_t item_place(const struct activation_operand *operand, int32_t row, int32_t input)
 {
-    struct activation_operand next = next_of(problem, OPERAND_BFLOAT, n),
-                              own = next_of(problem, OPERAND_BFLOAT, n);
-    next.swizzled = own.swizzled = true;
-    float *expected = compute_gated(problem, n, call, true);
-    struct activation_operand_launch make = {own, problem->device_y, problem->y_stride, NULL, 1};
-    launch_activation_operand(device_stream(device), &make);
-    struct operand_bytes own_bytes = take_operand(&own);
-    call.next = (struct next_operand){next, NULL};
-    float *y = compute_gated(problem, n, call, true);
-    struct operand_bytes bytes = take_operand(&next);
-    assert_memory_equal(bytes.scales, own_bytes.scales, bytes.n_scales * 4);
-    for (int64_t i = 0; i < problem->n_rows * problem->y_stride; i++)
-        assert_true(y[i] == 0); // not stored
-    size_t row_items = SWIZZLED_ROW_BYTES / 4;
-    for (size_t i = 0; i < bytes.n_items; i += row_items) {
-        int32_t row = (int32_t)(i / row_items) % swizzled_rows(n);
-        if (row >= n || !isnan(bytes.scales[row]))
-            assert_memory_equal(bytes.items + i, own_bytes.items + i, SWIZZLED_ROW_BYTES);
-    }
-    void *all[] = {expected, y, bytes.items, bytes.scales, own_bytes.items, own_bytes.scales};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
+    int32_t lane = input % 128 / 32, within = input % 32;
+    if (!operand->swizzled)
+        return (((size_t)(input / 128 * 4 + within / 8) * (size_t)operand->n_rows + (size_t)row) * 4 +
+                (size_t)lane) *
+                   8 +
+               (size_t)(within % 8);
+    int32_t fragment = within / 4, half = input / 128 * 2 + fragment / 4,
+            piece = (2 * (fragment % 4) + within % 4 / 2) ^ (row % SWIZZLED_ROWS);
+    return ((size_t)half * (size_t)swizzled_rows(operand->n_rows) + (size_t)row) * 64 + (size_t)piece * 8 +
+           (size_t)(2 * lane + within % 2);
 }
 
-static void blocks_of_many_gated_rows_write_a_bfloat16_operand(void **state)
+static uint16_t bfloat_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+// A result's item with the scale of all rows.
+static uint16_t item_of(const struct activation_operand *operand, float result)
+{
+    float largest = operand->form == OPERAND_HALF ? 65504.0f : 0x1.FEp127f,
+          item = fminf(fmaxf(result / operand->scale, -largest), largest);
+    return operand->form == OPERAND_HALF ? emulate_half((double)item) : bfloat_of(item);
+}
+
+// Computes n gated rows, whose blocks write the operand of the GEMM after them with the scale of all rows: its items
+// are those of the results (of pairs of experts in `order`), which are not stored. Counts those that were clamped.
+static int assert_scaled_operand(const struct product_problem *problem, int32_t n, const int32_t *order,
+                                 enum activation_operand_form form, struct product_launch call)
+{
+    int n_clamped = 0;
+    struct activation_operand next = next_of(problem, form, n);
+    next.swizzled = product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max,
+                                     n, call.n_experts);
+    next.scale = product_next_scale(&(struct product_launch){.gated = true,
+                                                             .gated_scale = call.gated_scale,
+                                                             .parts[0].n_outputs = problem->n_outputs},
+                                    form);
+    assert_true(next.scale > 0);
+    float *expected = compute_gated(problem, n, call, true);
+    call.next = (struct next_operand){next, NULL};
+    float *y = compute_gated(problem, n, call, true);
+    for (int64_t i = 0; i < problem->n_rows * problem->y_stride; i++)
+        assert_true(y[i] == 0); // not stored
+    struct operand_bytes bytes = take_operand(&next);
+    const uint16_t *items = (const uint16_t *)(const void *)bytes.items;
+    for (int32_t row = 0; row < n; row++)
+        for (int32_t output = 0; output < problem->n_outputs; output++) {
+            uint16_t item = items[item_place(&next, row, output)];
+            float result = expected[(order ? order[row] : row) * problem->y_stride + output];
+            n_clamped += form == OPERAND_HALF && fabsf(result) / next.scale > 65504;
+            if (isfinite(result))
+                assert_int_equal(item, item_of(&next, result));
+            else
+                assert_true((item & 0x7FFF) > (form == OPERAND_HALF ? 0x7C00 : 0x7F80)); // NaN
+        }
+    void *all[] = {expected, y, bytes.items, bytes.scales};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return n_clamped;
+}
+
+static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **state)
 {
     static const struct {
         enum tensor_type type;
         int32_t n_outputs, n_multiprocessors;
-    } cases[] = {{TENSOR_BF16, 256, 1}, {TENSOR_Q4_K, 128, 1000}, {TENSOR_F16, 384, 1}};
-    static const int32_t counts[] = {17, 33, 64, 70, 96, 97, 130}; // tiles of each number of rows
+        enum activation_operand_form form;
+    } cases[] = {{TENSOR_BF16, 256, 1, OPERAND_BFLOAT},
+                 {TENSOR_Q4_K, 128, 1000, OPERAND_HALF},
+                 {TENSOR_F16, 384, 1, OPERAND_BFLOAT},
+                 {TENSOR_Q8_0, 256, 1, OPERAND_HALF}};
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 64, 70, 96, 97, 130}; // each of the kernels
     uint64_t seed = 19;
-    if (!device_facts(device)->has_wgmma)
-        return;
     for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
         struct product_problem problem =
             problem_make(product_tensor(cases[t].type, 2 * cases[t].n_outputs, 768, FILL_RANDOM, &seed), 130,
                          2, &seed);
+        int n_clamped = 0;
         for (int32_t i = 0; i < problem.n_inputs; i++)
             problem.x[3 * problem.x_stride + i] *= 1e25f; // some of its results are infinite
         problem.x[5 * problem.x_stride] = NAN;
@@ -161,13 +203,41 @@ static void blocks_of_many_gated_rows_write_a_bfloat16_operand(void **state)
         problem.device_x = on_device(problem.x, (size_t)(130 * problem.x_stride) * sizeof(float));
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
             emulate_reverse((i + t) % 2 == 1);
-            assert_next_of_many(&problem, counts[i],
-                                (struct product_launch){.device.n_multiprocessors =
-                                                            cases[t].n_multiprocessors});
+            n_clamped += assert_scaled_operand(&problem, counts[i], NULL, cases[t].form,
+                                               (struct product_launch){.gated_scale = 0x1p-12f,
+                                                                       .device.n_multiprocessors =
+                                                                           cases[t].n_multiprocessors});
         }
+        assert_true(cases[t].form == OPERAND_BFLOAT || n_clamped > 0);
         emulate_reverse(false);
         problem_free(&problem);
     }
+}
+
+// Few rows each, and more.
+static void pairs_of_experts_write_an_operand_whose_scale_is_known(void **state)
+{
+    enum { N_ROWS = 60, N_EXPERTS = 3 };
+    static const int32_t firsts[][N_EXPERTS + 1] = {{0, 3, 3, 20}, {0, 3, 3, N_ROWS}};
+    uint64_t seed = 21;
+    struct product_problem problem =
+        problem_make(product_tensor(TENSOR_Q4_0, 2 * N_EXPERTS * 128, 256, FILL_RANDOM, &seed), N_ROWS,
+                     2 * N_EXPERTS, &seed);
+    for (int i = 0; i < 2; i++) {
+        int32_t order[N_ROWS], n = firsts[i][N_EXPERTS];
+        for (int32_t j = 0; j < n; j++)
+            order[j] = (j * 7 + 3) % n;
+        int32_t *device_order = on_device(order, sizeof order),
+                *device_first = on_device(firsts[i], sizeof firsts[i]);
+        assert_scaled_operand(&problem, n, order, i ? OPERAND_HALF : OPERAND_BFLOAT,
+                              (struct product_launch){.gated_scale = 0x1p-8f,
+                                                      .n_experts = N_EXPERTS,
+                                                      .expert_first = device_first,
+                                                      .expert_order = device_order});
+        device_free(device, device_order);
+        device_free(device, device_first);
+    }
+    problem_free(&problem);
 }
 
 static void experts_write_the_next_operand_of_their_pairs(void **state)
@@ -230,7 +300,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
         cmocka_unit_test(the_last_block_of_gated_rows_writes_the_next_operand),
-        cmocka_unit_test(blocks_of_many_gated_rows_write_a_bfloat16_operand),
+        cmocka_unit_test(blocks_of_gated_rows_write_an_operand_whose_scale_is_known),
+        cmocka_unit_test(pairs_of_experts_write_an_operand_whose_scale_is_known),
         cmocka_unit_test(experts_write_the_next_operand_of_their_pairs),
         cmocka_unit_test(experts_have_their_own_gates),
     };

@@ -80,9 +80,11 @@ static inline const char *operand_of(const struct activation_operand *operand)
     char *text = texts[next++ % 4];
     if (!operand->items && !operand->n_rows)
         return "-";
+    char scale[32];
+    snprintf(scale, sizeof scale, "scale %g", (double)operand->scale);
     snprintf(text, sizeof texts[0], "%s%s %dx%d %s %s", operand->form == OPERAND_HALF ? "half" : "bfloat",
              operand->swizzled ? " swizzled" : "", operand->n_rows, operand->n_inputs,
-             name_of(operand->items), name_of(operand->scales));
+             name_of(operand->items), operand->scale != 0 ? scale : name_of(operand->scales));
     return text;
 }
 
@@ -344,7 +346,8 @@ static inline void make_matrix(struct matrix *matrix, const char *name, int32_t 
 {
     *matrix = (struct matrix){.device = {add_place(name, (size_t)stride * 32 * 4, 4), stride},
                               .n_rows_max = 32,
-                              .n_cols = n_cols};
+                              .n_cols = n_cols,
+                              .size_bytes = (size_t)stride * 32 * 4};
 }
 
 static inline void make_vector(struct weight *weight, const char *name, int64_t n)

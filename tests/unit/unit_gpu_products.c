@@ -258,7 +258,7 @@ static void gates_write_the_operand_of_the_product_behind_them(void **state)
            "products BF16 {bfloat 3x64 next factors} b16 - -> x:96 64;\n");
     for (int i = 0; i < 3; i++) { // of many rows; of no room; of another matrix
         int32_t n = i == 0 ? SKINNY_ROWS_MAX + 1 : N_TOKENS;
-        backend.memory.next_items.size_bytes = i == 1 ? activation_operand_bytes(N_TOKENS, 64) - 1 : 4096;
+        backend.memory.next_items.size_bytes = i == 1 ? N_TOKENS * OPERAND_ALIGNMENT * 2 - 1 : 4096;
         gpu_gated_products(&backend.base, &gate, &up, &x, n, false, ACTIVATION_SILU);
         gpu_products(&backend.base, &down, 1, i == 2 ? &z : &y, n);
         assert_null(strstr(out.data, "next"));
@@ -267,34 +267,53 @@ static void gates_write_the_operand_of_the_product_behind_them(void **state)
     }
 }
 
-// In place of their result, if all that reads it has that form.
-static void gates_of_many_rows_write_the_operand_in_place(void **state)
+// In place of their result, with the scale that follows from the weights, if all that reads it has that form: of any
+// number of rows.
+static void gates_write_an_operand_of_known_scale_in_place(void **state)
 {
     struct matrix wide, wide_up;
-    struct weight gates = q4, down_bfloat = b16, down_half = q4;
+    struct weight gates = q4, down_bfloat = b16, down_half = q4, bias_of_gates = bias;
     (void)state;
     make_matrix(&wide, "wide", 128, 128);
     make_matrix(&wide_up, "wide_up", 128, 128);
     gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
-    struct product gate = {.y = &wide, .weight = &gates}, up = {.y = &wide_up, .weight = &gates},
+    gates.limit = 0x1p10f; // the scale: 2^10 * (2^10 + 2^9) is less than 2^21
+    bias_of_gates.n_items = 128;
+    bias_of_gates.limit = 0x1p9f;
+    struct product gate = {.y = &wide, .weight = &gates},
+                   up = {.y = &wide_up, .weight = &gates, .bias = &bias_of_gates},
                    down[] = {{.y = &y, .weight = &down_bfloat}, {.y = &z, .weight = &down_half}};
-    facts.has_wgmma = true;
     facts.shared_bytes_max = PRODUCT_SHARED_BYTES_WGMMA;
-    for (int n = 1; n <= 2; n++) {
-        gpu_gated_products(&backend.base, &gate, &up, &x, 17, false, ACTIVATION_SILU);
-        gpu_products(&backend.base, down, n, &wide, 17);
-        expect(n == 1 ? "operand half swizzled 17x64 items scales <- x:96\n"
-                        "products Q4_0 gated {half swizzled 17x64 items scales} q4 - -> wide:128 128;"
-                        " q4 - -> wide_up:128 128; activation 0"
-                        " next {bfloat swizzled 17x128 wide factors arrivals}\n"
-                        "products BF16 {bfloat swizzled 17x128 wide factors} b16 - -> y:64 64;\n"
-                      : "operand half swizzled 17x64 items scales <- x:96\n"
-                        "products Q4_0 gated {half swizzled 17x64 items scales} q4 - -> wide:128 128;"
-                        " q4 - -> wide_up:128 128; activation 0\n"
-                        "operand bfloat swizzled 17x128 items scales <- wide:128\n"
-                        "products BF16 {bfloat swizzled 17x128 items scales} b16 - -> y:64 64;\n"
-                        "operand half swizzled 17x128 items scales <- wide:128\n"
-                        "products Q4_0 {half swizzled 17x128 items scales} q4 - -> z:64 64;\n");
+    for (int i = 0; i < 2; i++) {
+        const char *rows = i ? " swizzled 17x" : " 3x";
+        int32_t n = i ? 17 : N_TOKENS;
+        facts.has_wgmma = i;
+        for (int n_down = 1; n_down <= i + 1; n_down++) {
+            gpu_gated_products(&backend.base, &gate, &up, &x, n, false, ACTIVATION_SILU);
+            gpu_products(&backend.base, down + (n_down == 1 ? i : 0), n_down, &wide, n);
+            struct buffer wanted = {.size_max = 1 << 12};
+            buffer_add_format(&wanted,
+                              "operand half%s64 items scales <- x:96\n"
+                              "products Q4_0 gated {half%s64 items scales} q4 - -> wide:128 128;"
+                              " q4 bias -> wide_up:128 128; activation 0",
+                              rows, rows);
+            if (n_down == 1)
+                buffer_add_format(&wanted,
+                                  " next {%s%s128 wide scale %d arrivals}\n"
+                                  "products %s {%s%s128 wide scale %d} %s - -> %s:64 64;\n",
+                                  i ? "half" : "bfloat", rows, i ? 64 : 1, i ? "Q4_0" : "BF16",
+                                  i ? "half" : "bfloat", rows, i ? 64 : 1, i ? "q4" : "b16", i ? "z" : "y");
+            else
+                buffer_add_format(&wanted,
+                                  "\noperand bfloat%s128 items scales <- wide:128\n"
+                                  "products BF16 {bfloat%s128 items scales} b16 - -> y:64 64;\n"
+                                  "operand half%s128 items scales <- wide:128\n"
+                                  "products Q4_0 {half%s128 items scales} q4 - -> z:64 64;\n",
+                                  rows, rows, rows, rows);
+            buffer_add_string(&wanted, "");
+            expect(wanted.data);
+            buffer_finish(&wanted);
+        }
     }
 }
 
@@ -324,47 +343,45 @@ static void gates_write_the_next_operand_of_few_bytes(void **state)
     struct product_launch gated = {.n_parts = 2, .x.n_rows = 4, .floats.rows_divisor = 1, .gated = true};
     (void)state;
     gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / 4;
-    assert_true(product_makes_next(&gated, OPERAND_HALF));
+    assert_true(product_converts_next(&gated));
     gated.parts[0].n_outputs++;
-    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    assert_false(product_converts_next(&gated));
     gated.n_experts = 2; // tiles of as many rows as there are tokens
     gated.floats.rows_divisor = 2;
-    assert_true(product_makes_next(&gated, OPERAND_HALF));
+    assert_true(product_converts_next(&gated));
     gated.n_experts = 8;
     gated.x.n_rows = 8 * SKINNY_ROWS_ONE_COLUMN; // 8 of 32 tokens
     gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / SKINNY_ROWS_ONE_COLUMN;
-    assert_true(product_makes_next(&gated, OPERAND_HALF));
+    assert_true(product_converts_next(&gated));
     gated.x.n_rows++; // 16
-    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    assert_false(product_converts_next(&gated));
     gated.parts[0].n_outputs /= 2;
-    assert_true(product_makes_next(&gated, OPERAND_HALF));
+    assert_true(product_converts_next(&gated));
     gated.x.n_rows = 8 * SKINNY_ROWS_MAX + 1;
-    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    assert_false(product_converts_next(&gated));
     gated.x.n_rows = 1;
     gated.gated = false;
-    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    assert_false(product_converts_next(&gated));
 }
 
-// With wgmma: bfloat16 of whole groups, of any number of rows, if its scales were set.
-static void gates_of_many_rows_write_bfloat16(void **state)
+// Of whole groups of inputs, at any number of rows.
+static void operands_of_gates_have_a_known_scale(void **state)
 {
-    float scales[1];
-    struct product_launch gated = {.n_parts = 2,
-                                   .x = {.n_rows = 8192, .swizzled = true, .next_scales = scales},
-                                   .floats.rows_divisor = 1,
-                                   .gated = true};
+    struct product_launch gated = {.n_parts = 2, .gated = true, .gated_scale = 0x1p-3f};
     (void)state;
     gated.parts[0].n_outputs = 14336;
-    assert_true(product_makes_next(&gated, OPERAND_BFLOAT));
-    assert_false(product_makes_next(&gated, OPERAND_HALF));
+    assert_true(product_next_scale(&gated, OPERAND_BFLOAT) == 1);
+    assert_true(product_next_scale(&gated, OPERAND_HALF) == 0x1p-3f);
+    gated.gated_scale = 0; // not known
+    assert_true(product_next_scale(&gated, OPERAND_BFLOAT) == 1);
+    assert_true(product_next_scale(&gated, OPERAND_HALF) == 0);
+    gated.gated_scale = 1;
     gated.parts[0].n_outputs += 64;
-    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
+    assert_true(product_next_scale(&gated, OPERAND_BFLOAT) == 0);
+    assert_true(product_next_scale(&gated, OPERAND_HALF) == 0);
     gated.parts[0].n_outputs += 64;
-    gated.x.next_scales = NULL;
-    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
-    gated.x.next_scales = scales;
     gated.gated = false;
-    assert_false(product_makes_next(&gated, OPERAND_BFLOAT));
+    assert_true(product_next_scale(&gated, OPERAND_BFLOAT) == 0);
 }
 
 // Every tile is one block's, and what device memory is asked for is counted as the second-level cache would
@@ -451,8 +468,8 @@ int main(void)
         test(gates_write_the_operand_of_the_product_behind_them),
         test(gates_of_experts_write_the_operand_of_their_pairs),
         test(gates_write_the_next_operand_of_few_bytes),
-        test(gates_of_many_rows_write_bfloat16),
-        test(gates_of_many_rows_write_the_operand_in_place),
+        test(operands_of_gates_have_a_known_scale),
+        test(gates_write_an_operand_of_known_scale_in_place),
         test(blocks_are_ordered_by_groups_of_row_tiles),
         test(products_of_heads_are_launched_as_many_as_the_operand_holds),
     };

@@ -1,0 +1,223 @@
+// How large results of gated products can be (gpu/limit.h): what is computed from the weights against rows that norms
+// make, and the one that reaches it.
+#include "gpu/limit.h"
+#include "tests/failing_memory.h"
+#include "tests/kernel/product_data.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+enum { N_INPUTS = 768, N_OUTPUTS = 70 };
+
+static struct error error;
+
+static struct tensor vector_tensor(const float *items, uint64_t n)
+{
+    return (struct tensor){.type = TENSOR_F32,
+                           .n_dims = 1,
+                           .dims = {n, 1, 1, 1},
+                           .data = items,
+                           .size_bytes = n * sizeof *items};
+}
+
+static float *dequantized(const struct tensor *tensor)
+{
+    size_t n = tensor->dims[0] * tensor_n_rows(tensor);
+    float *items = malloc(n * sizeof *items);
+    assert_non_null(items);
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
+    return items;
+}
+
+// The output of one row of weights for the row in its own direction, which has the norm's length.
+static double output_of_own_direction(const float *w, const float *weight, const float *bias)
+{
+    double squares = 0, of_bias = 0;
+    for (int i = 0; i < N_INPUTS; i++) {
+        squares += (double)(w[i] * weight[i]) * (double)(w[i] * weight[i]);
+        of_bias += bias ? (double)w[i] * (double)bias[i] : 0;
+    }
+    return sqrt((double)N_INPUTS * squares) + fabs(of_bias);
+}
+
+static void limits_are_reached_by_the_row_in_the_direction_of_the_weights(void **state)
+{
+    static const enum tensor_type types[] = {TENSOR_F32, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_K,
+                                             TENSOR_IQ2_XXS};
+    float weight[N_INPUTS], bias[N_INPUTS];
+    uint64_t seed = 7;
+    struct pool *pool;
+    (void)state;
+    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
+    for (int i = 0; i < N_INPUTS; i++) {
+        weight[i] = 1 + random_float(&seed) * (i % 50 == 0 ? 20.0f : 0.5f);
+        bias[i] = random_float(&seed);
+    }
+    struct tensor norm = vector_tensor(weight, N_INPUTS), norm_bias = vector_tensor(bias, N_INPUTS);
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int with_bias = 0; with_bias < 2; with_bias++) {
+            struct tensor tensor = product_tensor(types[t], N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed);
+            float *w = dequantized(&tensor);
+            struct normed_rows rows = {0};
+            double most = 0;
+            for (int o = 0; o < N_OUTPUTS; o++)
+                most = fmax(most, output_of_own_direction(w + (size_t)o * N_INPUTS, weight,
+                                                          with_bias ? bias : NULL));
+            assert_int_equal(normed_rows_set(&rows, &norm, with_bias ? &norm_bias : NULL, &error), STATUS_OK);
+            float limit = limit_of_outputs(&tensor, &rows, pool);
+            assert_true(fabs((double)limit / most - 1) < 1e-6);
+            assert_true(limit_of_outputs(&tensor, &rows, NULL) == limit); // by any number of threads
+            normed_rows_finish(&rows);
+            free(w);
+            free((void *)tensor.data);
+        }
+    pool_destroy(pool);
+}
+
+// No row that a norm makes has a larger one, and rows of the weights' signs come near.
+static void no_normed_row_exceeds_the_limit(void **state)
+{
+    float weight[N_INPUTS], x[N_INPUTS];
+    uint64_t seed = 9;
+    (void)state;
+    struct tensor tensor = product_tensor(TENSOR_Q4_K, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed);
+    float *w = dequantized(&tensor);
+    for (int i = 0; i < N_INPUTS; i++)
+        weight[i] = random_float(&seed);
+    struct tensor norm = vector_tensor(weight, N_INPUTS);
+    struct normed_rows rows = {0};
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    double limit = (double)limit_of_outputs(&tensor, &rows, NULL), most = 0;
+    for (int trial = 0; trial < 200; trial++) {
+        const float *toward = w + (size_t)(trial % N_OUTPUTS) * N_INPUTS;
+        double squares = 0;
+        for (int i = 0; i < N_INPUTS; i++) {
+            x[i] = trial < 100 ? random_float(&seed) : copysignf(1.0f, toward[i] * weight[i]);
+            squares += (double)x[i] * (double)x[i];
+        }
+        double factor = 1 / sqrt(squares / N_INPUTS); // RMS norm without epsilon, the longest
+        for (int o = 0; o < N_OUTPUTS; o++) {
+            double sum = 0;
+            for (int i = 0; i < N_INPUTS; i++)
+                sum += (double)w[o * N_INPUTS + i] * (double)weight[i] * (double)x[i] * factor;
+            most = fmax(most, fabs(sum));
+        }
+    }
+    assert_true(most <= limit && most > 0.5 * limit);
+    normed_rows_finish(&rows);
+    free(w);
+    free((void *)tensor.data);
+}
+
+static void further_scales_of_matrices_count(void **state)
+{
+    float scales[] = {1, -4}, weight[N_INPUTS];
+    uint64_t seed = 11;
+    (void)state;
+    for (int i = 0; i < N_INPUTS; i++)
+        weight[i] = 1;
+    struct tensor tensor = product_tensor(TENSOR_Q8_0, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed),
+                  norm = vector_tensor(weight, N_INPUTS);
+    struct normed_rows rows = {0};
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    struct tensor second = tensor;
+    tensor.n_dims = 3;
+    tensor.dims[1] = N_OUTPUTS / 2;
+    tensor.dims[2] = 2;
+    second.dims[1] = N_OUTPUTS / 2;
+    second.data = (const char *)tensor.data + N_OUTPUTS / 2 * tensor_row_bytes(&tensor);
+    tensor.scales = scales;
+    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 4 * limit_of_outputs(&second, &rows, NULL));
+    normed_rows_finish(&rows);
+    free((void *)tensor.data);
+}
+
+static void what_is_not_known_has_no_limit(void **state)
+{
+    float weight[N_INPUTS] = {1}, heads[2 * N_INPUTS] = {0};
+    uint64_t seed = 13;
+    (void)state;
+    struct tensor tensor = product_tensor(TENSOR_F16, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed),
+                  norm = vector_tensor(weight, N_INPUTS), narrow = vector_tensor(weight, N_INPUTS / 2),
+                  two = vector_tensor(heads, N_INPUTS);
+    struct normed_rows rows = {0};
+    two.n_dims = 2;
+    two.dims[1] = 2; // a weight for each group
+    const struct tensor *const norms[] = {NULL, &narrow, &two};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(normed_rows_set(&rows, norms[i], NULL, &error), STATUS_OK);
+        assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    }
+    weight[5] = NAN;
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    weight[5] = INFINITY;
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    normed_rows_finish(&rows);
+    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    for (int i = 0; i < 2; i++) { // no memory for the norm's weight, or its bias
+        failing_memory_after(i);
+        assert_int_equal(normed_rows_set(&rows, &norm, &norm, &error), STATUS_REFUSE);
+        failing_memory_after(-1);
+        assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
+        assert_true(rows.n == 0 && !rows.weight && !rows.bias);
+    }
+    free((void *)tensor.data);
+}
+
+static void a_vector_s_limit_is_its_largest_item(void **state)
+{
+    float items[5000];
+    (void)state;
+    for (int i = 0; i < 5000; i++)
+        items[i] = (float)(i % 7);
+    items[4321] = -9.5f;
+    struct tensor vector = vector_tensor(items, 5000);
+    assert_true(limit_of_items(&vector) == 9.5f);
+}
+
+static void scales_are_the_least_power_of_2_that_has_room(void **state)
+{
+    static const struct {
+        enum activation_kind activation;
+        float gate, up, scale;
+    } cases[] = {
+        {ACTIVATION_SILU, 1, 1, 0x1p-14f}, // 1 is below 2
+        {ACTIVATION_GELU, 300, 100, 1},    // 30,000 is below 2^15
+        {ACTIVATION_GELU_TANH, 300, 120, 2},
+        {ACTIVATION_GELU_HALF, 3, 1, 0x1p-13f},
+        {ACTIVATION_RELU_SQUARED, 200, 1, 2},
+        {ACTIVATION_SWIGLU_CLAMPED, 1000, 1000, 0x1p-9f}, // 7 * 8
+        {ACTIVATION_SWIGLU_CLAMPED, 2, 1, 0x1p-12f},      // 2 * 2 is not below 4
+        {ACTIVATION_SILU, 0, 1, 0},
+        {ACTIVATION_SILU, 1, 0, 0},
+        {ACTIVATION_SILU, NAN, 1, 0},
+        {ACTIVATION_SILU, 1e38f, 1e38f, 0}, // beyond what scales can be
+        {ACTIVATION_SILU, 1e-30f, 1e-30f, 0x1p-100f},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        float scale = limit_scale(cases[i].activation, cases[i].gate, cases[i].up);
+        if (scale != cases[i].scale)
+            fail_msg("case %zu: %a, expected %a", i, (double)scale, (double)cases[i].scale);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_are_reached_by_the_row_in_the_direction_of_the_weights),
+        cmocka_unit_test(no_normed_row_exceeds_the_limit),
+        cmocka_unit_test(further_scales_of_matrices_count),
+        cmocka_unit_test(what_is_not_known_has_no_limit),
+        cmocka_unit_test(a_vector_s_limit_is_its_largest_item),
+        cmocka_unit_test(scales_are_the_least_power_of_2_that_has_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
