@@ -58,11 +58,11 @@ void sampler_destroy(struct sampler *sampler)
 }
 
 // ---- reductions over the vocabulary ----
-// Item i is added to lane i mod LANES in order, so that compilers vectorize and the result is
-// the same everywhere. Logits of forbidden tokens are -infinity, of weight 0, so that words of the mask
-// without a bit are skipped, to the same result; their logits are never read. `allowed` NULL: all are.
+// In LANES lanes, so that compilers vectorize. Logits of forbidden tokens are -infinity, of weight 0, so that
+// words of the mask without a bit are skipped, to the same result; their logits are never read. `allowed`
+// NULL: all are.
 
-enum { LANES = 16, WORD_TOKENS = 32 };
+enum { LANES = 16, WORD_TOKENS = 32, SUM_LANES = 1024 };
 
 static bool is_skipped(const uint32_t *allowed, int32_t token)
 {
@@ -77,12 +77,15 @@ static float find_largest(const float *logits, int32_t n, const uint32_t *allowe
     for (int lane = 0; lane < LANES; lane++)
         largest[lane] = -INFINITY;
     int32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int lane = 0; lane < LANES && !is_skipped(allowed, i); lane++) {
+    for (; i + LANES <= n; i += LANES) {
+        if (is_skipped(allowed, i))
+            continue;
+        for (int lane = 0; lane < LANES; lane++) {
             float x = logits[i + lane];
             bad[lane] |= !(x <= FLT_MAX);
             largest[lane] = x > largest[lane] ? x : largest[lane];
         }
+    }
     for (; i < n && !is_skipped(allowed, i); i++) {
         bad[0] |= !(logits[i] <= FLT_MAX);
         largest[0] = logits[i] > largest[0] ? logits[i] : largest[0];
@@ -94,11 +97,12 @@ static float find_largest(const float *logits, int32_t n, const uint32_t *allowe
     return bad[0] ? NAN : largest[0];
 }
 
-// Sum of exp((logit - largest) / temperature).
+// Sum of exp((logit - largest) / temperature). Item i is added to lane i mod SUM_LANES in order, then the
+// lanes' halves to each other, so that the result is the same everywhere. A GPU's block has a thread a lane.
 static double sum_weights(const float *logits, int32_t n, const uint32_t *allowed, float largest,
                           float temperature)
 {
-    double sums[LANES] = {0};
+    double sums[SUM_LANES] = {0};
     int32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         if (is_skipped(allowed, i))
@@ -107,11 +111,11 @@ static double sum_weights(const float *logits, int32_t n, const uint32_t *allowe
         for (int lane = 0; lane < LANES; lane++)
             weights[lane] = elementary_exp_negative((logits[i + lane] - largest) / temperature);
         for (int lane = 0; lane < LANES; lane++)
-            sums[lane] += (double)weights[lane];
+            sums[i % SUM_LANES + lane] += (double)weights[lane];
     }
     for (; i < n && !is_skipped(allowed, i); i++) // of one word
-        sums[0] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
-    for (int half = LANES / 2; half > 0; half /= 2)
+        sums[i % SUM_LANES] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
+    for (int half = SUM_LANES / 2; half > 0; half /= 2)
         for (int lane = 0; lane < half; lane++)
             sums[lane] += sums[lane + half];
     return sums[0];
@@ -163,12 +167,45 @@ static struct logit_ranking ranking_start(struct sampler *sampler, const float *
 // The largest logit below `above` among tokens [first, end).
 static float top_below(const float *logits, int32_t first, int32_t end, float above)
 {
-    float top = -INFINITY;
-    for (int32_t i = first; i < end; i++) {
-        float logit = logits[i] < above ? logits[i] : -INFINITY;
-        top = logit > top ? logit : top;
+    float tops[LANES];
+    for (int lane = 0; lane < LANES; lane++)
+        tops[lane] = -INFINITY;
+    int32_t i = first;
+    for (; i + LANES <= end; i += LANES)
+        for (int lane = 0; lane < LANES; lane++) {
+            float logit = logits[i + lane] < above ? logits[i + lane] : -INFINITY;
+            tops[lane] = logit > tops[lane] ? logit : tops[lane];
+        }
+    for (; i < end; i++)
+        tops[0] = logits[i] < above && logits[i] > tops[0] ? logits[i] : tops[0];
+    for (int lane = 1; lane < LANES; lane++)
+        tops[0] = tops[lane] > tops[0] ? tops[lane] : tops[0];
+    return tops[0];
+}
+
+// Whether one of LANES logits is in the band.
+static bool is_any_between(const float *logits, float floor, float above)
+{
+    int32_t n = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        n += (logits[lane] >= floor) & (logits[lane] < above);
+    return n > 0;
+}
+
+// Appends the tokens of the band from the ranking's floor to `above` to the heap, unordered.
+static void collect_band(struct logit_ranking *ranking, float above)
+{
+    int32_t n = ranking->n_vocab;
+    const float *logits = ranking->logits;
+    for (int32_t first = 0; first < n; first += LANES) {
+        int32_t end = n - first < LANES ? n : first + LANES;
+        if (is_skipped(ranking->allowed, first) ||
+            (end - first == LANES && !is_any_between(logits + first, ranking->floor, above)))
+            continue;
+        for (int32_t i = first; i < end; i++)
+            if (logits[i] >= ranking->floor && logits[i] < above && logits[i] > -INFINITY)
+                ranking->heap[ranking->n_heap++] = (struct token_candidate){logits[i], i};
     }
-    return top;
 }
 
 // Builds a heap of the next band, from the largest logit not yet taken down. False: none left.
@@ -182,15 +219,8 @@ static bool refill_heap(struct logit_ranking *ranking)
             top = found > top ? found : top;
         }
     ranking->floor = top - ranking->width;
-    for (int32_t i = 0; i < n && top > -INFINITY; i++) {
-        if (i % WORD_TOKENS == 0 && is_skipped(ranking->allowed, i)) {
-            i += WORD_TOKENS - 1;
-            continue;
-        }
-        float logit = ranking->logits[i];
-        if (logit >= ranking->floor && logit < above && logit > -INFINITY)
-            ranking->heap[ranking->n_heap++] = (struct token_candidate){logit, i};
-    }
+    if (top > -INFINITY)
+        collect_band(ranking, above);
     if (++ranking->n_bands > 4) // a narrow band must not make many passes
         ranking->width *= 4.0f;
     for (int32_t at = ranking->n_heap / 2 - 1; at >= 0; at--)

@@ -1,6 +1,6 @@
 // The sampling kernels (gpu/kernels_sample.h). A block per slice of an output's logits finds the largest; the
 // rest is one block per output. engine/sampler.c defines the draw. Sums are added in the same order as there,
-// in its 16 lanes or in order of rank; maxima, counts and weights do not depend on an order.
+// in its lanes or in order of rank; maxima, counts and weights do not depend on an order.
 //
 // Candidates are ranked by a 64-bit key: the logit in the upper half, the complement of the id in the lower,
 // so that the largest key is the best candidate. They are selected in chunks of at most RANK_CHUNK above a
@@ -14,10 +14,8 @@
 #include <math.h>
 
 enum {
-    THREADS = 1024,
+    THREADS = 1024, // lanes of the sum of weights, as in engine/sampler.c
     WARP = 32,
-    LANES = 16,        // as in engine/sampler.c
-    SUM_TILE = 2048,   // weights computed before the lanes add them
     RANK_CHUNK = 1024, // candidates sorted at a time
     RANK_LEAST = 64,   // a smaller chunk: the threshold is refined further
     // copies of the histogram: most logits share a few first digits, and their atomics would contend
@@ -124,67 +122,24 @@ static __device__ struct sample_extreme search_logits(struct extremes *shared, c
 
 // ---- the sum of all weights ----
 
-struct summing {
-    float weights[2][SUM_TILE]; // double-buffered: one tile is added while the next is computed
-    double sums[LANES];
-};
-
-static __device__ int tile_count(int n, int first)
-{
-    return n - first < SUM_TILE ? n - first : SUM_TILE;
-}
-
-// Computed by the threads from `thread_first` on.
-static __device__ void weigh_tile(struct summing *shared, const float *logits, int n, int first,
-                                  float largest, float temperature, int thread_first)
-{
-    float *weights = shared->weights[first / SUM_TILE % 2];
-    int count = tile_count(n, first);
-    for (int i = (int)threadIdx.x - thread_first; i < count; i += THREADS - thread_first)
-        weights[i] = device_exp_negative((logits[first + i] - largest) / temperature);
-}
-
-// Item i is added to lane i mod LANES, in order; the remainder after the last full LANES to lane 0.
-static __device__ double add_tile(const struct summing *shared, int n, int first, double sum)
-{
-    const float *weights = shared->weights[first / SUM_TILE % 2];
-    int lane = (int)threadIdx.x, count = tile_count(n, first), left = n / LANES * LANES - first;
-    int lanes_end = left < count ? left : count;
-    if (lane < LANES)
-#pragma unroll 8
-        for (int i = lane; i < lanes_end; i += LANES)
-            sum += (double)weights[i];
-    if (lane == 0)
-        for (int i = lanes_end > 0 ? lanes_end : 0; i < count; i++)
-            sum += (double)weights[i];
-    return sum;
-}
-
-// The first warp adds the weights that the other warps computed.
-static __device__ double sum_weights(struct summing *shared, const float *logits, int n, float largest,
+// A thread adds the items of a lane of engine/sampler.c. `sums` [THREADS] in shared memory.
+static __device__ double sum_weights(double *sums, const float *logits, int n, float largest,
                                      float temperature)
 {
     int lane = (int)threadIdx.x;
     double sum = 0.0;
+#pragma unroll 8
+    for (int i = lane; i < n; i += THREADS)
+        sum += (double)device_exp_negative((logits[i] - largest) / temperature);
     __syncthreads(); // earlier readers of the shared memory are done
-    weigh_tile(shared, logits, n, 0, largest, temperature, 0);
-    for (int first = 0; first < n; first += SUM_TILE) {
-        __syncthreads();
-        if (lane < WARP)
-            sum = add_tile(shared, n, first, sum);
-        else
-            weigh_tile(shared, logits, n, first + SUM_TILE, largest, temperature, WARP);
-    }
-    __syncthreads();
-    if (lane < LANES)
-        shared->sums[lane] = sum;
-    for (int half = LANES / 2; half > 0; half /= 2) {
+    sums[lane] = sum;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if (lane < half)
-            shared->sums[lane] += shared->sums[lane + half];
+            sums[lane] += sums[lane + half];
     }
     __syncthreads();
-    return shared->sums[0];
+    return sums[0];
 }
 
 // ---- candidates in order of rank ----
@@ -347,7 +302,7 @@ struct walk {
 struct drawing {
     union {
         struct extremes extremes;
-        struct summing summing;
+        double sums[THREADS];
         struct device_ranking ranking;
     };
     struct walk walk;
@@ -431,7 +386,7 @@ static __device__ int filter_candidates(struct drawing *shared, const float *log
         n_kept = shared->walk.n;
         *total = shared->walk.sum;
     } else {
-        *total = sum_weights(&shared->summing, logits, n_vocab, largest, temperature);
+        *total = sum_weights(shared->sums, logits, n_vocab, largest, temperature);
         if (threadIdx.x == 0)
             shared->n_chunk = 0;
         __syncthreads();
@@ -515,8 +470,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_logprobs(struct samp
     float largest = find_extreme(&a.states[output]).largest;
     if (!(largest > -INFINITY)) // the whole block
         return;
-    double log_sum =
-        (double)largest + device_log(sum_weights(&shared.summing, logits, a.n_vocab, largest, 1.0f));
+    double log_sum = (double)largest + device_log(sum_weights(shared.sums, logits, a.n_vocab, largest, 1.0f));
     struct token_logprob *top = a.top + output * JOB_TOP_LOGPROBS_MAX;
     uint64_t below = ~0ull;
     int n_top = 0;

@@ -16,19 +16,21 @@ double elementary_log(double x); // of a normal number above 0
 // |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
 void elementary_sincos(double angle, double *sine, double *cosine);
 
-// exp of x <= 0, the softmax's; below -87 (2^-126, the last normal number) it is 0. Inline, so that loops
-// over it vectorize.
+// exp of x <= 0, the softmax's; below -87 (2^-126, the last normal number) it is 0. Inline, and without a
+// choice between floats, of which compilers make branches, so that loops over it vectorize.
 static inline float elementary_exp_negative(float x)
 {
-    float clamped = x > -87.0f ? x : -87.0f;
-    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; the low bits hold it then.
     union {
         float number;
         uint32_t bits;
-    } shifted = {clamped * 1.44269504f + 12582912.0f}, power;
+    } clamped = {x}, least = {-87.0f}, shifted, power;
+    uint32_t within = 0u - (uint32_t)(x > least.number);
+    clamped.bits = (clamped.bits & within) | (least.bits & ~within);
+    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; the low bits hold it then.
+    shifted.number = clamped.number * 1.44269504f + 12582912.0f;
     float n = shifted.number - 12582912.0f;
     // ln 2 in two parts; the first has few enough bits that n * part is exact.
-    float r = (clamped - n * 0.693359375f) - n * -2.12194440e-4f;
+    float r = (clamped.number - n * 0.693359375f) - n * -2.12194440e-4f;
     float p = 1.0f / 5040.0f;
     p = p * r + 1.0f / 720.0f;
     p = p * r + 1.0f / 120.0f;
@@ -38,6 +40,7 @@ static inline float elementary_exp_negative(float x)
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     power.bits = (shifted.bits + 127u) << 23;
-    float result = p * power.number;
-    return x > -87.0f ? result : 0.0f;
+    power.number = p * power.number;
+    power.bits &= within;
+    return power.number;
 }
