@@ -96,8 +96,8 @@ struct activation_operand_launch {
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
 // The operand of the GEMM that comes next, written by the launch that makes its x. With a scale of all rows
-// (product_next_scale) each block writes its own items in place of x. Else a row is converted by the block that
-// stores the last of its items, because its scale depends on all of them.
+// (product_next_scale) each block writes its own items in place of x. Else a row is converted by the block
+// that stores the last of its items, because its scale depends on all of them.
 struct next_operand {
     struct activation_operand out; // .items NULL: none
     int32_t *arrivals;             // [rows] zeros; zeros again after the launch; with out.scale not used

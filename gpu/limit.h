@@ -22,8 +22,8 @@ enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm,
                             struct error *error) WARN_UNUSED;
 void normed_rows_finish(struct normed_rows *rows);
 
-// The largest absolute value that an output can have for such rows, without its bias; 0: not known. Reads the
-// tensor once, by the pool's threads (NULL: by this one).
+// The largest absolute value that an output can have for such rows, without its bias; 0: not known. Reads
+// the tensor once, by the pool's threads (NULL: by this one).
 float limit_of_outputs(const struct tensor *tensor, const struct normed_rows *rows, struct pool *pool);
 // Of a vector: its largest absolute value.
 float limit_of_items(const struct tensor *tensor);

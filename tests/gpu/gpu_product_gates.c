@@ -103,6 +103,9 @@ static void the_last_block_of_gated_rows_writes_the_next_operand(void **state)
         struct product_problem problem =
             problem_make(product_tensor(types[t], 2 * 331, inputs[t], FILL_RANDOM, &seed), 16, 2, &seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            if (product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max,
+                                 counts[i], 0))
+                continue; // should WGMMA_ROWS_LEAST become 1
             emulate_reverse(i % 2 == 1);
             assert_next_operand(&problem, counts[i], NULL, i % 2 ? OPERAND_BFLOAT : OPERAND_HALF,
                                 (struct product_launch){.device.n_multiprocessors = i % 3 ? 2 : 1000});

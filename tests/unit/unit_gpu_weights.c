@@ -181,6 +181,36 @@ static void a_product_is_packed_piece_by_piece_to_the_same_bytes(void **state)
         }
 }
 
+// gpu/limit.h: of weights that multiply rows of a norm, until others are named; and of their biases.
+static void weights_of_normed_rows_have_a_limit(void **state)
+{
+    float items[N_INPUTS];
+    for (int i = 0; i < N_INPUTS; i++)
+        items[i] = i == 9 ? -3.0f : 0.5f;
+    struct tensor norm = {.type = TENSOR_F32,
+                          .n_dims = 1,
+                          .dims = {N_INPUTS, 1, 1, 1},
+                          .data = items,
+                          .size_bytes = sizeof items},
+                  tensor = make_tensor(TENSOR_Q8_0, 40, 1);
+    (void)state;
+    struct normed_rows rows = {0};
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    float limit = limit_of_outputs(&tensor, &rows, NULL);
+    normed_rows_finish(&rows);
+    assert_true(limit > 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(gpu_normed_input(&backend.base, i == 1 ? &norm : NULL, NULL, &error), STATUS_OK);
+        struct weight *weight = create(&tensor, WEIGHT_PRODUCT);
+        assert_true(weight->limit == (i == 1 ? limit : 0));
+        gpu_weight_destroy(&backend.base, weight);
+    }
+    struct weight *vector = create(&norm, WEIGHT_VECTOR);
+    assert_true(vector->limit == 3);
+    gpu_weight_destroy(&backend.base, vector);
+    free((void *)tensor.data);
+}
+
 static void the_widest_product_and_the_most_experts_size_the_scratch(void **state)
 {
     struct tensor tensor = make_tensor(TENSOR_Q8_0, 32, 2);
@@ -365,6 +395,7 @@ int main(void)
 #define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         test(a_product_is_packed_piece_by_piece_to_the_same_bytes),
+        test(weights_of_normed_rows_have_a_limit),
         test(the_widest_product_and_the_most_experts_size_the_scratch),
         test(too_large_products_are_refused),
         test(a_type_that_nobody_computes_with_is_refused_by_name),
