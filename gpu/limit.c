@@ -1,10 +1,16 @@
 #include "gpu/limit.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 // A multiple of each type's block.
 enum { PIECE_ITEMS = 2048, SUMS = 8, RUNS_MAX = 256, EXPONENT_MAX = 100 };
+
+// The largest item of a row is some 2^4 times a typical one. Where the bound is 2^24 times a typical one, that
+// item is 2^-5 in binary16. Items have all 11 bits down to 2^-14, and errors of 2^-25 below, 2^-20 of the
+// largest: a sixteenth of what rounding to 11 bits costs typical ones.
+static const double RATIO_MAX = 0x1p24;
 
 static void dequantize_items(const struct tensor *tensor, uint64_t first, float *items, uint64_t n)
 {
@@ -21,6 +27,26 @@ static float *vector_items(const struct tensor *tensor, int64_t n)
     return items;
 }
 
+static int compare_floats(const void *a, const void *b)
+{
+    const float *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+// Of absolute values; 0 without memory.
+static float median_of(const float *items, int64_t n)
+{
+    float *sorted = malloc((size_t)n * sizeof *sorted), median;
+    if (!sorted)
+        return 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = fabsf(items[i]);
+    qsort(sorted, (size_t)n, sizeof *sorted, compare_floats);
+    median = sorted[n / 2];
+    free(sorted);
+    return median;
+}
+
 enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm, const struct tensor *bias,
                             struct error *error)
 {
@@ -31,6 +57,7 @@ enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm,
     rows->weight = vector_items(norm, rows->n);
     if (bias)
         rows->bias = vector_items(bias, rows->n);
+    rows->median = rows->weight ? median_of(rows->weight, rows->n) : 0.0f;
     if (rows->weight && (rows->bias || !bias))
         return STATUS_OK;
     normed_rows_finish(rows);
@@ -50,34 +77,63 @@ struct limit_task {
     const struct tensor *tensor;
     const struct normed_rows *rows;
     int64_t n_rows, run;
-    float limits[RUNS_MAX];
+    float largest[RUNS_MAX];
+    // rows by the exponent of their deviation, from 2^-EXPONENT_MAX on
+    atomic_int_least64_t counts[2 * EXPONENT_MAX + 1];
 };
 
-// Adds the squares of items * factors to SUMS partial sums, in an order that depends on n alone.
-static void add_squares(double sums[SUMS], const float *items, const float *factors, int64_t n)
+// Sums over a row's weights w: of (w g)^2 and w^2, in SUMS parts in an order that depends on n alone, and of w b.
+struct row_sums {
+    double scaled[SUMS], plain[SUMS], bias;
+};
+
+static void add_squares(struct row_sums *sums, const float *restrict items, const float *restrict factors,
+                        int64_t n)
 {
-    for (int64_t i = 0; i < n; i += SUMS)
-        for (int64_t j = 0; j < SUMS && i + j < n; j++) {
-            double item = (double)items[i + j] * (double)factors[i + j];
-            sums[j] += item * item;
+    int64_t i = 0;
+    for (; i + SUMS <= n; i += SUMS)
+        for (int j = 0; j < SUMS; j++) {
+            double item = (double)items[i + j], scaled = item * (double)factors[i + j];
+            sums->scaled[j] += scaled * scaled;
+            sums->plain[j] += item * item;
         }
+    for (int j = 0; i < n; i++, j++) {
+        double item = (double)items[i], scaled = item * (double)factors[i];
+        sums->scaled[j] += scaled * scaled;
+        sums->plain[j] += item * item;
+    }
 }
 
-// The row's weights w: sqrt(n) |w g| + |w . b|.
-static double limit_of_row(const struct tensor *tensor, const struct normed_rows *rows, int64_t row)
+static double sum_of(const double parts[SUMS])
 {
+    double sum = 0;
+    for (int i = 0; i < SUMS; i++)
+        sum += parts[i];
+    return sum;
+}
+
+static struct row_sums sums_of_row(const struct limit_task *task, int64_t row)
+{
+    const struct normed_rows *rows = task->rows;
     float items[PIECE_ITEMS];
-    double sums[SUMS] = {0}, squares = 0, product = 0;
+    struct row_sums sums = {0};
     for (int64_t first = 0; first < rows->n; first += PIECE_ITEMS) {
         int64_t n = rows->n - first < PIECE_ITEMS ? rows->n - first : PIECE_ITEMS;
-        dequantize_items(tensor, (uint64_t)(row * rows->n + first), items, (uint64_t)n);
-        add_squares(sums, items, rows->weight + first, n);
+        dequantize_items(task->tensor, (uint64_t)(row * rows->n + first), items, (uint64_t)n);
+        add_squares(&sums, items, rows->weight + first, n);
         for (int64_t i = 0; rows->bias && i < n; i++)
-            product += (double)items[i] * (double)rows->bias[first + i];
+            sums.bias += (double)items[i] * (double)rows->bias[first + i];
     }
-    for (int i = 0; i < SUMS; i++)
-        squares += sums[i];
-    return sqrt((double)rows->n * squares) + fabs(product);
+    return sums;
+}
+
+static void count_deviation(struct limit_task *task, double deviation)
+{
+    int exponent = -EXPONENT_MAX;
+    if (deviation > 0)
+        (void)frexp(deviation, &exponent);
+    exponent = exponent < -EXPONENT_MAX ? -EXPONENT_MAX : exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent;
+    atomic_fetch_add_explicit(&task->counts[exponent + EXPONENT_MAX], 1, memory_order_relaxed);
 }
 
 static void limit_run(void *context, int index, int thread)
@@ -89,19 +145,32 @@ static void limit_run(void *context, int index, int thread)
     double most = 0;
     (void)thread;
     for (int64_t row = begin; row < end; row++) {
-        double limit = limit_of_row(tensor, task->rows, row);
-        if (tensor->scales)
-            limit *= fabs((double)tensor_scale(tensor, (uint64_t)row / tensor->dims[1]));
-        if (!(limit <= most)) // NaN stays
+        struct row_sums sums = sums_of_row(task, row);
+        double scale =
+            tensor->scales ? fabs((double)tensor_scale(tensor, (uint64_t)row / tensor->dims[1])) : 1;
+        double limit = scale * (sqrt((double)task->rows->n * sum_of(sums.scaled)) + fabs(sums.bias));
+        if (limit > most || isnan(limit))
             most = limit;
+        count_deviation(task, scale * (double)task->rows->median * sqrt(sum_of(sums.plain)));
     }
-    task->limits[index] = (float)most;
+    task->largest[index] = (float)most;
 }
 
-float limit_of_outputs(const struct tensor *tensor, const struct normed_rows *rows, struct pool *pool)
+// Half of the rows have a larger deviation or one of that exponent.
+static float typical_deviation(struct limit_task *task)
+{
+    int64_t n_below = 0;
+    int at = 0;
+    while (at < 2 * EXPONENT_MAX && (n_below += task->counts[at]) * 2 <= task->n_rows)
+        at++;
+    return at > 0 ? ldexpf(1.0f, at - EXPONENT_MAX - 1) : 0.0f;
+}
+
+struct output_limits limits_of_outputs(const struct tensor *tensor, const struct normed_rows *rows,
+                                       struct pool *pool)
 {
     if (rows->n == 0 || tensor->dims[0] != (uint64_t)rows->n)
-        return 0.0f;
+        return (struct output_limits){0};
     struct limit_task task = {.tensor = tensor, .rows = rows, .n_rows = (int64_t)tensor_n_rows(tensor)};
     task.run = (task.n_rows + RUNS_MAX - 1) / RUNS_MAX;
     int n_runs = (int)((task.n_rows + task.run - 1) / task.run);
@@ -110,11 +179,11 @@ float limit_of_outputs(const struct tensor *tensor, const struct normed_rows *ro
     else
         for (int i = 0; i < n_runs; i++)
             limit_run(&task, i, 0);
-    float most = 0.0f;
+    struct output_limits limits = {0.0f, typical_deviation(&task)};
     for (int i = 0; i < n_runs; i++)
-        if (!(task.limits[i] <= most))
-            most = task.limits[i];
-    return isfinite(most) ? most : 0.0f;
+        if (task.largest[i] > limits.largest || isnan(task.largest[i]))
+            limits.largest = task.largest[i];
+    return isfinite(limits.largest) ? limits : (struct output_limits){0};
 }
 
 float limit_of_items(const struct tensor *tensor)
@@ -125,7 +194,7 @@ float limit_of_items(const struct tensor *tensor)
         uint64_t n = n_items - first < PIECE_ITEMS ? n_items - first : PIECE_ITEMS;
         dequantize_items(tensor, first, items, n);
         for (uint64_t i = 0; i < n; i++)
-            if (!(fabsf(items[i]) <= most))
+            if (fabsf(items[i]) > most || isnan(items[i]))
                 most = fabsf(items[i]);
     }
     return most;
@@ -138,18 +207,21 @@ static double activation_limit(enum activation_kind activation, double gate)
     case ACTIVATION_RELU_SQUARED:
         return gate * gate;
     case ACTIVATION_SWIGLU_CLAMPED:
-        return gate < 7 ? gate : 7;
+        return fmin(gate, 7);
     default: // of the others none is larger than its argument
         return gate;
     }
 }
 
-float limit_scale(enum activation_kind activation, float gate, float up)
+float limit_scale(enum activation_kind activation, const struct output_limits *gate,
+                  const struct output_limits *up)
 {
-    double factor = activation == ACTIVATION_SWIGLU_CLAMPED ? (up < 7 ? (double)up : 7) + 1 : (double)up;
-    double most = activation_limit(activation, (double)gate) * factor;
+    bool is_clamped = activation == ACTIVATION_SWIGLU_CLAMPED;
+    double factor = is_clamped ? fmin((double)up->largest, 7) + 1 : (double)up->largest,
+           most = activation_limit(activation, (double)gate->largest) * factor,
+           typical = activation_limit(activation, (double)gate->typical) * (double)up->typical;
     int exponent;
-    if (!(gate > 0 && up > 0 && isfinite(most)))
+    if (!isfinite(gate->largest) || !isfinite(up->largest) || !(most > 0 && most <= RATIO_MAX * typical))
         return 0.0f;
     (void)frexp(most, &exponent); // below 2^exponent
     exponent -= 15;

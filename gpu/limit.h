@@ -3,6 +3,10 @@
 //
 // RMS and layer norms make rows of a Euclidean norm of at most sqrt(n), then multiply by a weight g and add a
 // bias b: an output of w is |w . (g z + b)| <= sqrt(n) |w g| + |w . b| (Cauchy-Schwarz).
+//
+// Outliers among the weights make that bound loose, and with it the items of an operand small, whose last bits
+// binary16 then loses. So a typical output is estimated too, that of a random row: |w| times the median of g.
+// Where the two are too far apart, nothing is known.
 #pragma once
 
 #include "engine/base/pool.h"
@@ -14,6 +18,7 @@
 // What makes the rows that weights multiply. .n 0: not known.
 struct normed_rows {
     float *weight, *bias; // [n], by malloc; bias NULL: none
+    float median;         // of the weight's absolute values
     int64_t n;
 };
 
@@ -22,12 +27,20 @@ enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm,
                             struct error *error) WARN_UNUSED;
 void normed_rows_finish(struct normed_rows *rows);
 
-// The largest absolute value that an output can have for such rows, without its bias; 0: not known. Reads
-// the tensor once, by the pool's threads (NULL: by this one).
-float limit_of_outputs(const struct tensor *tensor, const struct normed_rows *rows, struct pool *pool);
+// Of a weight's outputs for such rows, without their bias. All 0: not known.
+struct output_limits {
+    float largest; // no absolute value exceeds it
+    float
+        typical; // a power of 2 below the median of the outputs' deviations for random rows; 0: below 2^-100
+};
+
+// Reads the tensor once, by the pool's threads (NULL: by this one).
+struct output_limits limits_of_outputs(const struct tensor *tensor, const struct normed_rows *rows,
+                                       struct pool *pool);
 // Of a vector: its largest absolute value.
 float limit_of_items(const struct tensor *tensor);
 
-// A power of 2 such that activation(gate) * up is at most 2^15 times as large, of gates and factors of at most
-// these sizes. 0: not known, or beyond what scales can be.
-float limit_scale(enum activation_kind activation, float gate, float up);
+// A power of 2 such that no activation(gate) * up is more than 2^15 times as large, and a typical one's largest
+// neighbors keep all bits in binary16. 0: there is none, or it is not known.
+float limit_scale(enum activation_kind activation, const struct output_limits *gate,
+                  const struct output_limits *up);

@@ -184,11 +184,13 @@ static void defer_gated(struct gpu_backend *backend, const struct product produc
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
-// The largest result of gates or factors; 0: not known.
-static float limit_of(const struct product *product)
+// Of gates or factors, with their bias.
+static struct output_limits limits_of(const struct product *product)
 {
-    float limit = product->weight->limit;
-    return limit > 0.0f && product->bias ? limit + product->bias->limit : limit;
+    struct output_limits limits = product->weight->limits;
+    if (limits.largest > 0.0f && product->bias)
+        limits.largest += product->bias->limits.largest;
+    return limits;
 }
 
 static struct product_launch call_of_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
@@ -265,7 +267,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
     if (call.gated) {
-        call.gated_scale = limit_scale(kind, limit_of(gate), limit_of(up));
+        struct output_limits of_gate = limits_of(gate), of_up = limits_of(up);
+        call.gated_scale = limit_scale(kind, &of_gate, &of_up);
         defer_gated(backend, products, x, rows, call);
         backend->current.pending_rows.n_rows = gpu_rows(backend, n_rows);
         backend->current.pending_rows.pairs = experts;

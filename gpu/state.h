@@ -32,7 +32,8 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
     int64_t n_matrices;
-    float limit; // gpu/limit.h: of a product's outputs for the norm's rows, 0: not known; of a vector's items
+    // gpu/limit.h: of WEIGHT_PRODUCT for rows of the norm; of WEIGHT_VECTOR the largest item
+    struct output_limits limits;
 };
 
 // Device memory for one purpose of a step, sized for the largest step.

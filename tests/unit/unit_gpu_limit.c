@@ -69,9 +69,10 @@ static void limits_are_reached_by_the_row_in_the_direction_of_the_weights(void *
                 most = fmax(most, output_of_own_direction(w + (size_t)o * N_INPUTS, weight,
                                                           with_bias ? bias : NULL));
             assert_int_equal(normed_rows_set(&rows, &norm, with_bias ? &norm_bias : NULL, &error), STATUS_OK);
-            float limit = limit_of_outputs(&tensor, &rows, pool);
-            assert_true(fabs((double)limit / most - 1) < 1e-6);
-            assert_true(limit_of_outputs(&tensor, &rows, NULL) == limit); // by any number of threads
+            struct output_limits limits = limits_of_outputs(&tensor, &rows, pool),
+                                 alone = limits_of_outputs(&tensor, &rows, NULL);
+            assert_true(fabs((double)limits.largest / most - 1) < 1e-6);
+            assert_true(limits.largest == alone.largest && limits.typical == alone.typical);
             normed_rows_finish(&rows);
             free(w);
             free((void *)tensor.data);
@@ -92,7 +93,7 @@ static void no_normed_row_exceeds_the_limit(void **state)
     struct tensor norm = vector_tensor(weight, N_INPUTS);
     struct normed_rows rows = {0};
     assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
-    double limit = (double)limit_of_outputs(&tensor, &rows, NULL), most = 0;
+    double limit = (double)limits_of_outputs(&tensor, &rows, NULL).largest, most = 0;
     for (int trial = 0; trial < 200; trial++) {
         const float *toward = w + (size_t)(trial % N_OUTPUTS) * N_INPUTS;
         double squares = 0;
@@ -132,9 +133,17 @@ static void further_scales_of_matrices_count(void **state)
     second.dims[1] = N_OUTPUTS / 2;
     second.data = (const char *)tensor.data + N_OUTPUTS / 2 * tensor_row_bytes(&tensor);
     tensor.scales = scales;
-    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 4 * limit_of_outputs(&second, &rows, NULL));
+    struct output_limits whole = limits_of_outputs(&tensor, &rows, NULL),
+                         half = limits_of_outputs(&second, &rows, NULL);
+    assert_true(whole.largest == 4 * half.largest && whole.typical >= half.typical);
     normed_rows_finish(&rows);
     free((void *)tensor.data);
+}
+
+static void check_no_limits(const struct tensor *tensor, const struct normed_rows *rows)
+{
+    struct output_limits limits = limits_of_outputs(tensor, rows, NULL);
+    assert_true(limits.largest == 0 && limits.typical == 0);
 }
 
 static void what_is_not_known_has_no_limit(void **state)
@@ -142,7 +151,7 @@ static void what_is_not_known_has_no_limit(void **state)
     float weight[N_INPUTS] = {1}, heads[2 * N_INPUTS] = {0};
     uint64_t seed = 13;
     (void)state;
-    struct tensor tensor = product_tensor(TENSOR_F16, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed),
+    struct tensor tensor = product_tensor(TENSOR_F32, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed),
                   norm = vector_tensor(weight, N_INPUTS), narrow = vector_tensor(weight, N_INPUTS / 2),
                   two = vector_tensor(heads, N_INPUTS);
     struct normed_rows rows = {0};
@@ -151,16 +160,18 @@ static void what_is_not_known_has_no_limit(void **state)
     const struct tensor *const norms[] = {NULL, &narrow, &two};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(normed_rows_set(&rows, norms[i], NULL, &error), STATUS_OK);
-        assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+        check_no_limits(&tensor, &rows);
     }
-    weight[5] = NAN;
-    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
-    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
-    weight[5] = INFINITY;
-    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
-    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    float *items = (float *)tensor.data; // one row's item among good ones
+    for (int i = 0; i < 2; i++) {
+        items[3 * N_INPUTS] = i ? NAN : INFINITY;
+        assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+        check_no_limits(&tensor, &rows);
+    }
+    items[3 * N_INPUTS] = 1;
+    assert_true(limits_of_outputs(&tensor, &rows, NULL).largest > 0);
     normed_rows_finish(&rows);
-    assert_true(limit_of_outputs(&tensor, &rows, NULL) == 0);
+    check_no_limits(&tensor, &rows);
     for (int i = 0; i < 2; i++) { // no memory for the norm's weight, or its bias
         failing_memory_after(i);
         assert_int_equal(normed_rows_set(&rows, &norm, &norm, &error), STATUS_REFUSE);
@@ -169,6 +180,27 @@ static void what_is_not_known_has_no_limit(void **state)
         assert_true(rows.n == 0 && !rows.weight && !rows.bias);
     }
     free((void *)tensor.data);
+}
+
+// The median over the rows, each as long as its weights times the norm's median: outliers do not count.
+static void typical_outputs_are_those_of_most_rows(void **state)
+{
+    float weight[N_INPUTS], items[5 * N_INPUTS];
+    (void)state;
+    for (int i = 0; i < N_INPUTS; i++)
+        weight[i] = i < 10 ? -1000.0f : -0.5f;
+    static const float of_rows[5] = {0, 100, 3, 4, 5}; // of the median, 4: 4 * sqrt(768) * 0.5 = 55.4
+    for (int i = 0; i < 5 * N_INPUTS; i++)
+        items[i] = of_rows[i / N_INPUTS];
+    struct tensor tensor = vector_tensor(items, N_INPUTS), norm = vector_tensor(weight, N_INPUTS);
+    tensor.n_dims = 2;
+    tensor.dims[1] = 5;
+    struct normed_rows rows = {0};
+    assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
+    assert_true(limits_of_outputs(&tensor, &rows, NULL).typical == 32);
+    tensor.dims[1] = 1; // zeros
+    assert_true(limits_of_outputs(&tensor, &rows, NULL).typical == 0);
+    normed_rows_finish(&rows);
 }
 
 static void a_vector_s_limit_is_its_largest_item(void **state)
@@ -180,30 +212,39 @@ static void a_vector_s_limit_is_its_largest_item(void **state)
     items[4321] = -9.5f;
     struct tensor vector = vector_tensor(items, 5000);
     assert_true(limit_of_items(&vector) == 9.5f);
+    items[2] = NAN;
+    assert_true(isnan(limit_of_items(&vector)));
 }
 
 static void scales_are_the_least_power_of_2_that_has_room(void **state)
 {
     static const struct {
         enum activation_kind activation;
-        float gate, up, scale;
+        struct output_limits gate, up;
+        float scale;
     } cases[] = {
-        {ACTIVATION_SILU, 1, 1, 0x1p-14f}, // 1 is below 2
-        {ACTIVATION_GELU, 300, 100, 1},    // 30,000 is below 2^15
-        {ACTIVATION_GELU_TANH, 300, 120, 2},
-        {ACTIVATION_GELU_HALF, 3, 1, 0x1p-13f},
-        {ACTIVATION_RELU_SQUARED, 200, 1, 2},
-        {ACTIVATION_SWIGLU_CLAMPED, 1000, 1000, 0x1p-9f}, // 7 * 8
-        {ACTIVATION_SWIGLU_CLAMPED, 2, 1, 0x1p-12f},      // 2 * 2 is not below 4
-        {ACTIVATION_SILU, 0, 1, 0},
-        {ACTIVATION_SILU, 1, 0, 0},
-        {ACTIVATION_SILU, NAN, 1, 0},
-        {ACTIVATION_SILU, 1e38f, 1e38f, 0}, // beyond what scales can be
-        {ACTIVATION_SILU, 1e-30f, 1e-30f, 0x1p-100f},
+        {ACTIVATION_SILU, {1, 1}, {1, 1}, 0x1p-14f},   // 1 is below 2
+        {ACTIVATION_GELU, {300, 1}, {100, 1}, 1},      // 30,000 is below 2^15
+        {ACTIVATION_GELU_TANH, {300, 1}, {120, 1}, 2}, // 36,000 is not
+        {ACTIVATION_GELU_HALF, {3, 1}, {1, 1}, 0x1p-13f},
+        {ACTIVATION_RELU_SQUARED, {200, 1}, {1, 1}, 2},
+        {ACTIVATION_SWIGLU_CLAMPED, {1000, 1}, {1000, 1}, 0x1p-9f}, // 7 * 8
+        {ACTIVATION_SWIGLU_CLAMPED, {2, 1}, {1, 1}, 0x1p-12f},      // 2 * 2 is not below 4
+        {ACTIVATION_SILU, {0, 0}, {1, 1}, 0},
+        {ACTIVATION_SILU, {1, 1}, {0, 0}, 0},
+        {ACTIVATION_SILU, {NAN, 1}, {1, 1}, 0},
+        {ACTIVATION_SWIGLU_CLAMPED, {1, 1}, {NAN, 1}, 0},
+        {ACTIVATION_SWIGLU_CLAMPED, {INFINITY, 1}, {1, 1}, 0},
+        {ACTIVATION_SILU, {1e38f, 1e38f}, {1e38f, 1e38f}, 0}, // beyond what scales can be
+        {ACTIVATION_SILU, {1e-30f, 1e-30f}, {1e-30f, 1e-30f}, 0x1p-100f},
+        {ACTIVATION_SILU, {0x1p13f, 1}, {0x1p11f, 1}, 0x1p10f}, // 2^24 times a typical one, and more
+        {ACTIVATION_SILU, {0x1p13f, 1}, {0x1p12f, 1}, 0},
+        {ACTIVATION_SILU, {0x1p13f, 2}, {0x1p12f, 1}, 0x1p11f},
+        {ACTIVATION_SILU, {1, 1}, {1, 0}, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        float scale = limit_scale(cases[i].activation, cases[i].gate, cases[i].up);
+        float scale = limit_scale(cases[i].activation, &cases[i].gate, &cases[i].up);
         if (scale != cases[i].scale)
             fail_msg("case %zu: %a, expected %a", i, (double)scale, (double)cases[i].scale);
     }
@@ -216,6 +257,7 @@ int main(void)
         cmocka_unit_test(no_normed_row_exceeds_the_limit),
         cmocka_unit_test(further_scales_of_matrices_count),
         cmocka_unit_test(what_is_not_known_has_no_limit),
+        cmocka_unit_test(typical_outputs_are_those_of_most_rows),
         cmocka_unit_test(a_vector_s_limit_is_its_largest_item),
         cmocka_unit_test(scales_are_the_least_power_of_2_that_has_room),
     };

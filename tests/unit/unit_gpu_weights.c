@@ -196,17 +196,18 @@ static void weights_of_normed_rows_have_a_limit(void **state)
     (void)state;
     struct normed_rows rows = {0};
     assert_int_equal(normed_rows_set(&rows, &norm, NULL, &error), STATUS_OK);
-    float limit = limit_of_outputs(&tensor, &rows, NULL);
+    struct output_limits limits = limits_of_outputs(&tensor, &rows, NULL);
     normed_rows_finish(&rows);
-    assert_true(limit > 0);
+    assert_true(limits.largest > limits.typical && limits.typical > 0);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(gpu_normed_input(&backend.base, i == 1 ? &norm : NULL, NULL, &error), STATUS_OK);
         struct weight *weight = create(&tensor, WEIGHT_PRODUCT);
-        assert_true(weight->limit == (i == 1 ? limit : 0));
+        assert_true(weight->limits.largest == (i == 1 ? limits.largest : 0));
+        assert_true(weight->limits.typical == (i == 1 ? limits.typical : 0));
         gpu_weight_destroy(&backend.base, weight);
     }
     struct weight *vector = create(&norm, WEIGHT_VECTOR);
-    assert_true(vector->limit == 3);
+    assert_true(vector->limits.largest == 3);
     gpu_weight_destroy(&backend.base, vector);
     free((void *)tensor.data);
 }
