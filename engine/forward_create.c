@@ -150,8 +150,9 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
 static enum layer_slot input_norm(const struct weight_loading *loading, const struct model_layer *tensors,
                                   enum layer_slot slot)
 {
-    bool of_gates = slot == SLOT_FFN_GATE || slot == SLOT_FFN_UP || slot == SLOT_GATE_EXPERTS ||
-                    slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE || slot == SLOT_SHARED_UP;
+    bool of_gates = slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && tensors->tensors[SLOT_FFN_GATE].data) ||
+                    slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
+                    slot == SLOT_SHARED_UP;
     if (of_gates && tensors->tensors[SLOT_FFN_NORM].data)
         return SLOT_FFN_NORM;
     return of_gates && loading->forward->model->shape.parallel_residual ? SLOT_ATTN_NORM : SLOT_COUNT;
