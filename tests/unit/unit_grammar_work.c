@@ -447,6 +447,17 @@ static uint32_t string_and_end(struct rules *rules, const uint32_t *strings, int
     return rules_choice(rules, choices, (size_t)n * N_ENDS);
 }
 
+static void bench_init_rules(struct grammar_bench *bench, struct rules *rules, uint32_t start)
+{
+    struct error error;
+    bench_init(bench, ambiguous, NULL);
+    recognizer_destroy(bench->recognizer);
+    grammar_destroy(bench->grammar);
+    assert_int_equal(grammar_create(&bench->grammar, rules, start, &error), STATUS_OK);
+    assert_int_equal(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error),
+                     STATUS_OK);
+}
+
 // Names of which each letter begins one, and any other string: inside, the parser's state depends on the
 // names, and a mask takes none of the states behind its tokens.
 static void a_mask_inside_several_strings_builds_no_states(void **state)
@@ -463,13 +474,7 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
         strings[i] = expression_literal(pool, (struct text){name, 3});
     }
     strings[N_LETTERS] = expression_complement(pool, expression_either_many(pool, strings, N_LETTERS));
-    bench_init(&bench, ambiguous, NULL);
-    recognizer_destroy(bench.recognizer);
-    grammar_destroy(bench.grammar);
-    uint32_t start = string_and_end(rules, strings, N_LETTERS + 1);
-    assert_int_equal(grammar_create(&bench.grammar, rules, start, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&bench.recognizer, bench.grammar, bench.vocabulary, &error),
-                     STATUS_OK);
+    bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS + 1));
     assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
     assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
     size_t n_states = bench.recognizer->sets.n;
@@ -477,6 +482,34 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
     assert_int_equal(bench.recognizer->sets.n, n_states);
     for (int i = 0; i < N_TOKENS; i++)
         assert_true(mask[i / 32] >> i % 32 & 1);
+    matcher_finish(&matcher);
+    bench_finish(&bench);
+}
+
+// The union of the strings has a term for each, the parser's states have one string each.
+static void a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each(void **state)
+{
+    (void)state;
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_STATE_TERMS] = N_LETTERS - 1;
+    struct rules *rules = rules_create(&limits);
+    uint32_t strings[N_LETTERS], mask[(N_TOKENS + 31) / 32];
+    struct grammar_bench bench;
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted;
+    for (int i = 0; i < N_LETTERS; i++) {
+        char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
+        strings[i] = expression_literal(rules_expressions(rules), (struct text){name, 3});
+    }
+    bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS));
+    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    for (int i = 0; i < N_TOKENS; i++) {
+        bool begins_name = i < N_LETTERS || i % N_LETTERS == i / N_LETTERS - 1;
+        assert_int_equal(mask[i / 32] >> i % 32 & 1, begins_name);
+    }
     matcher_finish(&matcher);
     bench_finish(&bench);
 }
@@ -534,6 +567,7 @@ int main(void)
         cmocka_unit_test(rows_of_steps_are_counted_as_memory),
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
         cmocka_unit_test(a_mask_inside_several_strings_builds_no_states),
+        cmocka_unit_test(a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each),
         cmocka_unit_test(alternatives_of_one_structure_are_one),
         cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
     };
