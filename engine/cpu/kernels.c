@@ -5,16 +5,11 @@
 
 struct level {
     const char *name;
-    bool (*supported)(void);
+    bool (*supported)(void); // of plain C: not asked; of a level that the architecture lacks: NULL
     void (*rows)(struct row_kernels *kernels);
     void (*attention)(struct attention_kernels *kernels);
     void (*products)(struct product_kernels *kernels);
 };
-
-static bool is_always(void)
-{
-    return true;
-}
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -50,7 +45,7 @@ static bool has_avx512(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
     [CPU_AVX2] = {"cpu/avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
     [CPU_AVX512] = {"cpu/avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},
@@ -71,7 +66,7 @@ static bool has_matrix_products(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
     [CPU_NEON] = {"cpu/neon", has_dot_products, row_kernels_neon, attention_kernels_neon,
                   product_kernels_neon},
     [CPU_I8MM] = {"cpu/i8mm", has_matrix_products, row_kernels_neon, attention_kernels_neon,
@@ -79,7 +74,7 @@ static const struct level levels[CPU_LEVEL_COUNT] = {
 };
 #else
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", is_always, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
 };
 #endif
 
