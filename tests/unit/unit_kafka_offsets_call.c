@@ -3,6 +3,7 @@
 // beyond its time limit, until the coordinator is back.
 #include "consumer/kafka/kafka_offsets_call.h"
 #include "tests/failing_threads.h"
+#include "tests/thread_names.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +11,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <glob.h>
 #include <librdkafka/rdkafka_mock.h>
 #include <stdio.h>
 #include <string.h>
@@ -148,28 +148,11 @@ static void without_a_thread_or_a_descriptor_the_call_gives_an_error(void **stat
     no_fault(rd_kafka_commit_transaction(setting->producer, LONG_MS));
 }
 
-static bool has_thread(const char *name)
-{
-    glob_t found;
-    bool is_found = false;
-    assert_int_equal(glob("/proc/self/task/*/comm", 0, NULL, &found), 0);
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        char line[32] = "";
-        FILE *file = fopen(found.gl_pathv[i], "r"); // NULL: it has just ended
-        if (file && fgets(line, sizeof line, file))
-            is_found = is_found || strncmp(line, name, strlen(name)) == 0;
-        if (file)
-            fclose(file);
-    }
-    globfree(&found);
-    return is_found;
-}
-
 static void wait_for_thread_s_end(const struct setting *setting)
 {
-    for (int i = 0; i < 6000 && has_thread("sheaf-offsets"); i++)
+    for (int i = 0; i < 6000 && threads_count("sheaf-offsets"); i++)
         rd_kafka_poll(setting->brokers, 10);
-    assert_false(has_thread("sheaf-offsets"));
+    assert_int_equal(threads_count("sheaf-offsets"), 0);
 }
 
 // The address sanitizer sees whether thread and caller leave anything to nobody, or to both.
@@ -177,7 +160,7 @@ static void a_call_that_hangs_is_left_and_its_thread_destroys_the_producer(void 
 {
     struct setting *setting = *state;
     struct kafka_offsets_call *call = get_stuck(setting);
-    assert_true(has_thread("sheaf-offsets"));
+    assert_true(threads_count("sheaf-offsets") > 0);
     assert_true(kafka_offsets_leave(call));
     setting->producer = NULL;
     rd_kafka_mock_broker_set_up(setting->cluster, COORDINATOR);

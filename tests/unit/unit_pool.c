@@ -2,6 +2,7 @@
 #include "engine/base/machine.h"
 #include "engine/base/pool.h"
 #include "schemas/clock.h"
+#include "tests/thread_names.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -9,7 +10,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -242,22 +242,8 @@ static void a_pool_that_never_ran_stops(void **state)
 static void threads_have_names(void **state)
 {
     struct pool *pool = pool_make(3);
-    DIR *directory = opendir("/proc/self/task");
-    if (!directory)
-        skip();
-    int n_found = 0;
-    for (struct dirent *entry; (entry = readdir(directory));) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (!file)
-            continue;
-        n_found += fgets(name, sizeof name, file) &&
-                   (strcmp(name, "sheaf-pool-1\n") == 0 || strcmp(name, "sheaf-pool-2\n") == 0);
-        fclose(file);
-    }
-    closedir(directory);
-    assert_int_equal(n_found, 2);
+    assert_int_equal(threads_count("sheaf-pool-1"), 1);
+    assert_int_equal(threads_count("sheaf-pool-2"), 1);
     pool_destroy(pool);
 }
 
