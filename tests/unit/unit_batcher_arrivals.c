@@ -1,6 +1,7 @@
 // The batcher with jobs that take long to prepare: no other waits for them.
 #include "batching/arrivals.h"
 #include "tests/batcher_bench.h"
+#include "tests/thread_names.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -206,6 +207,16 @@ static void long_jobs_are_released_as_they_came(void **state)
     }
 }
 
+static void the_thread_of_long_jobs_has_a_name(void **state)
+{
+    (void)state;
+    struct bench bench = bench_open(limits);
+    take_long(&bench, "long", "0");
+    round_until(&bench, 1);
+    assert_int_equal(threads_count("sheaf-prepare"), 1);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +225,7 @@ int main(void)
         cmocka_unit_test(a_long_job_is_cancelled_wherever_it_is),
         cmocka_unit_test(a_long_job_past_its_deadline_ends_when_it_is_prepared),
         cmocka_unit_test(long_jobs_are_released_as_they_came),
+        cmocka_unit_test(the_thread_of_long_jobs_has_a_name),
     };
     int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
     ahead = true;
