@@ -225,6 +225,8 @@ static void an_answer_that_was_given_before_takes_few_steps(void **state)
     const struct job *second = bench.finished.last;
     assert_int_equal(second->figures.accepted_tokens, 35);
     assert_int_equal(second->figures.drafted_tokens, 35);
+    assert_int_equal(bench.decode,
+                     39 + 4 + bench.drafted); // a row of each step behind a prompt, and the drafts
     for (const struct job *job = bench.finished.first; job; job = job->next)
         check_answer(job);
     bench_close(&bench);
