@@ -592,6 +592,33 @@ static void bad_results_are_refused(void **state)
     }
 }
 
+// One choice of one token with these logprobs.
+static enum status decode_logprobs(struct job *job, const char *logprobs, struct error *error)
+{
+    char record[512];
+    snprintf(record, sizeof record,
+             "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done',"
+             "'choices':[{'text':'t','finish_reason':'stop','completion_tokens':1,'logprobs':%s}],"
+             "'usage':{'prompt_tokens':1,'completion_tokens':1}}",
+             logprobs);
+    unquote(record);
+    return result_decode(job, text_from_string(record), ENCODING_JSON, error);
+}
+
+static void a_logprob_may_be_a_whole_number_or_null(void **state)
+{
+    (void)state;
+    struct job *job = job_create();
+    struct error error;
+    assert_int_equal(decode_logprobs(job, "[[1,-2,'YQ==',3,null,'YQ==',4,-0.5,'']]", &error), STATUS_OK);
+    const struct logprob_entry *entry = job->result.choices[0].logprobs;
+    assert_true(entry->chosen.logprob == -2.0f);
+    assert_int_equal(entry->n_top, 2);
+    assert_true(isnan(entry->top[0].logprob));
+    assert_true(entry->top[1].logprob == -0.5f);
+    job_destroy(job);
+}
+
 static void bad_logprobs_are_refused(void **state)
 {
     static const char *const cases[] = {"[[]]",
@@ -606,18 +633,9 @@ static void bad_logprobs_are_refused(void **state)
                                         "{}",
                                         "[[1,-0.5,''],[1,-0.5,'']]"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char record[512];
-        snprintf(
-            record, sizeof record,
-            "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices'"
-            ":[{'text':"
-            "'t','finish_reason':'stop','completion_tokens':1,'logprobs':%s}],'usage':{'prompt_tokens':1,"
-            "'completion_tokens':1}}",
-            cases[i]);
-        unquote(record);
         struct job *job = job_create();
         struct error error;
-        assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_REJECT);
+        assert_int_equal(decode_logprobs(job, cases[i], &error), STATUS_REJECT);
         assert_non_null(strstr(error.text, "logprobs"));
         job_destroy(job);
     }
@@ -699,6 +717,7 @@ int main(void)
         cmocka_unit_test(values_of_many_choices_count_too),
         cmocka_unit_test(more_logprobs_than_can_be_read_back_are_reported),
         cmocka_unit_test(bad_results_are_refused),
+        cmocka_unit_test(a_logprob_may_be_a_whole_number_or_null),
         cmocka_unit_test(bad_logprobs_are_refused),
         cmocka_unit_test(offsets_are_read_for_each_token_and_bad_ones_refused),
         cmocka_unit_test(members_of_a_result_that_are_not_known_are_skipped),
