@@ -906,10 +906,12 @@ static void offsets_without_a_commit_publish_none(void **state)
     add_committed(2, FIRST, "0");
     partition_of(2)->owned = false;
     partition_of(2)->committed = 5;
+    partition_of(1)->saved_crc = 6;
     assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), STATUS_OK);
     assert_int_equal(kafka.publishing.transaction.n_unacknowledged, 0);
     assert_int_equal(partition_of(1)->committed, FIRST); // as it was
-    assert_int_equal(partition_of(2)->committed, 5);     // another's
+    assert_int_equal(partition_of(1)->saved_crc, 6);
+    assert_int_equal(partition_of(2)->committed, 5); // another's
     assert_true(offset_map_is_running(&partition_of(1)->map, FIRST));
     assert_no_transaction();
 }
