@@ -215,6 +215,15 @@ def collect_before_the_end_is_refused_unless_forced(test):
 
 
 @case
+def a_worker_reports_how_many_jobs_it_answered(test):
+    for n, expected in (1, "1 job answered, 0 failed, 0 cancelled"), (2, "2 jobs answered, 0 failed, 0 cancelled"):
+        test.write("in.jsonl", short_jobs(n))
+        test.run("submit", "in.jsonl", "--dataset", f"of {n}")
+        finished = test.run("work", "--model", test.model, "--exit-when-idle", "0", "--engine-test", "instant")
+        assert expected in finished.err, finished
+
+
+@case
 def cancelled_jobs_are_no_work_and_have_no_rate(test):
     test.write("in.jsonl", short_jobs(30))
     test.run("submit", "in.jsonl", "--dataset", "d")
