@@ -1,0 +1,55 @@
+// The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings.
+#include "engine/cpu/memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { PIECE_BYTES = 64 << 20, PIECES_OF_CHUNK = 4, N_CHUNKS = 3, PAGE = 4096 };
+
+// Nothing is written to the pieces, so they take addresses alone.
+static void pieces_fill_each_mapping_to_its_end(void **state)
+{
+    (void)state;
+    struct memory_stack stack = {0};
+    const unsigned char *last = NULL;
+    int n_apart = 0;
+    for (int i = 0; i < PIECES_OF_CHUNK * N_CHUNKS; i++) {
+        const unsigned char *piece = memory_stack_take(&stack, PIECE_BYTES);
+        assert_non_null(piece);
+        n_apart += piece != last + PIECE_BYTES;
+        last = piece;
+    }
+    assert_in_range(n_apart, 1, N_CHUNKS);
+    memory_stack_finish(&stack);
+    assert_null(stack.chunks);
+}
+
+static void pieces_begin_at_pages_whatever_their_size(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 5, (size_t)PIECE_BYTES * 5, 7, 3 * PAGE};
+    struct memory_stack stack = {0};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *piece = memory_stack_take(&stack, sizes[i]);
+        assert_non_null(piece);
+        assert_int_equal((uintptr_t)piece % PAGE, 0);
+        assert_int_equal(piece[0] | piece[sizes[i] - 1], 0);
+        piece[0] = piece[sizes[i] - 1] = 1; // of no other piece
+    }
+    assert_null(memory_stack_take(&stack, SIZE_MAX));
+    assert_null(memory_stack_take(&stack, SIZE_MAX / 2 + 1));
+    memory_stack_finish(&stack);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pieces_fill_each_mapping_to_its_end),
+        cmocka_unit_test(pieces_begin_at_pages_whatever_their_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
