@@ -28,6 +28,102 @@ int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
     return 0;
 }
 
+// ---- the answer to a creation, which the brokers of this process can't give: one topic's result ----
+
+static struct {
+    size_t n_asked;      // topics
+    const char *refusal; // of the whole request
+    rd_kafka_resp_err_t code;
+    const char *text;
+} creation;
+
+static rd_kafka_event_t *const creation_event = (void *)&creation;
+
+void __wrap_rd_kafka_CreateTopics(rd_kafka_t *rk, rd_kafka_NewTopic_t **topics, size_t n_topics,
+                                  const rd_kafka_AdminOptions_t *options, rd_kafka_queue_t *queue);
+void __wrap_rd_kafka_CreateTopics(rd_kafka_t *rk, rd_kafka_NewTopic_t **topics, size_t n_topics,
+                                  const rd_kafka_AdminOptions_t *options, rd_kafka_queue_t *queue)
+{
+    (void)rk, (void)topics, (void)options, (void)queue;
+    creation.n_asked = n_topics;
+}
+
+rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms);
+rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms)
+{
+    (void)queue, (void)timeout_ms;
+    return creation_event;
+}
+
+rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *event);
+rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *event)
+{
+    assert_ptr_equal(event, creation_event);
+    return creation.refusal ? RD_KAFKA_RESP_ERR__TIMED_OUT : RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+const char *__wrap_rd_kafka_event_error_string(rd_kafka_event_t *event);
+const char *__wrap_rd_kafka_event_error_string(rd_kafka_event_t *event)
+{
+    assert_ptr_equal(event, creation_event);
+    return creation.refusal;
+}
+
+void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *event);
+void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *event)
+{
+    assert_ptr_equal(event, creation_event);
+}
+
+const rd_kafka_CreateTopics_result_t *__wrap_rd_kafka_event_CreateTopics_result(rd_kafka_event_t *event);
+const rd_kafka_CreateTopics_result_t *__wrap_rd_kafka_event_CreateTopics_result(rd_kafka_event_t *event)
+{
+    return (const void *)event;
+}
+
+const rd_kafka_topic_result_t **
+__wrap_rd_kafka_CreateTopics_result_topics(const rd_kafka_CreateTopics_result_t *result, size_t *n_results);
+const rd_kafka_topic_result_t **
+__wrap_rd_kafka_CreateTopics_result_topics(const rd_kafka_CreateTopics_result_t *result, size_t *n_results)
+{
+    static const rd_kafka_topic_result_t *results[1];
+    results[0] = (const void *)result;
+    *n_results = 1;
+    return results;
+}
+
+rd_kafka_resp_err_t __wrap_rd_kafka_topic_result_error(const rd_kafka_topic_result_t *result);
+rd_kafka_resp_err_t __wrap_rd_kafka_topic_result_error(const rd_kafka_topic_result_t *result)
+{
+    (void)result;
+    return creation.code;
+}
+
+const char *__wrap_rd_kafka_topic_result_error_string(const rd_kafka_topic_result_t *result);
+const char *__wrap_rd_kafka_topic_result_error_string(const rd_kafka_topic_result_t *result)
+{
+    (void)result;
+    return creation.text;
+}
+
+const char *__wrap_rd_kafka_topic_result_name(const rd_kafka_topic_result_t *result);
+const char *__wrap_rd_kafka_topic_result_name(const rd_kafka_topic_result_t *result)
+{
+    (void)result;
+    return "results";
+}
+
+// "dead" is there, "results" is not.
+static enum status require_topics(void)
+{
+    static const struct kafka_topic topics[] = {{.name = "dead"}, {.name = "results"}};
+    brokers.config.topics.create = true;
+    n_sleeps = 0;
+    known_after_sleep = 1;
+    answer_about("results", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    return kafka_topics_require(&handle, topics, 2, &error);
+}
+
 static int begin(void **state)
 {
     (void)state;
@@ -40,6 +136,7 @@ static int begin(void **state)
         fail_msg("%s", error.text);
     answer_about("results", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     n_sleeps = known_after_sleep = 0;
+    memset(&creation, 0, sizeof creation);
     return 0;
 }
 
@@ -71,6 +168,38 @@ static void a_topic_that_exists_is_waited_for(void **state)
         fail_msg("%s", error.text);
     assert_int_equal(n_partitions, N_PARTITIONS);
     assert_int_equal(n_sleeps, 3);
+}
+
+static void a_missing_topic_is_created_or_was_by_another(void **state)
+{
+    static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_NO_ERROR,
+                                                RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        creation.code = codes[i];
+        creation.n_asked = 0;
+        if (require_topics() != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(creation.n_asked, 1);
+        assert_int_equal(n_sleeps, 1); // it is awaited
+    }
+}
+
+static void a_topic_that_can_t_be_created_is_named(void **state)
+{
+    (void)state;
+    creation.code = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    creation.text = "not for you";
+    assert_int_equal(require_topics(), STATUS_REFUSE);
+    assert_string_equal(error.text, "topic results could not be created: not for you");
+    creation.text = NULL;
+    assert_int_equal(require_topics(), STATUS_REFUSE);
+    assert_string_equal(error.text, "topic results could not be created: Broker: Topic authorization failed");
+    creation.code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    creation.refusal = "timed out";
+    assert_int_equal(require_topics(), STATUS_REFUSE);
+    assert_string_equal(error.text, "topics could not be created: timed out");
+    assert_int_equal(n_sleeps, 0);
 }
 
 // No partition of it would be looked at, and what hangs there would count as decided.
@@ -152,6 +281,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_lookup_takes_the_answer_of_one_broker, begin, end),
         cmocka_unit_test_setup_teardown(a_topic_that_exists_is_waited_for, begin, end),
+        cmocka_unit_test_setup_teardown(a_missing_topic_is_created_or_was_by_another, begin, end),
+        cmocka_unit_test_setup_teardown(a_topic_that_can_t_be_created_is_named, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_decided_in_a_topic_that_is_not_known, begin, end),
         cmocka_unit_test_setup_teardown(topics_that_are_not_configured_have_no_partitions, begin, end),
         cmocka_unit_test_setup_teardown(partitions_that_are_decided_leave_the_list, begin, end),
