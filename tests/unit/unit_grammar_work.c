@@ -390,6 +390,12 @@ static uint64_t count_steps(struct grammar_text source, uint64_t limit)
     return n_steps;
 }
 
+// Behind one letter, each of the first ones leads to a state that needs a long search of its own.
+static const char fanned[] =
+    "[a-z](a[a-z]([a-z]{7})*|b[a-z]{2}([a-z]{11})*|c[a-z]{3}([a-z]{13})*|d[a-z]{4}([a-z]{17})*|"
+    "e[a-z]{5}([a-z]{19})*|f[a-z]{6}([a-z]{23})*|g[a-z]{7}([a-z]{29})*|h[a-z]{8}([a-z]{31})*|"
+    "i[a-z]{9}([a-z]{37})*|[j-z][a-z]*)\n[a-z]{2}[a-z]*a[a-z]{5}";
+
 // They are proportional to the limit, whatever the regex.
 static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
 {
@@ -397,6 +403,7 @@ static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
         {grammar_compile_regex, counted, false},
         {compile_patterns, searched, false},
         {compile_patterns, searched, true},
+        {compile_patterns, fanned, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -514,6 +521,50 @@ static void a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each(vo
     bench_finish(&bench);
 }
 
+// Behind each of the first letters the string may end, and all letters lead alike to a state that needs a long search.
+// So many other characters lead to states of their own that no letters are known to be safe.
+static uint32_t make_alike_letters(struct expressions *pool)
+{
+    static const int periods[] = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67};
+    enum { N_PERIODS = sizeof periods / sizeof *periods, N_OTHERS = 300 };
+    uint32_t parts[N_PERIODS + N_OTHERS], lengths;
+    struct error error;
+    for (int i = 0; i < N_PERIODS; i++) {
+        char pattern[64];
+        snprintf(pattern, sizeof pattern, "%c([a-z]{%d}([a-z]{%d})*)?", 'a' + i, i + 1, periods[i]);
+        assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &parts[i], &error),
+                         STATUS_OK);
+    }
+    for (int i = 0; i < N_OTHERS; i++) { // two ideographs each
+        const char bytes[] = {(char)0xE4, (char)(0xB8 + i / 64), (char)(0x80 + i % 64),
+                              (char)0xE5, (char)(0x80 + i / 64), (char)(0x80 + i % 64)};
+        parts[N_PERIODS + i] = expression_literal(pool, (struct text){bytes, sizeof bytes});
+    }
+    assert_int_equal(
+        expression_parse(pool, TEXT("[a-z]([a-z]{5})*|[^a-z]*"), PATTERN_WHOLE, &lengths, &error), STATUS_OK);
+    return expression_both(pool, expression_either_many(pool, parts, N_PERIODS + N_OTHERS), lengths);
+}
+
+static void letters_that_are_taken_at_once_are_work(void **state)
+{
+    (void)state;
+    struct grammar_limits limits = grammar_limits_default;
+    limits.values[GRAMMAR_LIMIT_MASK_WORK] = 40000;
+    struct rules *rules = rules_create(&limits);
+    uint32_t string = make_alike_letters(rules_expressions(rules)), mask[(N_TOKENS + 31) / 32];
+    struct grammar_bench bench;
+    struct matcher matcher;
+    struct error error;
+    size_t n_accepted;
+    bench_init_rules(&bench, rules, rules_terminal(rules, string, TERMINAL_JSON_STRING));
+    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_REJECT);
+    assert_string_equal(error.text, "grammar_mask_work: more than 40000");
+    matcher_finish(&matcher);
+    bench_finish(&bench);
+}
+
 // Each alternative is the whole grammar in brackets of its own, or a letter: items of one state would be as
 // many as alternatives.
 static void alternatives_of_one_structure_are_one(void **state)
@@ -568,6 +619,7 @@ int main(void)
         cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
         cmocka_unit_test(a_mask_inside_several_strings_builds_no_states),
         cmocka_unit_test(a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each),
+        cmocka_unit_test(letters_that_are_taken_at_once_are_work),
         cmocka_unit_test(alternatives_of_one_structure_are_one),
         cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
     };
