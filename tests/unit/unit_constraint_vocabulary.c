@@ -24,7 +24,7 @@ static struct tokenizer *open_tokenizer(struct vocabulary_file *file, const char
 
 static void add_specials(struct vocabulary_file *file)
 {
-    static const char *const names[] = {"<tool>", "</tool>", "<tool", "zz", "!"};
+    static const char *const names[] = {"<tool>", "</tool>", "<tool", "<to", "<t", "zz", "!"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         add_token(file, names[i], 0, TYPE_CONTROL);
 }
