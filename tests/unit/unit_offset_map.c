@@ -87,6 +87,14 @@ static void the_end_of_the_partition_moves_an_idle_watermark(void **state)
     offset_map_init(&fresh);
     offset_map_reach(&fresh, 7);
     assert_int_equal(fresh.watermark, 7);
+    offset_map_reach(&fresh, INT64_MAX); // no offset
+    assert_int_equal(fresh.watermark, 7);
+    offset_map_init(&fresh);
+    offset_map_reach(&fresh, -1);
+    offset_map_reach(&fresh, INT64_MAX);
+    assert_int_equal(fresh.watermark, OFFSET_UNKNOWN);
+    offset_map_reach(&fresh, INT64_MAX - 1);
+    assert_int_equal(fresh.watermark, INT64_MAX - 1);
 }
 
 static void what_was_finished_before_a_restart_is_dropped_after_it(void **state)
