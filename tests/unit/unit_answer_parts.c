@@ -392,6 +392,8 @@ static void thoughts_are_split_off(void **state)
     } cases[] = {
         {"<think></think>", THINKING_POSSIBLE, "<think>\nhm\n</think>\n\nyes", "hm", "yes"},
         {"<think></think>", THINKING_POSSIBLE, "yes", NULL, "yes"},
+        {"<think></think>", THINKING_POSSIBLE, "\n\nyes", NULL,
+         "\n\nyes"}, // blank lines stay but behind thoughts
         {"<think></think>", THINKING_POSSIBLE, "<think>\n\n</think>\n\nyes", NULL, "yes"},
         {"<think></think>", THINKING_OPEN, "hm\n</think>\n\nyes", "hm", "yes"},
         {"<think></think>", THINKING_OPEN, "hm and", "hm and", ""},
