@@ -152,12 +152,28 @@ static void a_table_that_is_known_has_no_interval(void **state)
     assert_true(estimate.value == 0 && estimate.low == 0 && estimate.high == 0);
 }
 
+// Of tables of the distribution, to their third digit; its expansion is within 1 % of them.
+static void a_quantile_of_students_distribution_depends_on_its_degrees(void **state)
+{
+    static const struct {
+        double degrees, quantile;
+    } known[] = {{1, 12.706}, {2, 4.303},  {2.9, 4.303}, {3, 3.182},
+                 {4, 2.776},  {10, 2.228}, {30, 2.042},  {1000, 1.962}};
+    (void)state;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const double quantile = student_quantile(known[i].degrees);
+        if (fabs(quantile / known[i].quantile - 1) > 0.01)
+            fail_msg("%g degrees: %g instead of %g", known[i].degrees, quantile, known[i].quantile);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_total_lies_in_19_of_20_intervals),
         cmocka_unit_test(figures_without_skew_have_students_interval_of_a_mean),
         cmocka_unit_test(a_table_that_is_known_has_no_interval),
+        cmocka_unit_test(a_quantile_of_students_distribution_depends_on_its_degrees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
