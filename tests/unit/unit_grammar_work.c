@@ -402,14 +402,14 @@ static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
     static const struct grammar_text texts[] = {
         {grammar_compile_regex, counted, false},
         {compile_patterns, searched, false},
-        {compile_patterns, searched, true},
+        {grammar_compile_regex, far, true},
         {compile_patterns, fanned, false},
     };
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         for (uint64_t limit = 4000; limit <= 32000; limit *= 2) {
             const uint64_t n_steps = count_steps(texts[i], limit);
-            if (n_steps >= 2 * limit)
+            if (n_steps == 0 || n_steps >= 2 * limit)
                 fail_msg("%s: %llu steps, %llu are counted", texts[i].text, (unsigned long long)n_steps,
                          (unsigned long long)limit);
         }
