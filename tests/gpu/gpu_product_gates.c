@@ -182,7 +182,7 @@ static int assert_scaled_operand(const struct product_problem *problem, int32_t 
     return n_clamped;
 }
 
-static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **state)
+static void check_scaled_operands(void)
 {
     static const struct {
         enum tensor_type type;
@@ -215,6 +215,22 @@ static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **st
         emulate_reverse(false);
         problem_free(&problem);
     }
+}
+
+static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **state)
+{
+    check_scaled_operands();
+}
+
+static void blocks_without_wgmma_write_it_too(void **state)
+{
+    struct device *own = device;
+    struct error error;
+    assert_int_equal(device_open(&device, &(struct device_options){.no_wgmma = true}, &error), STATUS_OK);
+    assert_int_equal(device_load_kernels(device, &error), STATUS_OK);
+    check_scaled_operands();
+    device_close(device);
+    device = own;
 }
 
 // Few rows each, and more.
@@ -304,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
         cmocka_unit_test(the_last_block_of_gated_rows_writes_the_next_operand),
         cmocka_unit_test(blocks_of_gated_rows_write_an_operand_whose_scale_is_known),
+        cmocka_unit_test(blocks_without_wgmma_write_it_too),
         cmocka_unit_test(pairs_of_experts_write_an_operand_whose_scale_is_known),
         cmocka_unit_test(experts_write_the_next_operand_of_their_pairs),
         cmocka_unit_test(experts_have_their_own_gates),
