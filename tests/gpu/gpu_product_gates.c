@@ -182,7 +182,7 @@ static int assert_scaled_operand(const struct product_problem *problem, int32_t 
     return n_clamped;
 }
 
-static void check_scaled_operands(void)
+static void check_scaled_operands(const int32_t *counts, size_t n_counts)
 {
     static const struct {
         enum tensor_type type;
@@ -192,7 +192,6 @@ static void check_scaled_operands(void)
                  {TENSOR_Q4_K, 128, 1000, OPERAND_HALF},
                  {TENSOR_F16, 384, 1, OPERAND_BFLOAT},
                  {TENSOR_Q8_0, 256, 1, OPERAND_HALF}};
-    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 64, 70, 96, 97, 130}; // each of the kernels
     uint64_t seed = 19;
     for (size_t t = 0; t < sizeof cases / sizeof *cases; t++) {
         struct product_problem problem =
@@ -204,7 +203,7 @@ static void check_scaled_operands(void)
         problem.x[5 * problem.x_stride] = NAN;
         device_free(device, problem.device_x);
         problem.device_x = on_device(problem.x, (size_t)(130 * problem.x_stride) * sizeof(float));
-        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        for (size_t i = 0; i < n_counts; i++) {
             emulate_reverse((i + t) % 2 == 1);
             n_clamped += assert_scaled_operand(&problem, counts[i], NULL, cases[t].form,
                                                (struct product_launch){.gated_scale = 0x1p-12f,
@@ -219,16 +218,18 @@ static void check_scaled_operands(void)
 
 static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **state)
 {
-    check_scaled_operands();
+    static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 64, 70, 96, 97, 130}; // each of the kernels
+    check_scaled_operands(counts, sizeof counts / sizeof *counts);
 }
 
 static void blocks_without_wgmma_write_it_too(void **state)
 {
+    static const int32_t counts[] = {17, 40, 70}; // tiles of each number of rows
     struct device *own = device;
     struct error error;
     assert_int_equal(device_open(&device, &(struct device_options){.no_wgmma = true}, &error), STATUS_OK);
     assert_int_equal(device_load_kernels(device, &error), STATUS_OK);
-    check_scaled_operands();
+    check_scaled_operands(counts, sizeof counts / sizeof *counts);
     device_close(device);
     device = own;
 }
