@@ -230,6 +230,19 @@ def a_worker_whose_store_is_deleted_ends_and_names_it(test):
     assert ended.status == 1 and "sheaf.db was deleted" in ended.err, ended
 
 
+@case
+def a_worker_that_is_stopped_names_a_store_that_was_deleted(test):
+    submit(test, "d", jobs(4))
+    worker = test.start("work", "--model", test.model, "--engine-test", "instant")
+    test.wait_until("answers", lambda: test.query("SELECT count(*) FROM results") == [(4,)])
+    worker.send_signal(signal.SIGSTOP)
+    os.unlink(test.path("sheaf.db"))
+    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(signal.SIGCONT)
+    ended = test.wait(worker)
+    assert ended.status == 1 and "sheaf.db was deleted" in ended.err, ended
+
+
 # ---- limits ----
 
 @case
