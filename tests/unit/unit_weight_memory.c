@@ -1,10 +1,14 @@
-// The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings.
+// The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings
+// (schemas/memory_map.c).
 #include "engine/cpu/memory.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -45,11 +49,41 @@ static void pieces_begin_at_pages_whatever_their_size(void **state)
     memory_stack_finish(&stack);
 }
 
+// Pages of addresses that this process has.
+static long count_pages(void)
+{
+    char text[128] = "";
+    int fd = open("/proc/self/statm", O_RDONLY);
+    if (fd < 0)
+        skip();
+    assert_true(read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    return strtol(text, NULL, 10);
+}
+
+// To be aligned to huge pages they take more at first.
+static void mappings_leave_no_addresses_behind(void **state)
+{
+    enum { N_MAPPINGS = 50 };
+    (void)state;
+    long before = count_pages();
+    for (size_t i = 0; i < N_MAPPINGS; i++) {
+        const size_t size = MEMORY_MAP_HUGE_BYTES + i * PAGE;
+        unsigned char *memory = memory_map(size);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % MEMORY_MAP_HUGE_BYTES, 0);
+        assert_in_range(count_pages(), before, before + (long)(size / PAGE));
+        memory_unmap(memory, size);
+        assert_int_equal(count_pages(), before);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_fill_each_mapping_to_its_end),
         cmocka_unit_test(pieces_begin_at_pages_whatever_their_size),
+        cmocka_unit_test(mappings_leave_no_addresses_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
