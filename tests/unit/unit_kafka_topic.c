@@ -28,6 +28,21 @@ int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
     return 0;
 }
 
+// The topics that are looked up, a letter each.
+static char looked_up[16];
+
+enum status __real_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
+                                    int32_t *n_partitions, struct error *fault);
+enum status __wrap_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
+                                    int32_t *n_partitions, struct error *fault);
+enum status __wrap_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
+                                    int32_t *n_partitions, struct error *fault)
+{
+    assert_true(strlen(looked_up) + 1 < sizeof looked_up);
+    strncat(looked_up, topic, 1);
+    return __real_kafka_topic_find(of, topic, timeout_ms, n_partitions, fault);
+}
+
 // ---- the answer to a creation, which the brokers of this process can't give: one topic's result ----
 
 static struct {
@@ -136,6 +151,7 @@ static int begin(void **state)
         fail_msg("%s", error.text);
     answer_about("results", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
     n_sleeps = known_after_sleep = 0;
+    looked_up[0] = '\0';
     memset(&creation, 0, sizeof creation);
     return 0;
 }
@@ -260,6 +276,22 @@ static void partitions_that_are_decided_leave_the_list(void **state)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
+static void behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for(void **state)
+{
+    static const char *const topics[] = {"dead", "results"};
+    (void)state;
+    answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
+    rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 2, LOOK_MS, &error), *first;
+    assert_non_null(list);
+    looked_up[0] = '\0';
+    mock_answer(&brokers, MOCK_LIST_OFFSETS, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    assert_int_equal(kafka_undecided_look(&handle, list, &first, LOOK_MS, &error), STATUS_RETRY);
+    assert_non_null(strstr(error.text, "reading the ends of partitions"));
+    assert_string_equal(looked_up, "dr");
+    assert_int_equal(list->cnt, N_PARTITIONS + 1); // all remain
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
 static void undecided_partitions_are_named_by_the_first(void **state)
 {
     static const char *const expected[] = {"topic  partition -1", "topic t partition 4",
@@ -286,6 +318,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_is_decided_in_a_topic_that_is_not_known, begin, end),
         cmocka_unit_test_setup_teardown(topics_that_are_not_configured_have_no_partitions, begin, end),
         cmocka_unit_test_setup_teardown(partitions_that_are_decided_leave_the_list, begin, end),
+        cmocka_unit_test_setup_teardown(behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for,
+                                        begin, end),
         cmocka_unit_test(undecided_partitions_are_named_by_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
