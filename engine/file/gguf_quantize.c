@@ -156,6 +156,12 @@ static enum status check_source(void *context, struct error *error)
 
 // --- The model ---
 
+// Rope factors and scales of matrices are read without asking for tensors: they are made at once, and kept.
+static bool is_made_at_once(const struct tensor *tensor)
+{
+    return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale");
+}
+
 static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum tensor_type wanted,
                                struct gguf_made_tensor *made, struct error *error)
 {
@@ -177,7 +183,7 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
                          (int)tensor->name.size, tensor->name.data);
     made->kept = text_equals_string(tensor->name, "token_embd.weight") ||
-                 text_equals_string(tensor->name, "position_embd.weight") || has_part(tensor->name, "rope_");
+                 text_equals_string(tensor->name, "position_embd.weight") || is_made_at_once(tensor);
     return STATUS_OK;
 }
 
@@ -210,13 +216,11 @@ static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum
     gguf_writer_u32(keys, "general.quantization_version", 2);
 }
 
-// Rope factors and scales of matrices are read without asking for tensors: they are made at once.
 static enum status load_kept(struct gguf *gguf, struct error *error)
 {
     enum status status = STATUS_OK;
     for (size_t i = 0; i < gguf_n_tensors(gguf) && status == STATUS_OK; i++)
-        if (has_part(gguf_tensor_at(gguf, i)->name, "rope_") ||
-            has_part(gguf_tensor_at(gguf, i)->name, ".scale"))
+        if (is_made_at_once(gguf_tensor_at(gguf, i)))
             status = gguf_load(gguf, gguf_tensor_at(gguf, i), error);
     return status;
 }
