@@ -32,21 +32,12 @@ static void free_anywhere(struct backend *backend, void *memory)
     free(memory);
 }
 
-static enum status ignore_input(struct backend *backend, const struct tensor *norm, const struct tensor *bias,
-                                struct error *error)
-{
-    (void)backend, (void)norm, (void)bias, (void)error;
-    return STATUS_OK;
-}
-
 void backend_init(struct backend *backend, const struct backend_device *device,
                   const struct backend_operations *operations)
 {
     *backend = (struct backend){*device, *operations};
     if (!backend->device.layer)
         backend->device.layer = ignore_layer;
-    if (!backend->device.normed_input)
-        backend->device.normed_input = ignore_input;
     if (!backend->device.ready)
         backend->device.ready = be_ready;
     if (!backend->device.scratch_bytes)

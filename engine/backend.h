@@ -134,6 +134,12 @@ struct norm_parameters {
     bool consumed;
 };
 
+// A norm's weight and bias in float32.
+struct norm_items {
+    const float *weight, *bias; // [n]; bias NULL: none
+    int64_t n;
+};
+
 struct attention_parameters {
     int32_t layer;
     int32_t n_heads;
@@ -200,11 +206,9 @@ struct backend_device {
     // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
     // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
-    // Weights created from now on multiply nothing but outputs of the model's norm with this weight and bias
-    // (NULL: none), one group a row; norm NULL: other rows. The tensors are read now. Optional.
-    // Error: ERROR_OUT_OF_MEMORY.
-    enum status (*normed_input)(struct backend *backend, const struct tensor *norm, const struct tensor *bias,
-                                struct error *error);
+    // Weights created from now on multiply nothing but outputs of the model's norm with these items, one group
+    // a row; NULL: other rows. They stay until the next call. NULL: not implemented.
+    void (*normed_input)(struct backend *backend, const struct norm_items *norm);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
     void (*weight_destroy)(struct backend *backend, struct weight *weight);

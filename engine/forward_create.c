@@ -146,50 +146,78 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-// Of gates and up: the slot of the norm that makes the rows which they multiply (run_layer), else SLOT_COUNT.
-static enum layer_slot input_norm(const struct weight_loading *loading, const struct model_layer *tensors,
-                                  enum layer_slot slot)
+// The norm that makes the rows which a layer's gates and factors multiply (run_layer). Its items are copied when
+// they are loaded: of tensors that are made, one at a time is in memory.
+struct gate_input {
+    enum layer_slot norm; // SLOT_COUNT: none, or nobody asks
+    float *weight, *bias;
+};
+
+static enum layer_slot norm_of_gates(const struct weight_loading *loading, const struct model_layer *tensors)
 {
-    bool of_gates = slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && tensors->tensors[SLOT_FFN_GATE].data) ||
-                    slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
-                    slot == SLOT_SHARED_UP;
-    if (of_gates && tensors->tensors[SLOT_FFN_NORM].data)
+    if (!loading->forward->backend->device.normed_input)
+        return SLOT_COUNT;
+    if (tensors->tensors[SLOT_FFN_NORM].data)
         return SLOT_FFN_NORM;
-    return of_gates && loading->forward->model->shape.parallel_residual ? SLOT_ATTN_NORM : SLOT_COUNT;
+    bool shares = loading->forward->model->shape.parallel_residual && tensors->tensors[SLOT_ATTN_NORM].data;
+    return shares ? SLOT_ATTN_NORM : SLOT_COUNT;
+}
+
+static bool is_of_gates(const struct model_layer *tensors, enum layer_slot slot)
+{
+    return slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && tensors->tensors[SLOT_FFN_GATE].data) ||
+           slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
+           slot == SLOT_SHARED_UP;
+}
+
+// An absent tensor has no items.
+static enum status copy_items(const struct tensor *tensor, float **items, struct error *error)
+{
+    if (!tensor->data)
+        return STATUS_OK;
+    *items = malloc((size_t)tensor->dims[0] * sizeof **items);
+    if (!*items)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a norm of %llu items",
+                         (unsigned long long)tensor->dims[0]);
+    tensor_traits(tensor->type)->dequantize(tensor->data, *items, (size_t)tensor->dims[0]);
+    return STATUS_OK;
 }
 
 static enum status load_slot(struct weight_loading *loading, const struct model_layer *tensors,
-                             struct forward_layer *layer, enum layer_slot slot)
+                             struct forward_layer *layer, enum layer_slot slot, struct gate_input *input)
 {
     struct backend *backend = loading->forward->backend;
-    enum layer_slot norm = input_norm(loading, tensors, slot);
-    bool is_normed = norm < SLOT_COUNT && tensors->tensors[slot].data && tensors->tensors[norm].data;
-    const struct tensor *bias = is_normed ? &tensors->biases[norm] : NULL;
+    const struct tensor *weight = &tensors->tensors[slot], *bias = &tensors->biases[slot];
     enum status status = STATUS_OK;
-    if (is_normed)
-        status = gguf_load(loading->forward->model->gguf, &tensors->tensors[norm], loading->error);
-    if (is_normed && status == STATUS_OK)
-        status = backend->device.normed_input(backend, &tensors->tensors[norm], bias->data ? bias : NULL,
-                                              loading->error);
+    if (input->weight && is_of_gates(tensors, slot))
+        backend->device.normed_input(backend,
+                                     &(struct norm_items){.weight = input->weight,
+                                                          .bias = input->bias,
+                                                          .n = loading->forward->model->shape.n_embd});
+    if (slot_is_loaded(slot))
+        status = load_weight(loading, weight, slot_role(slot), &layer->weights[slot]);
+    if (input->weight && is_of_gates(tensors, slot))
+        backend->device.normed_input(backend, NULL);
+    if (status == STATUS_OK && slot == input->norm)
+        status = copy_items(weight, &input->weight, loading->error);
     if (status == STATUS_OK)
-        status = load_weight(loading, &tensors->tensors[slot], slot_role(slot), &layer->weights[slot]);
-    return is_normed && status == STATUS_OK
-               ? backend->device.normed_input(backend, NULL, NULL, loading->error)
-               : status;
+        status = load_weight(loading, bias, WEIGHT_VECTOR, &layer->biases[slot]);
+    if (status == STATUS_OK && slot == input->norm)
+        status = copy_items(bias, &input->bias, loading->error);
+    return status;
 }
 
 static enum status load_layer(struct weight_loading *loading, int32_t index)
 {
     const struct model_layer *tensors = &loading->forward->model->layers[index];
     struct forward_layer *layer = &loading->forward->layers[index];
+    struct gate_input input = {.norm = norm_of_gates(loading, tensors)};
     enum status status = STATUS_OK;
     enter_layer(loading->forward, index);
-    for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++) {
-        if (slot_is_loaded(slot))
-            status = load_slot(loading, tensors, layer, slot);
-        if (status == STATUS_OK)
-            status = load_weight(loading, &tensors->biases[slot], WEIGHT_VECTOR, &layer->biases[slot]);
-    }
+    for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++)
+        status = load_slot(loading, tensors, layer, slot, &input);
+    free(input.weight);
+    free(input.bias);
     return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 

@@ -148,16 +148,6 @@ static void enter_layer(struct backend *base, int32_t index)
     hybrid_of(base)->layer = index;
 }
 
-static enum status normed_input(struct backend *base, const struct tensor *norm, const struct tensor *bias,
-                                struct error *error)
-{
-    struct hybrid_backend *hybrid = hybrid_of(base);
-    enum status status = STATUS_OK;
-    for (int id = 0; id < N_BACKENDS && status == STATUS_OK; id++)
-        status = hybrid->backends[id]->device.normed_input(hybrid->backends[id], norm, bias, error);
-    return status;
-}
-
 static void weight_destroy(struct backend *base, struct weight *weight)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
@@ -625,7 +615,6 @@ static void destroy_backend(struct backend *base)
 
 static const struct backend_device device_hybrid = {.destroy = destroy_backend,
                                                     .layer = enter_layer,
-                                                    .normed_input = normed_input,
                                                     .weight_create = weight_create,
                                                     .weight_destroy = weight_destroy,
                                                     .matrix_create = matrix_create,

@@ -573,7 +573,6 @@ static void destroy_backend(struct backend *base)
         device_unpin(backend->device, slot->outcome_host);
     }
     staging_finish(&backend->staging);
-    normed_rows_finish(&backend->normed);
     shared_prefix_finish(&backend->current.shared);
     struct device_scratch *all[] = {&backend->pages,
                                     &backend->memory.upload,

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 // A multiple of each type's block.
 enum { PIECE_ITEMS = 2048, SUMS = 8, RUNS_MAX = 256, EXPONENT_MAX = 100 };
@@ -19,67 +18,47 @@ static void dequantize_items(const struct tensor *tensor, uint64_t first, float 
         (const unsigned char *)tensor->data + first / traits->block_items * traits->block_bytes, items, n);
 }
 
-static float *vector_items(const struct tensor *tensor, int64_t n)
+// How many numbers have which exponent, from 2^-EXPONENT_MAX to 2^EXPONENT_MAX.
+struct exponent_counts {
+    atomic_int_least64_t counts[2 * EXPONENT_MAX + 1];
+};
+
+// An absolute value.
+static void count_exponent(struct exponent_counts *exponents, double value)
 {
-    float *items = malloc((size_t)n * sizeof *items);
-    if (items)
-        dequantize_items(tensor, 0, items, (uint64_t)n);
-    return items;
+    int exponent = -EXPONENT_MAX;
+    if (value > 0)
+        (void)frexp(value, &exponent);
+    exponent = exponent < -EXPONENT_MAX ? -EXPONENT_MAX : exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent;
+    atomic_fetch_add_explicit(&exponents->counts[exponent + EXPONENT_MAX], 1, memory_order_relaxed);
 }
 
-static int compare_floats(const void *a, const void *b)
+// The largest power of 2 that is not above the median of n counted numbers; 0: it is below the smallest.
+static float median_power(struct exponent_counts *exponents, int64_t n)
 {
-    const float *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
+    int64_t n_below = 0;
+    int at = 0;
+    while (at < 2 * EXPONENT_MAX && (n_below += exponents->counts[at]) * 2 <= n)
+        at++;
+    return at > 0 ? ldexpf(1.0f, at - EXPONENT_MAX - 1) : 0.0f;
 }
 
-// Of absolute values; 0 without memory.
-static float median_of(const float *items, int64_t n)
+static float median_of_weight(const struct norm_items *norm)
 {
-    float *sorted = malloc((size_t)n * sizeof *sorted), median;
-    if (!sorted)
-        return 0.0f;
-    for (int64_t i = 0; i < n; i++)
-        sorted[i] = fabsf(items[i]);
-    qsort(sorted, (size_t)n, sizeof *sorted, compare_floats);
-    median = sorted[n / 2];
-    free(sorted);
-    return median;
-}
-
-enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm, const struct tensor *bias,
-                            struct error *error)
-{
-    normed_rows_finish(rows);
-    if (!norm || tensor_n_rows(norm) != 1)
-        return STATUS_OK;
-    rows->n = (int64_t)norm->dims[0];
-    rows->weight = vector_items(norm, rows->n);
-    if (bias)
-        rows->bias = vector_items(bias, rows->n);
-    rows->median = rows->weight ? median_of(rows->weight, rows->n) : 0.0f;
-    if (rows->weight && (rows->bias || !bias))
-        return STATUS_OK;
-    normed_rows_finish(rows);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a norm of %llu items",
-                     (unsigned long long)norm->dims[0]);
-}
-
-void normed_rows_finish(struct normed_rows *rows)
-{
-    free(rows->weight);
-    free(rows->bias);
-    *rows = (struct normed_rows){0};
+    struct exponent_counts exponents = {0};
+    for (int64_t i = 0; i < norm->n; i++)
+        count_exponent(&exponents, fabs((double)norm->weight[i]));
+    return median_power(&exponents, norm->n);
 }
 
 // Rows of a tensor, some at a time.
 struct limit_task {
     const struct tensor *tensor;
-    const struct normed_rows *rows;
+    const struct norm_items *norm;
+    double median; // of its weight
     int64_t n_rows, run;
     float largest[RUNS_MAX];
-    // rows by the exponent of their deviation, from 2^-EXPONENT_MAX on
-    atomic_int_least64_t counts[2 * EXPONENT_MAX + 1];
+    struct exponent_counts deviations; // of outputs for random rows
 };
 
 // Sums over a row's weights w: of (w g)^2 and w^2, in SUMS parts in an order that depends on n alone, and of w b.
@@ -114,26 +93,17 @@ static double sum_of(const double parts[SUMS])
 
 static struct row_sums sums_of_row(const struct limit_task *task, int64_t row)
 {
-    const struct normed_rows *rows = task->rows;
+    const struct norm_items *norm = task->norm;
     float items[PIECE_ITEMS];
     struct row_sums sums = {0};
-    for (int64_t first = 0; first < rows->n; first += PIECE_ITEMS) {
-        int64_t n = rows->n - first < PIECE_ITEMS ? rows->n - first : PIECE_ITEMS;
-        dequantize_items(task->tensor, (uint64_t)(row * rows->n + first), items, (uint64_t)n);
-        add_squares(&sums, items, rows->weight + first, n);
-        for (int64_t i = 0; rows->bias && i < n; i++)
-            sums.bias += (double)items[i] * (double)rows->bias[first + i];
+    for (int64_t first = 0; first < norm->n; first += PIECE_ITEMS) {
+        int64_t n = norm->n - first < PIECE_ITEMS ? norm->n - first : PIECE_ITEMS;
+        dequantize_items(task->tensor, (uint64_t)(row * norm->n + first), items, (uint64_t)n);
+        add_squares(&sums, items, norm->weight + first, n);
+        for (int64_t i = 0; norm->bias && i < n; i++)
+            sums.bias += (double)items[i] * (double)norm->bias[first + i];
     }
     return sums;
-}
-
-static void count_deviation(struct limit_task *task, double deviation)
-{
-    int exponent = -EXPONENT_MAX;
-    if (deviation > 0)
-        (void)frexp(deviation, &exponent);
-    exponent = exponent < -EXPONENT_MAX ? -EXPONENT_MAX : exponent > EXPONENT_MAX ? EXPONENT_MAX : exponent;
-    atomic_fetch_add_explicit(&task->counts[exponent + EXPONENT_MAX], 1, memory_order_relaxed);
 }
 
 static void limit_run(void *context, int index, int thread)
@@ -148,30 +118,23 @@ static void limit_run(void *context, int index, int thread)
         struct row_sums sums = sums_of_row(task, row);
         double scale =
             tensor->scales ? fabs((double)tensor_scale(tensor, (uint64_t)row / tensor->dims[1])) : 1;
-        double limit = scale * (sqrt((double)task->rows->n * sum_of(sums.scaled)) + fabs(sums.bias));
+        double limit = scale * (sqrt((double)task->norm->n * sum_of(sums.scaled)) + fabs(sums.bias));
         if (limit > most || isnan(limit))
             most = limit;
-        count_deviation(task, scale * (double)task->rows->median * sqrt(sum_of(sums.plain)));
+        count_exponent(&task->deviations, scale * task->median * sqrt(sum_of(sums.plain)));
     }
     task->largest[index] = (float)most;
 }
 
-// Half of the rows have a larger deviation or one of that exponent.
-static float typical_deviation(struct limit_task *task)
-{
-    int64_t n_below = 0;
-    int at = 0;
-    while (at < 2 * EXPONENT_MAX && (n_below += task->counts[at]) * 2 <= task->n_rows)
-        at++;
-    return at > 0 ? ldexpf(1.0f, at - EXPONENT_MAX - 1) : 0.0f;
-}
-
-struct output_limits limits_of_outputs(const struct tensor *tensor, const struct normed_rows *rows,
+struct output_limits limits_of_outputs(const struct tensor *tensor, const struct norm_items *norm,
                                        struct pool *pool)
 {
-    if (rows->n == 0 || tensor->dims[0] != (uint64_t)rows->n)
+    if (!norm || tensor->dims[0] != (uint64_t)norm->n)
         return (struct output_limits){0};
-    struct limit_task task = {.tensor = tensor, .rows = rows, .n_rows = (int64_t)tensor_n_rows(tensor)};
+    struct limit_task task = {.tensor = tensor,
+                              .norm = norm,
+                              .median = (double)median_of_weight(norm),
+                              .n_rows = (int64_t)tensor_n_rows(tensor)};
     task.run = (task.n_rows + RUNS_MAX - 1) / RUNS_MAX;
     int n_runs = (int)((task.n_rows + task.run - 1) / task.run);
     if (pool)
@@ -179,7 +142,7 @@ struct output_limits limits_of_outputs(const struct tensor *tensor, const struct
     else
         for (int i = 0; i < n_runs; i++)
             limit_run(&task, i, 0);
-    struct output_limits limits = {0.0f, typical_deviation(&task)};
+    struct output_limits limits = {0.0f, median_power(&task.deviations, task.n_rows)};
     for (int i = 0; i < n_runs; i++)
         if (task.largest[i] > limits.largest || isnan(task.largest[i]))
             limits.largest = task.largest[i];

@@ -9,33 +9,18 @@
 // Where the two are too far apart, nothing is known.
 #pragma once
 
+#include "engine/backend.h"
 #include "engine/base/pool.h"
-#include "engine/file/tensor.h"
-#include "engine/model/model.h"
-
-#include <stddef.h>
-
-// What makes the rows that weights multiply. .n 0: not known.
-struct normed_rows {
-    float *weight, *bias; // [n], by malloc; bias NULL: none
-    float median;         // of the weight's absolute values
-    int64_t n;
-};
-
-// Of the norm's tensors; norm NULL: not known. Errors: ERROR_OUT_OF_MEMORY.
-enum status normed_rows_set(struct normed_rows *rows, const struct tensor *norm, const struct tensor *bias,
-                            struct error *error) WARN_UNUSED;
-void normed_rows_finish(struct normed_rows *rows);
 
 // Of a weight's outputs for such rows, without their bias. All 0: not known.
 struct output_limits {
     float largest; // no absolute value exceeds it
-    float
-        typical; // a power of 2 below the median of the outputs' deviations for random rows; 0: below 2^-100
+    // a power of 2 below the median of the outputs' deviations for random rows; 0: below 2^-100
+    float typical;
 };
 
-// Reads the tensor once, by the pool's threads (NULL: by this one).
-struct output_limits limits_of_outputs(const struct tensor *tensor, const struct normed_rows *rows,
+// Reads the tensor once, by the pool's threads (NULL: by this one). `norm` NULL: not known.
+struct output_limits limits_of_outputs(const struct tensor *tensor, const struct norm_items *norm,
                                        struct pool *pool);
 // Of a vector: its largest absolute value.
 float limit_of_items(const struct tensor *tensor);

@@ -164,9 +164,9 @@ struct gpu_backend {
     struct gpu_options options;
     struct device *device;
     void *stream;
-    struct staging staging;    // until the first step
-    struct normed_rows normed; // that weights created from now on multiply
-    uint64_t used_bytes;       // of device memory
+    struct staging staging;          // until the first step
+    const struct norm_items *normed; // rows that weights created from now on multiply; NULL: others
+    uint64_t used_bytes;             // of device memory
 
     struct kv_shape kv;
     struct device_scratch pages;
@@ -207,8 +207,7 @@ void gpu_scratch_finish(struct gpu_backend *backend, struct device_scratch *scra
 enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
                               struct weight **weight, struct error *error) WARN_UNUSED;
 void gpu_weight_destroy(struct backend *base, struct weight *weight);
-enum status gpu_normed_input(struct backend *base, const struct tensor *norm, const struct tensor *bias,
-                             struct error *error) WARN_UNUSED;
+void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
 // backend.c: see engine/backend.h

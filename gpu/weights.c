@@ -104,7 +104,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
         return status;
     for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
         send_matrix(backend, weight, matrix, matrix_bytes);
-    weight->limits = limits_of_outputs(tensor, &backend->normed, backend->options.pool);
+    weight->limits = limits_of_outputs(tensor, backend->normed, backend->options.pool);
     int32_t n_inputs = (int32_t)tensor->dims[0];
     backend->capacity.n_inputs_max =
         n_inputs > backend->capacity.n_inputs_max ? n_inputs : backend->capacity.n_inputs_max;
@@ -193,10 +193,9 @@ enum status gpu_weight_create(struct backend *base, const struct tensor *tensor,
     return STATUS_OK;
 }
 
-enum status gpu_normed_input(struct backend *base, const struct tensor *norm, const struct tensor *bias,
-                             struct error *error)
+void gpu_normed_input(struct backend *base, const struct norm_items *norm)
 {
-    return normed_rows_set(&gpu_backend_of(base)->normed, norm, bias, error);
+    gpu_backend_of(base)->normed = norm;
 }
 
 void gpu_weight_destroy(struct backend *base, struct weight *weight)
