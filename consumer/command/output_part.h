@@ -1,7 +1,7 @@
 // An output of hours that an interrupted process leaves for the next one of the same command. Until it is complete
 // (output_file.h) it is FILE.part, whole lines, and beside it FILE.part.state says which:
 //
-//   {"made_by":"sheaf=2 model=9f86d081884c7d65 ...","n_lines":4096,"n_failed":2,"n_bytes":9381042,"input":"81cf..."}
+//   {"made_by":"sheaf=3 model=9f86d081884c7d65 ...","n_lines":4096,"n_failed":2,"n_bytes":9381042,"input":"81cf..."}
 //
 //   made_by   what the output depends on besides the lines of the input
 //   n_lines   of the input, that are in the part, n_failed of them without a result

@@ -38,7 +38,7 @@ struct forward_subject {
 #define GATES(family_name, type_name)                                                                        \
     {                                                                                                        \
         "gates of " family_name,                                                                             \
-            {.family = family_name, .type = TENSOR_##type_name, .seed = 37, .n_ff = 128}, KV_F16, 24         \
+            {.family = family_name, .type = TENSOR_##type_name, .seed = 37, .n_ff = 256}, KV_F16, 24         \
     }
 
 static struct forward_subject subjects[] = {
