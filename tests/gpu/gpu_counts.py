@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts kernels as nvcc compiles them and compares with kernel_counts.txt, from which gpu/README.md quotes.
 
-  gpu_counts.py [--update] [--only NAME...] TABLE README [--launches PROGRAM] [--source NAME=FILE[,DEFINITION...]]... [-- NVCC ARGUMENT...]
+  gpu_counts.py [--update] TABLE README [--launches PROGRAM] [--source NAME=FILE[,DEFINITION...]]... [-- NVCC ARGUMENT...]
 
 NVCC and its arguments are those of the build (gpu/meson.build), less the targets: each counted source is compiled to a cubin of one. Without
 NVCC, kernels are not counted; without PROGRAM (gpu_launches), launches are not. README's text between "<!-- counts" and "<!-- end -->" must be
