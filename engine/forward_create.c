@@ -188,15 +188,14 @@ static enum status load_slot(struct weight_loading *loading, const struct model_
 {
     struct backend *backend = loading->forward->backend;
     const struct tensor *weight = &tensors->tensors[slot], *bias = &tensors->biases[slot];
+    struct norm_items norm = {input->weight, input->bias, loading->forward->model->shape.n_embd};
+    bool is_normed = input->weight && is_of_gates(tensors, slot);
     enum status status = STATUS_OK;
-    if (input->weight && is_of_gates(tensors, slot))
-        backend->device.normed_input(backend,
-                                     &(struct norm_items){.weight = input->weight,
-                                                          .bias = input->bias,
-                                                          .n = loading->forward->model->shape.n_embd});
+    if (is_normed)
+        backend->device.normed_input(backend, &norm);
     if (slot_is_loaded(slot))
         status = load_weight(loading, weight, slot_role(slot), &layer->weights[slot]);
-    if (input->weight && is_of_gates(tensors, slot))
+    if (is_normed)
         backend->device.normed_input(backend, NULL);
     if (status == STATUS_OK && slot == input->norm)
         status = copy_items(weight, &input->weight, loading->error);
