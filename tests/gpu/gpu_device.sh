@@ -162,7 +162,8 @@ find_programs() {
 make_pack() {
     local name beside='-Wl,--disable-new-dtags,-rpath,$ORIGIN/../lib'
     [[ -d $build ]] || meson setup "$build" -Dgpu=enabled -Dbuildtype=release -Db_ndebug=false
-    meson configure "$build" -Dgpu_targets=90a "-Dc_link_args=$beside" "-Dcpp_link_args=$beside" # of the machines that are lent
+    # Code for the machines that are lent. An older folder learns of new options when it is set up again.
+    meson setup --reconfigure "$build" -Dgpu_targets=90a "-Dc_link_args=$beside" "-Dcpp_link_args=$beside"
     build_programs
     mkdir -p "$work/bin" "$work/lib" "$work/shared/vocab"
     strip -o "$work/bin/sheaf" "$build/consumer/sheaf"
