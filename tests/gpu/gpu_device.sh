@@ -176,7 +176,7 @@ make_pack() {
     cp -r "$shared/oracle" "$shared/tools" "$work/shared/"
     cp "$shared/vocab/llama-bpe.gguf" "$work/shared/vocab/"
     # The programs have the same kernels: a dictionary as large as all of them keeps one copy.
-    tar -C "$work" -cf - bin lib shared | xz --threads=1 --lzma2=preset=1,dict=512MiB >"$work/pack.tar.xz"
+    tar -C "$work" -cf - bin lib shared | xz --threads=1 --lzma2=preset=1,mode=normal,mf=bt4,nice=64,dict=512MiB >"$work/pack.tar.xz"
     (($(stat -c %s "$work/pack.tar.xz") < pack_bytes_max)) || { ls -l "$work/pack.tar.xz"; echo "above $pack_bytes_max bytes"; exit 1; }
     mv "$work/pack.tar.xz" "$out/"
     ls -l "$out/pack.tar.xz"
