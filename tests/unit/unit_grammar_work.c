@@ -465,7 +465,25 @@ static void bench_init_rules(struct grammar_bench *bench, struct rules *rules, u
                      STATUS_OK);
 }
 
-// Names of which each letter begins one, and any other string: inside, the parser's state depends on the
+// Names of which each letter begins one.
+static void make_names(struct expressions *pool, uint32_t names[N_LETTERS])
+{
+    for (int i = 0; i < N_LETTERS; i++) {
+        char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
+        names[i] = expression_literal(pool, (struct text){name, 3});
+    }
+}
+
+// A matcher behind the quote that begins a string.
+static void begin_string(const struct grammar_bench *bench, struct matcher *matcher)
+{
+    struct error error;
+    size_t n_accepted;
+    assert_int_equal(matcher_init(matcher, bench->recognizer, &error), STATUS_OK);
+    assert_int_equal(matcher_accept_bytes(matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+}
+
+// Such names, and any other string: inside, the parser's state depends on the
 // names, and a mask takes none of the states behind its tokens.
 static void a_mask_inside_several_strings_builds_no_states(void **state)
 {
@@ -475,15 +493,10 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
     struct grammar_bench bench;
     struct matcher matcher;
     struct error error;
-    size_t n_accepted;
-    for (int i = 0; i < N_LETTERS; i++) {
-        char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
-        strings[i] = expression_literal(pool, (struct text){name, 3});
-    }
+    make_names(pool, strings);
     strings[N_LETTERS] = expression_complement(pool, expression_either_many(pool, strings, N_LETTERS));
     bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS + 1));
-    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    begin_string(&bench, &matcher);
     size_t n_states = bench.recognizer->sets.n;
     assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
     assert_int_equal(bench.recognizer->sets.n, n_states);
@@ -504,14 +517,9 @@ static void a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each(vo
     struct grammar_bench bench;
     struct matcher matcher;
     struct error error;
-    size_t n_accepted;
-    for (int i = 0; i < N_LETTERS; i++) {
-        char name[] = {(char)('a' + i), (char)('a' + i), (char)('a' + i)};
-        strings[i] = expression_literal(rules_expressions(rules), (struct text){name, 3});
-    }
+    make_names(rules_expressions(rules), strings);
     bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS));
-    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    begin_string(&bench, &matcher);
     assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
     for (int i = 0; i < N_TOKENS; i++) {
         bool begins_name = i < N_LETTERS || i % N_LETTERS == i / N_LETTERS - 1;
@@ -555,10 +563,8 @@ static void letters_that_are_taken_at_once_are_work(void **state)
     struct grammar_bench bench;
     struct matcher matcher;
     struct error error;
-    size_t n_accepted;
     bench_init_rules(&bench, rules, rules_terminal(rules, string, TERMINAL_JSON_STRING));
-    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    begin_string(&bench, &matcher);
     assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_mask_work: more than 40000");
     matcher_finish(&matcher);
