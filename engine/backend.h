@@ -207,7 +207,8 @@ struct backend_device {
     // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
     // Weights created from now on multiply nothing but outputs of the model's norm with these items, one group
-    // a row; NULL: other rows. They stay until the next call. NULL: not implemented.
+    // a row; `norm` NULL: other rows. The items stay until the next call. The function is NULL in a backend
+    // that does not ask.
     void (*normed_input)(struct backend *backend, const struct norm_items *norm);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);

@@ -63,7 +63,7 @@ static __device__ __forceinline__ float scale_value(operand_scale scale)
     return scale.finite ? power_of_2(scale.exponent) : __uint_as_float(0x7FC00000u);
 }
 
-// What multiplies the row's sums.
+// The scale of the row's sums.
 static __device__ __forceinline__ float row_scale(const struct activation_operand &x, int32_t row)
 {
     return x.scale != 0.0f ? x.scale : x.scales[row];

@@ -1,5 +1,5 @@
-// What a forward pass says of the rows that gates and factors multiply (normed_input of engine/backend.h) is true in
-// every family: their rows come from the norm that was named when they were loaded.
+// In every family, gates and factors multiply rows of the norm that the forward pass names when it loads them
+// (normed_input in engine/backend.h).
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_quantize.h"
@@ -25,7 +25,7 @@ struct watched_weight {
     const struct weight *weight;
     struct text name;
     float *items;                   // of a vector
-    bool is_named;                  // the norm of its rows, whose items were these
+    bool is_named;                  // its rows have a norm, with these items
     float norm[WIDTH], bias[WIDTH]; // without bias: zeros
 };
 
