@@ -257,6 +257,28 @@ static void small_vocabularies_are_drawn_from_whole(void **state)
     }
 }
 
+// As tests/unit/unit_sampler.c has it: whether the second token is kept depends on the order of the sum alone.
+static void weights_are_added_in_the_lanes_of_the_cpu(void **state)
+{
+    (void)state;
+    enum { N = 24 };
+    static float logits[N * N_VOCAB];
+    struct sampling sampling = {.temperature = 1.0f, .top_p = 0.5f, .repetition_penalty = 1.0f, .seed = 42};
+    struct sample_request requests[N];
+    struct sample_result expected[N];
+    int n_second = 0;
+    for (int32_t i = 0; i < N; i++) {
+        for (int32_t token = 0; token < N_VOCAB; token++)
+            logits[i * N_VOCAB + token] = token < 2 ? 0.0f : token % 1024 / 2 == 256 ? -36.75f : -INFINITY;
+        requests[i] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)i};
+    }
+    draw_on_cpu(logits, N_VOCAB, N, requests, expected);
+    for (int i = 0; i < N; i++)
+        n_second += expected[i].token == 1;
+    assert_in_range(n_second, 1, N - 1);
+    compare_samples(logits, N_VOCAB, N, requests);
+}
+
 // Flat logits and a uniform number near 1: candidates of many chunks are passed one by one.
 static void a_draw_far_down_the_ranking_finds_its_token(void **state)
 {
@@ -392,6 +414,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_of_all_settings_are_those_of_the_cpu),
         cmocka_unit_test(small_vocabularies_are_drawn_from_whole),
+        cmocka_unit_test(weights_are_added_in_the_lanes_of_the_cpu),
         cmocka_unit_test(a_draw_far_down_the_ranking_finds_its_token),
         cmocka_unit_test(bad_logits_fail_their_own_row_alone),
         cmocka_unit_test(a_mask_that_is_gone_when_the_step_samples_allows_all),

@@ -277,9 +277,9 @@ static void gates_write_an_operand_of_known_scale_in_place(void **state)
     make_matrix(&wide, "wide", 128, 128);
     make_matrix(&wide_up, "wide_up", 128, 128);
     gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
-    gates.limits = (struct output_limits){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^9) is less than 2^21
+    gates.limits = (struct output_limits){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^11) is below 2^22
     bias_of_gates.n_items = 128;
-    bias_of_gates.limits.largest = 0x1p9f;
+    bias_of_gates.limits.largest = 0x1p11f;
     struct product gate = {.y = &wide, .weight = &gates},
                    up = {.y = &wide_up, .weight = &gates, .bias = &bias_of_gates},
                    down[] = {{.y = &y, .weight = &down_bfloat}, {.y = &z, .weight = &down_half}};
@@ -301,8 +301,8 @@ static void gates_write_an_operand_of_known_scale_in_place(void **state)
                 buffer_add_format(&wanted,
                                   " next {%s%s128 wide scale %d arrivals}\n"
                                   "products %s {%s%s128 wide scale %d} %s - -> %s:64 64;\n",
-                                  i ? "half" : "bfloat", rows, i ? 64 : 1, i ? "Q4_0" : "BF16",
-                                  i ? "half" : "bfloat", rows, i ? 64 : 1, i ? "q4" : "b16", i ? "z" : "y");
+                                  i ? "half" : "bfloat", rows, i ? 128 : 1, i ? "Q4_0" : "BF16",
+                                  i ? "half" : "bfloat", rows, i ? 128 : 1, i ? "q4" : "b16", i ? "z" : "y");
             else
                 buffer_add_format(&wanted,
                                   "\noperand bfloat%s128 items scales <- wide:128\n"

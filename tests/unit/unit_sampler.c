@@ -292,6 +292,23 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state)
     }
 }
 
+// Weights of less than 2^-53 are lost where each is added to a 1, and are not where they are added up before: so the
+// total is above 2, and half of it above the first token's weight, in 1,024 lanes and no smaller power of 2.
+static void the_sum_of_weights_has_1024_lanes(void **state)
+{
+    enum { N = 8192 };
+    static float logits[N];
+    struct sampling sampling = plain_sampling(1.0f);
+    int n_second = 0;
+    (void)state;
+    sampling.top_p = 0.5f;
+    for (int i = 0; i < N; i++)
+        logits[i] = i < 2 ? 0.0f : i % 1024 == 512 ? -36.75f : -INFINITY;
+    for (uint32_t i = 0; i < 50; i++)
+        n_second += draw_token(logits, N, &sampling, i) == 1;
+    assert_in_range(n_second, 10, 40);
+}
+
 static void min_p_drops_what_is_too_far_below_the_best(void **state)
 {
     (void)state;
@@ -559,6 +576,7 @@ int main(void)
         cmocka_unit_test(top_k_keeps_the_k_best),
         cmocka_unit_test(of_equals_at_the_edge_of_top_k_the_lower_ids_stay),
         cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
+        cmocka_unit_test(the_sum_of_weights_has_1024_lanes),
         cmocka_unit_test(min_p_drops_what_is_too_far_below_the_best),
         cmocka_unit_test(min_p_keeps_all_that_are_as_likely_as_the_best),
         cmocka_unit_test(top_p_counts_what_top_k_left),
