@@ -263,10 +263,11 @@ static void weights_are_added_in_the_lanes_of_the_cpu(void **state)
     (void)state;
     enum { N = 24 };
     static float logits[N * N_VOCAB];
-    struct sampling sampling = {.temperature = 1.0f, .top_p = 0.5f, .repetition_penalty = 1.0f, .seed = 42};
+    struct sampling sampling = plain_sampling(1.0f);
     struct sample_request requests[N];
     struct sample_result expected[N];
     int n_second = 0;
+    sampling.top_p = 0.5f;
     for (int32_t i = 0; i < N; i++) {
         for (int32_t token = 0; token < N_VOCAB; token++)
             logits[i * N_VOCAB + token] = token < 2 ? 0.0f : token % 1024 / 2 == 256 ? -36.75f : -INFINITY;
