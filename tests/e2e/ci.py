@@ -1,4 +1,4 @@
-"""What .ci/run reports, with programs in place of its stages' own; rules for names that no compiler checks."""
+"""What ops/test, .ci/run and ops/nightly report, with programs in place of their own; rules for names that no compiler checks."""
 import glob
 import importlib.machinery
 import importlib.util
@@ -13,34 +13,41 @@ from session import Skip, case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSES = "#!/bin/sh\necho 2 passed, 0 failed, 1 skipped\n"
-SUBJECTS_FROM = "38802ab19786f10e041da983461e9a6412a7cf73"  # of the commits behind it the subjects are checked
-STAGES = ["clang", "storm", "ops/test", "thread sanitizer", "address and undefined-behavior sanitizers", "64-bit ARM", "nvcc"]
+SUBJECTS_FROM = "38802ab19786f10e041da983461e9a6412a7cf73"  # the subjects of the commits after it are checked
+GATE = ["ops/test", "storm", "clang", "address and undefined-behavior sanitizers", "thread sanitizer", "nvcc"]
+NIGHT = ["nvcc", "storm", "arm", "thread", "races", "wide", "bare", "address", "mutation"]
+PROGRAMS = ["build", "bare", "cuda", "format", "install", "storm", "test", "checks/clang", "checks/storm", "checks/mutation", "kafka/install", "cross/test"]
 
 
 def checkout(test, programs=None):
-    """A checkout in which ops/NAME prints what is given here, else two passed cases. nvcc and meson do nothing."""
-    scripts = {f"ops/{name}": PASSES for name in ("build", "format", "install", "storm", "summary", "test")}
-    scripts |= {"ops/kafka/install": PASSES, "ops/cross/test": PASSES, "bin/meson": PASSES, "bin/nvcc": PASSES}
-    scripts |= {f"ops/{name}": text for name, text in (programs or {}).items()}
-    for path, text in scripts.items():
-        file = test.path(path)
-        os.makedirs(os.path.dirname(file), exist_ok=True)
-        with open(file, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.chmod(file, 0o755)
+    """A checkout in which each of PROGRAMS prints what is given here, else two passed cases and a skipped one."""
     os.makedirs(test.path(".ci"))
     shutil.copy(os.path.join(ROOT, ".ci", "run"), test.path(".ci/run"))
+    for name in ("nightly", "checks/cases.py", "checks/programs.py", "checks/stages.py", "checks/gate.py", "checks/night.py"):
+        os.makedirs(os.path.dirname(test.path(f"ops/{name}")), exist_ok=True)
+        shutil.copy(os.path.join(ROOT, "ops", name), test.path(f"ops/{name}"))
+    for name in PROGRAMS:
+        write_program(test, f"ops/{name}", (programs or {}).get(name, PASSES))
 
 
-def run(test):
-    environment = os.environ | {"PATH": f"{test.path('bin')}:{os.environ['PATH']}"}
-    finished = subprocess.run([test.path(".ci/run")], env=environment, capture_output=True, text=True, check=False, timeout=60)
+def write_program(test, name, text):
+    path = test.path(name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text)
+    os.chmod(path, 0o755)
+
+
+def run(test, command=".ci/run", *arguments):
+    environment = {name: value for name, value in os.environ.items() if name != "SHEAF_CHECKS"}
+    environment["PATH"] = f"{test.path('bin')}:{os.environ['PATH']}"
+    finished = subprocess.run([test.path(command), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
     return finished.returncode, finished.stdout.splitlines()
 
 
 @case
 def each_program_of_ops_prints_its_usage_when_asked(test):
-    for name in ("bare", "build", "demo", "format", "install", "judge", "package", "soak", "storm", "summary", "test"):
+    for name in ("bare", "build", "cuda", "demo", "flaky", "format", "install", "judge", "nightly", "package", "soak", "storm", "test"):
         done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], capture_output=True, text=True, check=False, timeout=60)
         said = done.stdout + done.stderr
         assert done.returncode in (0, 2) and said.lower().startswith("usage: ") and name in said.split("\n")[0], (name, done)
@@ -49,12 +56,151 @@ def each_program_of_ops_prints_its_usage_when_asked(test):
 @case
 def each_stage_of_the_checks_is_run_and_summed(test):
     checkout(test)
+    for command, names in ((".ci/run", GATE), ("ops/nightly", NIGHT)):
+        status, lines = run(test, command)
+        assert status == 0, lines
+        for name in names:
+            assert sum(line.startswith(f"==== {name}: passed") for line in lines) == 1, (name, lines)
+        assert lines[-1] == f"{2 * len(names)} passed, 0 failed, {len(names)} skipped", lines
+
+
+@case
+def a_failure_in_either_lane_fails_the_checks(test):
+    checkout(test, {"checks/storm": "#!/bin/sh\nexit 1\n", "checks/clang": "#!/bin/sh\necho some warning; exit 1\n"})
     status, lines = run(test)
-    assert status == 0, lines
-    for stage in STAGES:
-        assert sum(line.startswith(f"==== {stage}: passed") for line in lines) == 1, (stage, lines)
-    # ops/test, both sanitizers, ARM and nvcc print two passed and one skipped case, the others one that passed.
-    assert lines[-1] == "12 passed, 0 failed, 5 skipped", lines
+    assert status == 1 and "some warning" in lines, lines
+    for name in ("clang", "storm"):
+        assert any(line.startswith(f"==== {name}: FAILED") for line in lines), (name, lines)
+    assert lines[-1] == "8 passed, 2 failed, 4 skipped", lines
+
+
+@case
+def a_failed_case_of_a_stage_is_counted_once(test):
+    checkout(test, {"test": "#!/bin/sh\necho 5 passed, 1 failed, 0 skipped\nexit 1\n"})
+    status, lines = run(test)
+    assert status == 1, lines
+    assert lines[-1] == "21 passed, 3 failed, 3 skipped", lines
+
+
+@case
+def a_night_that_was_stopped_continues_with_the_stages_that_are_left(test):
+    checkout(test, {"checks/mutation": "#!/bin/sh\n[ -e repaired ] && echo 1 passed, 0 failed, 0 skipped\n"})
+    status, lines = run(test, "ops/nightly", "arm", "mutation")
+    assert status == 1 and lines[-1] == "2 passed, 1 failed, 1 skipped", lines
+    test.write("repaired", [])
+    status, lines = run(test, "ops/nightly")
+    assert status == 0 and "==== arm: passed before" in lines and "==== mutation: started" in lines, lines
+    status, lines = run(test, "ops/nightly", "--again", "arm")
+    assert status == 0 and "==== arm: started" in lines, lines
+    status, _ = run(test, "ops/nightly", "moon")
+    assert status == 2
+
+
+# ---- ops/test ----
+
+# A test program of the fake meson below: fails while FILE is there, removes it, and prints what OUTPUT says.
+MESON = '''#!/usr/bin/env python3
+import json, os, sys
+if sys.argv[1] == "test":
+    build = sys.argv[sys.argv.index("-C") + 1]
+    log = sys.argv[sys.argv.index("--logbase") + 1]
+    with open("programs.json") as file:
+        programs = json.load(file)
+    names = [name for name in programs if name in sys.argv]
+    with open(os.path.join(build, "meson-logs", log + ".json"), "w") as out:
+        for name in names:
+            program = programs[name]
+            failing = os.path.exists(name + ".fails")
+            if failing and program.get("once"):
+                os.remove(name + ".fails")
+            text = program["bad"] if failing else "ok 1 - a_case\\n1..1\\n"
+            with open("calls", "a") as calls:
+                calls.write(name + " " + os.environ.get("SHEAF_TEST_CASES", "all") + "\\n")
+            out.write(json.dumps({"name": name, "stdout": text, "stderr": "", "returncode": program.get("status", 1) if failing else 0,
+                                  "result": "FAIL" if failing else "OK", "duration": 1.5}) + "\\n")
+'''
+
+
+def fake_build(test, programs, others=()):
+    """ops/test over programs that pass, or fail while NAME.fails is there: {name: {bad, once, status}}."""
+    checkout(test, {"build": "#!/bin/sh\n[ -e $2 ] || cp -r build $2\n"})
+    shutil.copy(os.path.join(ROOT, "ops", "test"), test.path("ops/test"))
+    write_program(test, "bin/meson", MESON)
+    os.makedirs(test.path("build/meson-logs"))
+    os.makedirs(test.path("build/meson-info"))
+    for name in programs:
+        test.write(f"{name}.fails", [])
+    everything = programs | {"unit_fine": {}, "gpu_wide_races": {"suite": ["sheaf:gpu", "sheaf:night"]}} | {name: {} for name in others}
+    test.write("programs.json", [everything])
+    test.write("build/meson-info/intro-targets.json", [[]])
+    test.write("build/meson-info/intro-tests.json", [[
+        {"name": name, "suite": program.get("suite", ["sheaf:" + name.partition("_")[0]]), "cmd": ["/bin/true"], "depends": []}
+        for name, program in everything.items()]])
+
+
+FAILS = "not ok 1 - a_case\n# why\n1..1\n"
+
+
+@case
+def a_case_that_fails_once_is_flaky_and_passes(test):
+    fake_build(test, {"unit_a": {"bad": FAILS, "once": True}, "e2e_b": {"bad": FAILS}})
+    status, lines = run(test, "ops/test")
+    assert status == 1 and lines[-1] == "2 passed, 1 failed, 0 skipped", lines
+    assert any(line.startswith("flaky: build: unit_a: a case ") for line in lines), lines
+    assert any(line.startswith("FAILED  build: e2e_b: a case (failed again, alone") for line in lines), lines
+    assert test.read("calls").decode().splitlines()[-2:] == ["unit_a a_case", "e2e_b a_case"]
+    assert b"# why" in test.read("build/meson-logs/failed/unit_a_a_case.1.txt")
+    os.remove(test.path("e2e_b.fails"))
+    status, lines = run(test, "ops/test")
+    assert status == 0 and lines[-1] == "3 passed, 0 failed, 0 skipped", lines
+
+
+@case
+def more_than_two_flaky_cases_fail_a_run(test):
+    fake_build(test, {f"unit_{name}": {"bad": FAILS, "once": True} for name in "abc"})
+    status, lines = run(test, "ops/test")
+    assert status == 1 and lines[-1] == "1 passed, 3 failed, 0 skipped", lines
+
+
+@case
+def reports_of_sanitizers_crashes_and_wrong_results_have_no_second_chance(test):
+    outputs = {"sanitizer report": FAILS + "==1==ERROR: AddressSanitizer: heap-use-after-free", "wrong results": "# wrong results: one twice\n" + FAILS,
+               "crash": FAILS + "# sheaf run: exit -11 after 2.0 s", "unequal bytes": "# 3 bytes of 0x7ffe and 0x55d0 differ\n" + FAILS,
+               "failed assertion": "sheaf: a.c:1: f: Assertion `a' failed.\n" + FAILS}
+    fake_build(test, {"unit_a": {"bad": "", "once": True}})
+    for why, output in outputs.items():
+        test.write("programs.json", [{"unit_a": {"bad": output, "once": True}}])
+        test.write("unit_a.fails", [])
+        status, lines = run(test, "ops/test", "a")
+        assert status == 1 and any(f"no second chance: {why}" in line for line in lines), (why, lines)
+    test.write("programs.json", [{"unit_a": {"bad": "", "once": True, "status": -11}}])
+    test.write("unit_a.fails", [])
+    status, lines = run(test, "ops/test", "unit/a")
+    assert status == 1 and lines[-1] == "0 passed, 1 failed, 0 skipped" and any("crash (SIGSEGV)" in line for line in lines), lines
+
+
+@case
+def the_checks_run_failed_cases_again_when_all_stages_have_ended(test):
+    sys.path.insert(0, os.path.join(ROOT, "ops", "checks"))
+    import gate
+    fake_build(test, {"unit_a": {"bad": FAILS, "once": True}}, gate.THREADS + gate.QUEUES)
+    status, lines = run(test)
+    # The stage of the address sanitizer runs the same fake programs, but unit_a fails once: in the stage that ends first.
+    assert status == 0 and sum(line.startswith("flaky: ") for line in lines) == 1, lines
+    assert lines.index("==== seconds of the stages") < next(i for i, line in enumerate(lines) if line.startswith("flaky: ")), lines
+
+
+@case
+def names_select_programs_and_cases(test):
+    fake_build(test, {})
+    for names, expected in ((["fine"], ["unit_fine all"]), (["unit/fin"], ["unit_fine all"]), (["unit_fine:the_case*"], ["unit_fine the_case*"]),
+                            (["--suite", "night"], ["gpu_wide_races all"]), ([], ["unit_fine all"])):
+        test.write("calls", [])
+        status, lines = run(test, "ops/test", *names)
+        assert status == 0, (names, lines)
+        assert test.read("calls").decode().splitlines() == expected, names
+    status, _ = run(test, "ops/test", "unit_fime")
+    assert status == 1
 
 
 @case
@@ -70,36 +216,6 @@ def each_file_of_tests_is_built_and_run(test):
     assert not missing, missing
 
 
-@case
-def each_program_that_the_checks_leave_out_has_a_twin_that_runs(test):
-    with open(os.path.join(os.path.dirname(test.sheaf), "..", "meson-info", "intro-tests.json"), encoding="utf-8") as file:
-        suites = {program["name"]: {suite.split(":")[-1] for suite in program["suite"]} for program in json.load(file)}
-    with open(os.path.join(ROOT, ".ci", "run"), encoding="utf-8") as file:
-        left_out = set(re.findall(r"--no-suite (\w+)", file.read()))
-    assert left_out == {"scripts", "twin"}, left_out
-    twins = {name for name, of in suites.items() if "twin" in of}
-    assert all(f"{name}_races" in suites and "twin" not in suites[f"{name}_races"] for name in twins), twins
-    assert {name for name, of in suites.items() if "scripts" in of} == {"e2e_ci", "e2e_layers", "e2e_storm_proof"}, suites
-
-
-@case
-def a_failure_in_either_lane_fails_the_checks(test):
-    checkout(test, {"storm": "#!/bin/sh\nexit 1\n", "build": "#!/bin/sh\n[ \"$2\" != build-clang ]\n"})
-    status, lines = run(test)
-    assert status == 1, lines
-    for stage in ("clang", "storm"):
-        assert any(line.startswith(f"==== {stage}: FAILED") for line in lines), (stage, lines)
-    assert lines[-1] == "10 passed, 2 failed, 5 skipped", lines
-
-
-@case
-def a_failed_case_of_a_stage_is_counted_once(test):
-    checkout(test, {"test": "#!/bin/sh\necho 5 passed, 1 failed, 0 skipped\nexit 1\n"})
-    status, lines = run(test)
-    assert status == 1, lines
-    assert lines[-1].split(", ")[1] == "3 failed", lines
-
-
 def skipped_without(test, command, programs):
     """Runs a test program over a broker with `programs` before others in PATH, and with no Kafka of its own."""
     for name, text in programs.items():
@@ -109,7 +225,7 @@ def skipped_without(test, command, programs):
     path = f"{test.folder}:{os.environ['PATH']}" if programs else test.folder
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
     environment |= {"PATH": path, "XDG_CACHE_HOME": test.path("cache"), "CMOCKA_MESSAGE_OUTPUT": "TAP"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0 and "# SKIP" in done.stdout, (command, done)
 
 
