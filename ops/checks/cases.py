@@ -5,9 +5,11 @@ skipped". A program that lists none is one case itself. A program that crashed, 
 case counts as one more failed case.
 """
 import json
+import os
 import re
 from typing import NamedTuple
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TAP_CASE = re.compile(r"^(ok|not ok)\b\s*\d*\s*-?\s*([^#\n]*)(#\s*SKIP\b.*)?", re.M | re.I)
 TAP_PLAN = re.compile(r"^1\.\.(\d+)", re.M)
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
@@ -19,9 +21,12 @@ FINAL = [
     ("sanitizer report", re.compile(r"ERROR: (?:Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:")),
     ("failed assertion of the program", re.compile(r"Assertion .* failed\.")),
     ("crash", re.compile(r"Test failed with exception|\bexit -(?:4|6|7|8|11) after ")),
-    ("wrong results", re.compile(r"^# wrong results: ", re.M)),
     ("unequal bytes", re.compile(r"bytes of 0x[0-9a-f]+ and 0x[0-9a-f]+ differ")),
 ]
+# Asserts that failed: in a test program of C the place, in an end-to-end suite the line.
+C_PLACE = re.compile(r"(tests/[\w./]+\.c):(\d+): error: Failure!")
+PYTHON_ASSERT = re.compile(r'File "[^"]+", line \d+, in \w+\n# +(assert [^\n]*)\n(?:# +[~^ ]+\n)?# AssertionError')
+RESULTS = re.compile(r"result|record|answer|comparable|\.read\(|sha256")  # an assert with these words is about what jobs have come to
 CRASHES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
@@ -92,7 +97,20 @@ def read_program(test):
 def final_fault(status, output):
     if status in CRASHES:
         return f"crash ({CRASHES[status]})"
-    return next((what for what, pattern in FINAL if pattern.search(output)), None)
+    found = next((what for what, pattern in FINAL if pattern.search(output)), None)
+    return found or next(("wrong results" for line in failed_asserts(output) if RESULTS.search(line)), None)
+
+
+def failed_asserts(output):
+    """Source lines of the asserts that failed."""
+    lines = PYTHON_ASSERT.findall(output)
+    for path, number in C_PLACE.findall(output):
+        try:
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                lines += file.read().splitlines()[int(number) - 1:int(number)]
+        except FileNotFoundError:
+            pass
+    return lines
 
 
 def last_lines(output):

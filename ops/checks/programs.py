@@ -16,7 +16,7 @@ import threading
 
 import cases
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = cases.ROOT
 NIGHT = "night"  # the suite that ops/nightly runs
 FLAKY_MAX = 2  # a run with more flaky cases fails
 POLL_S = 0.5
@@ -85,10 +85,12 @@ def select(programs, options):
     return [name for name in programs if name in chosen and not set(programs[name]["suites"]) & left_out], pattern
 
 
-def targets_of(build, programs, names):
-    """Files to build for these programs: theirs and those they depend on."""
+def targets_of(build, programs, names, everything):
+    """Files to build for these programs: theirs and those they depend on; with `everything`, what else is built by default. (ninja's
+    "all" has the programs of every test, those of the suite "night" too.)"""
     with open(os.path.join(build, "meson-info", "intro-targets.json"), encoding="utf-8") as file:
-        outputs = {target["id"]: target["filename"] for target in json.load(file)}
+        targets = json.load(file)
+    outputs = {target["id"]: target["filename"] for target in targets}
     folder = os.path.abspath(build) + os.sep
     files = set()
     for name in names:
@@ -96,7 +98,11 @@ def targets_of(build, programs, names):
         for target in programs[name]["depends"]:
             files.update(outputs[target])
     built = {file for known in outputs.values() for file in known}
-    return sorted(os.path.relpath(file, build) for file in files & built)
+    files &= built
+    for target in targets:
+        if everything and target["build_by_default"]:
+            files.update(target["filename"])
+    return sorted(os.path.relpath(file, build) for file in files)
 
 
 # ---- running ----
@@ -222,7 +228,7 @@ def build_programs(options):
     names, pattern = select(programs, options)
     if not options.list:
         everything = not options.suite and not options.names
-        targets = ["all"] if everything else targets_of(options.build, programs, names)
+        targets = targets_of(options.build, programs, names, everything)
         if targets:
             subprocess.run(["ops/build", "--dir", options.build, "--only", " ".join(targets)], check=True)
     return names, pattern, programs

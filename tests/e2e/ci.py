@@ -164,7 +164,8 @@ def more_than_two_flaky_cases_fail_a_run(test):
 
 @case
 def reports_of_sanitizers_crashes_and_wrong_results_have_no_second_chance(test):
-    outputs = {"sanitizer report": FAILS + "==1==ERROR: AddressSanitizer: heap-use-after-free", "wrong results": "# wrong results: one twice\n" + FAILS,
+    outputs = {"sanitizer report": FAILS + "==1==ERROR: AddressSanitizer: heap-use-after-free", 
+               "wrong results": '#   File "a.py", line 4, in a_case\n#     assert test.answers() == []\n#            ^^^^^\n# AssertionError\n' + FAILS,
                "crash": FAILS + "# sheaf run: exit -11 after 2.0 s", "unequal bytes": "# 3 bytes of 0x7ffe and 0x55d0 differ\n" + FAILS,
                "failed assertion": "sheaf: a.c:1: f: Assertion `a' failed.\n" + FAILS}
     fake_build(test, {"unit_a": {"bad": "", "once": True}})
@@ -173,6 +174,12 @@ def reports_of_sanitizers_crashes_and_wrong_results_have_no_second_chance(test):
         test.write("unit_a.fails", [])
         status, lines = run(test, "ops/test", "a")
         assert status == 1 and any(f"no second chance: {why}" in line for line in lines), (why, lines)
+    os.makedirs(test.path("tests/kafka"))
+    test.write("tests/kafka/a.c", ["", "assert_int_equal(n_results, 2);"])
+    test.write("programs.json", [{"unit_a": {"bad": "# ../tests/kafka/a.c:2: error: Failure!\n" + FAILS, "once": True}}])
+    test.write("unit_a.fails", [])
+    status, lines = run(test, "ops/test", "a")
+    assert status == 1 and any("no second chance: wrong results" in line for line in lines), lines
     test.write("programs.json", [{"unit_a": {"bad": "", "once": True, "status": -11}}])
     test.write("unit_a.fails", [])
     status, lines = run(test, "ops/test", "unit/a")
