@@ -40,15 +40,29 @@ def write_program(test, name, text):
 
 def run(test, command=".ci/run", *arguments):
     environment = {name: value for name, value in os.environ.items() if name != "SHEAF_CHECKS"}
-    environment["PATH"] = f"{test.path('bin')}:{os.environ['PATH']}"
+    environment["PATH"] = f"{test.path('bin')}:{bare_path(test)}"
     finished = subprocess.run([test.path(command), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
     return finished.returncode, finished.stdout.splitlines()
 
 
+HIDDEN = re.compile(r"clang|gcc|g\+\+|nvcc|qemu|java|mvn|openssl|cc$|aarch64|debootstrap|sqlite3|kcat|meson|ninja")
+
+
+def bare_path(test):
+    """A PATH without compilers, formatters and what else a new Debian has not."""
+    os.makedirs(test.path("bare"), exist_ok=True)
+    for folder in ("/bin", "/usr/bin", "/usr/local/bin", os.path.dirname(sys.executable)):
+        for name in os.listdir(folder):
+            if not HIDDEN.search(name) and not os.path.lexists(test.path(f"bare/{name}")):
+                os.symlink(os.path.join(folder, name), test.path(f"bare/{name}"))
+    return test.path("bare")
+
+
 @case
 def each_program_of_ops_prints_its_usage_when_asked(test):
+    environment = os.environ | {"PATH": bare_path(test)}
     for name in ("bare", "build", "cuda", "demo", "flaky", "format", "install", "judge", "nightly", "package", "soak", "storm", "test"):
-        done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], env=environment, capture_output=True, text=True, check=False, timeout=60)
         said = done.stdout + done.stderr
         assert done.returncode in (0, 2) and said.lower().startswith("usage: ") and name in said.split("\n")[0], (name, done)
 
