@@ -122,9 +122,16 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     enum status status = parse_quantize(settings, &type, error);
     if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
-    if (status == STATUS_OK)
-        return gguf_quantize(gguf, source, type, runtime->device.pool, error);
-    gguf_close(source);
+    if (status != STATUS_OK) {
+        gguf_close(source);
+        return status;
+    }
+    status = gguf_quantize(gguf, source, type, runtime->device.pool, error);
+    char text[512];
+    if (status == STATUS_OK && gguf_quantize_replaced(*gguf, type, text, sizeof text))
+        log_write(LOG_WARNING,
+                  "--quantize %s: its blocks of %d items do not divide all rows; tensors of other types: %s",
+                  settings->model.quantize, (int)tensor_traits(type)->block_items, text);
     return status;
 }
 

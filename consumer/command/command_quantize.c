@@ -36,6 +36,34 @@ static uint64_t tensor_bytes(const struct gguf *gguf)
     return bytes;
 }
 
+// "210 Q4_K, 1 Q6_K, 61 F32": the number of tensors of each type.
+static void count_types(const struct gguf *gguf, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
+        size_t n = 0;
+        for (size_t i = 0; i < gguf_n_tensors(gguf); i++)
+            n += gguf_tensor_at(gguf, i)->type == (enum tensor_type)type;
+        if (n && used < text_bytes)
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%zu %s", used ? ", " : "", n,
+                                     tensor_traits((enum tensor_type)type)->name);
+    }
+}
+
+static void say_what_was_written(const struct settings *settings, const struct gguf *quantized,
+                                 enum tensor_type type, uint64_t bytes_before)
+{
+    char text[512] = "";
+    if (gguf_quantize_replaced(quantized, type, text, sizeof text))
+        log_write(LOG_WARNING,
+                  "--type %s: its blocks of %d items do not divide all rows; tensors of other types: %s",
+                  settings->tool.type, (int)tensor_traits(type)->block_items, text);
+    count_types(quantized, text, sizeof text);
+    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB", settings->positionals[1],
+              gguf_n_tensors(quantized), text, (double)tensor_bytes(quantized) / 1e6,
+              (double)bytes_before / 1e6);
+}
+
 static enum status check_options(const struct settings *settings, enum tensor_type *type, struct error *error)
 {
     static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
@@ -105,9 +133,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (progress.shown)
         fputs("\r\033[K", stderr);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%s: %zu tensors, %.1f MB from %.1f MB", settings->positionals[1],
-                  gguf_n_tensors(quantized), (double)tensor_bytes(quantized) / 1e6,
-                  (double)bytes_before / 1e6);
+        say_what_was_written(settings, quantized, type, bytes_before);
     gguf_close(quantized);
     pool_destroy(pool);
     return status;

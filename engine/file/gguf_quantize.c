@@ -4,6 +4,8 @@
 #include "engine/base/pool.h"
 #include "engine/file/quantize.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +47,26 @@ static bool gives_logits(const struct gguf *gguf, const struct tensor *tensor)
            (text_equals_string(tensor->name, "token_embd.weight") && !gguf_tensor(gguf, "output.weight"));
 }
 
+static double bits_an_item(enum tensor_type type)
+{
+    const struct tensor_traits *traits = tensor_traits(type);
+    return 8.0 * traits->block_bytes / traits->block_items;
+}
+
+// The type nearest in size whose blocks divide a row; of two equally near the larger.
+static enum tensor_type nearest_type(uint64_t n_cols, enum tensor_type wanted)
+{
+    static const enum tensor_type types[] = {TENSOR_F16,  TENSOR_Q8_0, TENSOR_Q6_K,
+                                             TENSOR_Q5_K, TENSOR_Q4_K, TENSOR_Q4_0};
+    enum tensor_type nearest = TENSOR_F16; // of blocks of one item
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (n_cols % tensor_traits(types[i])->block_items == 0 &&
+            fabs(bits_an_item(types[i]) - bits_an_item(wanted)) <
+                fabs(bits_an_item(nearest) - bits_an_item(wanted)))
+            nearest = types[i];
+    return nearest;
+}
+
 static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *tensor,
                                  enum tensor_type wanted)
 {
@@ -52,9 +74,8 @@ static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *t
         return TENSOR_F32;
     bool few_bits = wanted == TENSOR_Q4_0 || wanted == TENSOR_Q4_K || wanted == TENSOR_Q5_K;
     enum tensor_type type = few_bits && gives_logits(gguf, tensor) ? TENSOR_Q6_K : wanted;
-    if (tensor->dims[0] % tensor_traits(type)->block_items == 0)
-        return type;
-    return tensor->dims[0] % tensor_traits(TENSOR_Q8_0)->block_items == 0 ? TENSOR_Q8_0 : TENSOR_F16;
+    bool divides = tensor->dims[0] % tensor_traits(type)->block_items == 0;
+    return divides ? type : nearest_type(tensor->dims[0], type);
 }
 
 // --- Rows ---
@@ -187,7 +208,22 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
     return STATUS_OK;
 }
 
-// general.file_type as GGUF numbers whole files: most tensors are of that type.
+// The type that most items of the matrices have.
+static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_tensors,
+                                  enum tensor_type wanted)
+{
+    uint64_t n_items[TENSOR_TYPE_COUNT] = {0};
+    enum tensor_type main = wanted;
+    for (size_t i = 0; i < n_tensors; i++)
+        if (tensor_n_rows(&made[i].tensor) > 1)
+            n_items[made[i].tensor.type] += made[i].tensor.dims[0] * tensor_n_rows(&made[i].tensor);
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
+        if (n_items[type] > n_items[main])
+            main = (enum tensor_type)type;
+    return main;
+}
+
+// general.file_type: how GGUF numbers a file by the type of most tensors.
 static uint32_t file_type_of(enum tensor_type type)
 {
     static const struct {
@@ -245,7 +281,7 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n_tensors && status == STATUS_OK; i++)
         status = plan_tensor(quantizing, i, type, &made[i], error);
-    write_keys(&keys, source, type);
+    write_keys(&keys, source, status == STATUS_OK ? main_type(made, n_tensors, type) : type);
     if (status == STATUS_OK)
         status = gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
                              (struct gguf_source){quantizing, make_tensor, finish_quantizing, hash_source,
@@ -262,4 +298,33 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
         *gguf = NULL;
     }
     return status;
+}
+
+static size_t count_replaced(const struct gguf *gguf, enum tensor_type wanted, enum tensor_type type,
+                             uint64_t *n_cols)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
+        const struct tensor *tensor = gguf_tensor_at(gguf, i);
+        if (tensor->type != type || type == wanted ||
+            tensor->dims[0] % tensor_traits(wanted)->block_items == 0 || stays_float(tensor))
+            continue;
+        *n_cols = n++ ? *n_cols : tensor->dims[0];
+    }
+    return n;
+}
+
+size_t gguf_quantize_replaced(const struct gguf *gguf, enum tensor_type wanted, char *text, size_t text_bytes)
+{
+    size_t n = 0, used = 0;
+    for (int type = 0; type < TENSOR_TYPE_COUNT; type++) {
+        uint64_t n_cols = 0;
+        size_t n_of_type = count_replaced(gguf, wanted, (enum tensor_type)type, &n_cols);
+        if (n_of_type && used < text_bytes)
+            used += (size_t)snprintf(text + used, text_bytes - used, "%s%zu %s (rows of %llu items)",
+                                     n ? ", " : "", n_of_type, tensor_traits((enum tensor_type)type)->name,
+                                     (unsigned long long)n_cols);
+        n += n_of_type;
+    }
+    return n;
 }

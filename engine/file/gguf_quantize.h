@@ -3,8 +3,8 @@
 //
 // Tensors that stay float32: vectors (norms, biases), position tables, rope factors and the experts' router.
 // The output matrix, or the embedding when that serves as one, gets Q6_K where a type of fewer bits is asked
-// for, since errors there go straight into the logits. Rows that a type's blocks do not divide get Q8_0, or
-// F16.
+// for, since errors there go straight into the logits. Rows that a type's blocks do not divide get the type
+// nearest in size whose blocks do: Q4_0 for Q4_K, Q8_0 for Q6_K, F16 where 32 does not divide a row.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -18,3 +18,7 @@ bool gguf_quantize_type(const char *name, enum tensor_type *type);
 // *gguf and not run anything else meanwhile.
 enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_type type, struct pool *pool,
                           struct error *error) WARN_UNUSED;
+
+// How many tensors have another type than `wanted` because its blocks do not divide their rows. `text`
+// (text_bytes) says which: "60 Q4_0 (rows of 64 items)".
+size_t gguf_quantize_replaced(const struct gguf *gguf, enum tensor_type wanted, char *text, size_t text_bytes);

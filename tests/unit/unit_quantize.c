@@ -310,7 +310,7 @@ static void vectors_stay_float_and_rows_that_do_not_fit_get_another_type(void **
     assert_int_equal(type_of(gguf, "blk.0.ffn_gate_inp.weight"), TENSOR_F32);
     assert_int_equal(type_of(gguf, "blk.0.attn_q.weight"), TENSOR_Q4_K);
     assert_int_equal(type_of(gguf, "blk.1.ffn_up_exps.weight"), TENSOR_Q4_K);
-    assert_int_equal(type_of(gguf, "blk.1.ffn_down_exps.weight"), TENSOR_Q8_0); // rows of 192 or less
+    assert_int_equal(type_of(gguf, "blk.1.ffn_down_exps.weight"), TENSOR_Q4_0); // rows of 192 or less
     assert_int_equal(type_of(gguf, "output.weight"), TENSOR_Q6_K);
     assert_int_equal(type_of(gguf, "token_embd.weight"), TENSOR_Q4_K);
     gguf_close(gguf);
@@ -319,6 +319,46 @@ static void vectors_stay_float_and_rows_that_do_not_fit_get_another_type(void **
     gguf = open_quantized(path, TENSOR_Q8_0, NULL);
     assert_int_equal(type_of(gguf, "blk.0.attn_q.weight"), TENSOR_F16); // rows of 52
     assert_int_equal(type_of(gguf, "blk.0.ffn_down.weight"), TENSOR_Q8_0);
+    gguf_close(gguf);
+    remove_directory(directory);
+}
+
+static uint32_t file_type(const struct gguf *gguf)
+{
+    uint32_t number = 0;
+    bool found = false;
+    struct error error;
+    assert_int_equal(gguf_u32(gguf, "general.file_type", &number, &found, &error), STATUS_OK);
+    assert_true(found);
+    return number;
+}
+
+// SmolLM2-135M has rows of 576 items, Qwen2.5-0.5B of 896: no multiple of 256. stories260K has rows of 172.
+static void rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_say_so(void **state)
+{
+    static const struct {
+        enum tensor_type wanted, made;
+        uint32_t file_type;
+    } fallbacks[] = {{TENSOR_Q4_K, TENSOR_Q4_0, 2},
+                     {TENSOR_Q5_K, TENSOR_Q4_0, 2},
+                     {TENSOR_Q6_K, TENSOR_Q8_0, 7}};
+    char directory[64], path[96], text[256] = "";
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &(struct model_recipe){.n_embd = 64, .n_ff = 172});
+    for (size_t i = 0; i < sizeof fallbacks / sizeof *fallbacks; i++) {
+        struct gguf *gguf = open_quantized(path, fallbacks[i].wanted, NULL);
+        assert_int_equal(type_of(gguf, "blk.0.attn_q.weight"), fallbacks[i].made);
+        assert_int_equal(type_of(gguf, "blk.0.ffn_down.weight"), TENSOR_F16);
+        assert_int_equal(type_of(gguf, "output.weight"), TENSOR_Q8_0);
+        assert_int_equal(file_type(gguf), fallbacks[i].file_type);
+        assert_true(gguf_quantize_replaced(gguf, fallbacks[i].wanted, text, sizeof text) > 6);
+        assert_non_null(strstr(text, "F16 (rows of 172 items)"));
+        assert_non_null(strstr(text, "(rows of 64 items)"));
+        gguf_close(gguf);
+    }
+    struct gguf *gguf = open_quantized(path, TENSOR_F16, NULL);
+    assert_int_equal(gguf_quantize_replaced(gguf, TENSOR_F16, text, sizeof text), 0);
     gguf_close(gguf);
     remove_directory(directory);
 }
@@ -392,6 +432,7 @@ int main(void)
         cmocka_unit_test(what_is_no_number_or_too_large_is_refused),
         cmocka_unit_test(a_model_quantized_on_load_equals_the_file_written_of_it),
         cmocka_unit_test(vectors_stay_float_and_rows_that_do_not_fit_get_another_type),
+        cmocka_unit_test(rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_say_so),
         cmocka_unit_test(a_model_that_holds_a_nan_is_refused_by_tensor_and_row),
         cmocka_unit_test(what_can_not_stand_in_a_file_is_refused_when_written),
     };
