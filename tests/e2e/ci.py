@@ -79,7 +79,7 @@ def each_program_that_the_checks_leave_out_has_a_twin_that_runs(test):
     assert left_out == {"scripts", "twin"}, left_out
     twins = {name for name, of in suites.items() if "twin" in of}
     assert all(f"{name}_races" in suites and "twin" not in suites[f"{name}_races"] for name in twins), twins
-    assert {name for name, of in suites.items() if "scripts" in of} == {"e2e_ci", "e2e_layers", "e2e_storm_proof"}, suites
+    assert {name for name, of in suites.items() if "scripts" in of} == {"e2e_ci", "e2e_layers", "e2e_storm_proof", "e2e_toolkit"}, suites
 
 
 @case
