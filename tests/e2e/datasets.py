@@ -112,7 +112,7 @@ def nan_model(test):
     """The norms are no numbers, and so are the logits."""
     with unittest.mock.patch("tiny_model.weights", lambda rng, rows, columns, kind: struct.pack(
             f"<{columns}f", *[float("nan")] * columns) if kind == tiny_model.F32 else bytes(rows * columns // 32 * 34)):
-        tiny_model.write(test.path("nan.gguf"))
+        tiny_model.write(test.path("nan.gguf"), drawn=tiny_model.drawn_tensors)
     return test.path("nan.gguf")
 
 

@@ -29,12 +29,37 @@ SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
 N_KILLS = 8
 KAFKA_VERSION = "3.9.1"  # 4.3.1 can lose the end of a transaction when a single broker comes back (ops/FAULTS.md)
 broker = {}
+broker_folders = set()  # of the brokers that were started
+stopped_brokers = {"seconds": 0.0}
 
 
 def ops(name, *arguments, timeout=180):
+    if "--dir" in arguments:
+        folder = arguments[arguments.index("--dir") + 1]
+        if name == "start":
+            broker_folders.add(folder)
+        elif name == "stop":
+            stopped_brokers["seconds"] += processor_seconds(folder)
     return subprocess.run([os.path.join(ROOT, "ops", "kafka", name), *arguments], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=timeout, check=False,
                           env=dict(os.environ, SHEAF_KAFKA_VERSION=KAFKA_VERSION))
+
+
+def processor_seconds(folder):
+    """Of the broker in the folder, 0 when it does not run."""
+    try:
+        with open(os.path.join(folder, "pid"), encoding="ascii") as file:
+            pid = int(file.read())
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            user, system = file.read().rsplit(")", 1)[1].split()[11:13]
+    except (OSError, ValueError):
+        return 0.0
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def broker_seconds():
+    """Processor time of all brokers that ops() started, ended ones too."""
+    return stopped_brokers["seconds"] + sum(map(processor_seconds, broker_folders))
 
 
 def address():

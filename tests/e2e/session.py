@@ -10,7 +10,7 @@ import time
 
 import tiny_model
 
-DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "120"))
+DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "300"))  # of a hang; no case expects it to pass
 LAST_LINES = 40
 SOME_FAILED = 3  # the exit status of run and work when they did their work and jobs failed
 DONE = (0, SOME_FAILED)
@@ -18,6 +18,11 @@ DONE = (0, SOME_FAILED)
 
 class Skip(Exception):
     pass
+
+
+def is_wide():
+    """Whether cases run in all their rounds, kills and sizes."""
+    return os.environ.get("SHEAF_TEST_WIDE", "") not in ("", "0")
 
 
 def case(function):
