@@ -105,11 +105,13 @@ class Session:
         return finished
 
     def wait_until(self, what, condition, deadline_s=DEADLINE_S):
-        """`what`: a text, or a function that makes one when the time is over."""
-        deadline = time.monotonic() + deadline_s
+        """`what`: a text, or a function that makes one when the time is over. A condition that costs time is asked less often."""
+        began = asked = time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, f"{what() if callable(what) else what}: not after {deadline_s} s"
-            time.sleep(0.01)
+            answered = time.monotonic()
+            assert answered < began + deadline_s, f"{what() if callable(what) else what}: not after {deadline_s} s"
+            time.sleep(min(max(0.01, 2 * (answered - asked)), 1))
+            asked = time.monotonic()
 
     def end(self):
         for process in self.processes:
