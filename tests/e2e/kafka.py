@@ -77,7 +77,8 @@ def address():
         broker["missing"] = "there is no Kafka, and no Maven to fetch it"
     else:
         broker["folder"] = tempfile.mkdtemp(prefix="sheaf-kafka-")
-        started = ops("start", "--dir", broker["folder"])
+        broker["far"] = socket.create_server(("127.0.0.1", 0))
+        started = start_broker()
         if started.returncode:
             finish()
             broker["missing"] = "no broker: " + " ".join(started.stderr.split()[-30:])
@@ -86,11 +87,33 @@ def address():
     return address()
 
 
+def start_broker():
+    """Also again, with the same ports. To clients of one more listener it gives the address of broker["far"]."""
+    return ops("start", "--dir", broker["folder"], "--proxy", str(broker["far"].getsockname()[1]))
+
+
+def stop_broker():
+    """Kills it."""
+    ops("stop", "--kill", "--dir", broker["folder"])
+
+
+def restart_broker():
+    started = start_broker()
+    assert started.stdout.strip() == address(), started
+
+
+def need_own_broker():
+    """Skips a case that stops the broker where another one is given."""
+    address()
+    if "folder" not in broker:
+        raise Skip("the broker is not this suite's own")
+
+
 def finish():
-    folder = broker.pop("folder", None)
-    if folder:
-        ops("stop", "--kill", "--dir", folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    if "folder" in broker:
+        stop_broker()
+        broker.pop("far").close()
+        shutil.rmtree(broker.pop("folder"), ignore_errors=True)
 
 
 def kcat(*arguments, text=None):
@@ -302,41 +325,25 @@ def a_job_in_msgpack_is_answered_like_one_in_json(test):
     assert values.count(b"packed") >= 1 and values.count(b"plain") >= 1, values
 
 
-class FarBroker:
-    """A broker of its own, behind a line on which an answer takes 2 * DELAY_S longer."""
+class FarLine:
+    """A line to the suite's broker on which an answer takes 2 * DELAY_S longer."""
     DELAY_S = 0.125
 
-    def __init__(self, test):
-        address()  # skips where no broker can be had
-        self.folder = tempfile.mkdtemp(prefix="sheaf-kafka-")
-        test.undo.append(self.end)
-        self.listener = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+    def __init__(self):
+        need_own_broker()
+        self.address = f"127.0.0.1:{broker['far'].getsockname()[1]}"
         threading.Thread(target=self.serve, daemon=True).start()
-        self.start()
-
-    def start(self):
-        started = ops("start", "--dir", self.folder, "--proxy", self.address.split(":")[1])
-        assert started.returncode == 0, started.stderr
-
-    def stop(self):
-        ops("stop", "--kill", "--dir", self.folder)
-
-    def end(self):
-        self.stop()
-        self.listener.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def serve(self):
         while True:
             try:
-                client = self.listener.accept()[0]
-            except OSError:
+                client = broker["far"].accept()[0]
+            except (KeyError, OSError):  # closed with the broker
                 return
             try:
-                with open(os.path.join(self.folder, "proxied"), encoding="utf-8") as file:
+                with open(os.path.join(broker["folder"], "proxied"), encoding="utf-8") as file:
                     server = socket.create_connection(("127.0.0.1", int(file.read())))
-            except (OSError, ValueError):  # no broker, or its port is being written
+            except (KeyError, OSError, ValueError):  # no broker, or its port is being written
                 client.close()
                 continue
             for ends in (client, server), (server, client):
@@ -359,14 +366,14 @@ class FarBroker:
 @case
 def a_worker_far_from_its_broker_goes_on_after_an_outage(test):
     """The broker's answers take 250 ms."""
-    far = FarBroker(test)
-    worker = test.start("work", "--model", test.model, "--threads", "1", "--engine-test", "instant", "--brokers", far.address,
-                        "--create-topics", "--metrics", "127.0.0.1:0")
+    topics, line = Topics(test, 1), FarLine()
+    topics.options[1] = line.address
+    worker = topics.work("--engine-test", "instant", "--metrics", "127.0.0.1:0")
     where = served_at(test, worker)
     test.wait_until("it is ready", lambda: ask(where, "/readyz")[0] == 200)
-    far.stop()
+    stop_broker()
     test.wait_until("it is not", lambda: "no broker is up" in ask(where, "/readyz")[1])
-    far.start()
+    restart_broker()
     test.wait_until("it is ready again", lambda: ask(where, "/readyz")[0] == 200)
     worker.terminate()
     ended = test.wait(worker)
@@ -439,19 +446,18 @@ def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
 @case
 def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
     topics = Topics(test, 4)
-    # Paced, so that one alone has not done the first half before the other has come.
-    paced = ("--window", "32", "--max-batch", "4", "--engine-test", "fixed:8")
+    paced = ("--window", "32", "--max-batch", "4", "--engine-test", "fixed:8")  # 100 jobs take 8 s: they run while partitions move
     first = topics.work("--store", "first.db", *paced)
     second = topics.work("--store", "second.db", *paced)
-    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "n": 4, "seed": i} for i in range(400)]
+    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "seed": i} for i in range(200)]
     owned = "SELECT count(*) FROM partitions WHERE worker IS NOT NULL"
-    topics.produce(jobs[:200])
+    topics.produce(jobs[:100])
     test.wait_until("both own partitions", lambda: test.query(owned, "first.db") > [(0,)] and
                     test.query(owned, "second.db") > [(0,)])
-    topics.produce(jobs[200:])
+    topics.produce(jobs[100:])
     second.send_signal(signal.SIGTERM)
     assert test.wait(second).status == 0
-    test.wait_until("all is answered", lambda: len(topics.read("results")) == 400)
+    test.wait_until("all is answered", lambda: len(topics.read("results")) == 200)
     first.send_signal(signal.SIGTERM)
     assert test.wait(first).status == 0
     assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)
@@ -590,7 +596,7 @@ def a_worker_names_its_librdkafka_and_refuses_a_protocol_that_it_has_not(test):
 def fleets_that_start_become_ready_and_share_the_topic(test):
     """Few rounds of `ops/storm --startups`; its times count from ten on, as with SHEAF_TEST_STARTUPS=100."""
     address()
-    rounds = os.environ.get("SHEAF_TEST_STARTUPS", "3")
+    rounds = os.environ.get("SHEAF_TEST_STARTUPS", "3" if is_wide() else "1")
     build = os.path.dirname(os.path.dirname(os.path.abspath(test.sheaf)))
     done = subprocess.run([os.path.join(ROOT, "ops", "storm"), "--startups", rounds, "--seed", str(SEED), "--build", build],
                           capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
@@ -879,11 +885,10 @@ def a_result_says_at_which_attempt_its_job_was_answered(test):
 @case
 def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_started_again(test):
     """With a status for which sheaf.service starts it again."""
+    need_own_broker()
     topics = Topics(test, 1)
-    if "folder" not in broker:
-        raise Skip("the broker is not this suite's own")
     topics.produce([{"custom_id": "a", "prompt": "the winter", "max_tokens": 4}])
-    ops("stop", "--kill", "--dir", broker["folder"])
+    stop_broker()
     ended = test.wait(topics.work())
     with open(os.path.join(ROOT, "ops", "sheaf.service.in"), encoding="utf-8") as file:
         unit = dict(line.split("=", 1) for line in file.read().splitlines() if re.match(r"\w+=", line))
@@ -892,23 +897,21 @@ def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_s
     last = ended.err.strip().splitlines()[-1]
     assert f"Kafka at {address()}: no answer within 10000 ms" in last and "refused" in last, ended
     assert "check that a broker is up there" in last and "start this again" in last, ended
-    assert ops("start", "--dir", broker["folder"]).stdout.strip() == address()
+    restart_broker()
     topics.work_to_the_end()
     assert list(topics.results()) == ["a"]
 
 
 @case
 def a_broker_that_is_killed_and_comes_back_costs_no_job(test):
+    need_own_broker()
     topics = Topics(test)
-    if "folder" not in broker:
-        raise Skip("the broker is not this suite's own")
-    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 60, "n": 4, "seed": i} for i in range(300)]
+    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "seed": i} for i in range(300)]
     topics.produce(jobs)
-    worker = topics.work("--window", "32")
+    worker = topics.work("--window", "32", "--max-batch", "16", "--engine-test", "fixed:20")  # 15 s: the broker is killed within
     test.wait_until("some are answered", lambda: len(topics.read("results")) > 20)
-    ops("stop", "--kill", "--dir", broker["folder"])
-    started = ops("start", "--dir", broker["folder"])
-    assert started.stdout.strip() == address(), started
+    stop_broker()
+    restart_broker()
 
     def all_answered():
         assert worker.poll() is None, "the worker ended"

@@ -315,9 +315,8 @@ def a_worker_that_waits_for_its_first_broker_says_that_it_starts(test):
 @case
 def the_endpoints_answer_while_a_commit_waits_for_a_broker_that_hangs(test):
     """A call of librdkafka then waits for socket.timeout.ms, 10 s and more than once."""
+    kafka.need_own_broker()
     topics = kafka.Topics(test, 1)
-    if "folder" not in kafka.broker:
-        raise Skip("the broker is not this suite's own")
     topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 5), "max_tokens": 20, "seed": i} for i in range(2000)])
     worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "fixed:10", "--max-batch", "8")  # 50 s: the broker hangs within
     address = served_at(test, worker)
@@ -344,9 +343,8 @@ def the_endpoints_answer_while_a_commit_waits_for_a_broker_that_hangs(test):
 @case
 def a_worker_without_jobs_is_not_ready_while_its_broker_hangs(test):
     """A broker that takes connections and answers nothing, as a stopped process does."""
+    kafka.need_own_broker()
     topics = kafka.Topics(test, 1)
-    if "folder" not in kafka.broker:
-        raise Skip("the broker is not this suite's own")
     worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant")
     address = served_at(test, worker)
     test.wait_until("it is ready", lambda: get(address, "/readyz")[0] == 200)

@@ -8,8 +8,9 @@ import re
 import signal
 import time
 
-from kafka import SEED, Topics, address, ask, broker, delete_below, finish, kcat, ops, served_at  # noqa: F401  (finish stops the suite's broker)
-from session import Skip, case, is_wide
+from kafka import (SEED, Topics, ask, delete_below, finish, kcat, need_own_broker, restart_broker, served_at,  # noqa: F401
+                   stop_broker)  # finish stops the suite's broker
+from session import case, is_wide
 
 # Three transactions: of 20,000 lines or, after each 1,000 lines, of 16 MiB. Long lines cost a fifth of many.
 N_LINES = 45000
@@ -137,16 +138,14 @@ def a_pipe_is_submitted_once_too(test):
 
 @case
 def a_broker_that_is_killed_and_comes_back_costs_no_line(test):
+    need_own_broker()
     topics = Topics(test)
-    if "folder" not in broker:
-        raise Skip("the broker is not this suite's own")
     write_long(test)
     process = start_with_fault(test, topics, "produced:2:stop")
     test.wait_until("it stands still", lambda: is_stopped(process))
-    ops("stop", "--kill", "--dir", broker["folder"])
+    stop_broker()
     process.send_signal(signal.SIGCONT)
-    started = ops("start", "--dir", broker["folder"])
-    assert started.stdout.strip() == address(), started
+    restart_broker()
     assert test.wait(process).status == 0
     must_be_once(topics, N_LONG_LINES)
 
