@@ -150,7 +150,7 @@ def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
     database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
     database.commit()
     for source in (["--table", "t"], ["--sql", "SELECT * FROM t ORDER BY rowid"]):
-        annotate(test, "data.db", *source, "--into", "label's", "--choice", "pos,neg", out="data.db", deadline_s=60)
+        annotate(test, "data.db", *source, "--into", "label's", "--choice", "pos,neg", out="data.db")
         got = database.execute('SELECT * FROM "label\'s"').fetchall()
         assert [row[:5] for row in got] == rows, got
         assert got[0][5] in ("pos", "neg") and got[0][5] == got[2][5] and got[0][7] is None

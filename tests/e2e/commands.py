@@ -483,7 +483,7 @@ def a_reader_of_the_store_sees_whole_transactions_while_a_worker_writes(test):
     test.write("in.jsonl", short_jobs(400))
     test.run("submit", "in.jsonl", "--dataset", "d")
     worker = work(test, "--exit-when-idle", "0", "--window", "16", "--max-batch", "8", *PACE)
-    database = sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True, timeout=30)
+    database = sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True, timeout=DEADLINE_S)
     seen = set()
     while worker.poll() is None:
         row = database.execute("SELECT n_done + n_failed, (SELECT count(*) FROM results), (SELECT count(*) FROM queue)"

@@ -433,7 +433,7 @@ def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
     for _ in range(N_KILLS):
         worker = topics.work(*options)
         test.wait_until("it works", lambda worker=worker: worker.poll() is not None or "KV" in test.stderr_of(worker))
-        time.sleep(rng.random() * 2.5)
+        time.sleep(rng.random() * 2.5)  # the instant of the kill, whichever it is
         worker.send_signal(signal.SIGKILL)
         assert test.wait(worker).status == -signal.SIGKILL, "it ended before it was killed"
     topics.work_to_the_end(*options)
