@@ -223,7 +223,7 @@ def a_store_that_can_t_be_written_is_read(test):
 
 @case
 def a_worker_whose_store_is_deleted_ends_and_names_it(test):
-    submit(test, "d", jobs(200))
+    submit(test, "d", jobs(2000))
     worker = test.start("work", "--model", test.model, "--exit-when-idle", "0", "--engine-test", "fixed:300")
     test.wait_until("answers", lambda: test.query("SELECT count(*) > 0 FROM results") == [(1,)])
     os.unlink(test.path("sheaf.db"))
