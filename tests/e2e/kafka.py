@@ -3,18 +3,20 @@
 The broker is $SHEAF_TEST_BROKER (HOST:PORT), else one that ops/kafka/start brings up for this suite.
 """
 import collections
+import importlib.machinery
+import importlib.util
 import json
 import os
 import random
 import re
 import resource
-import runpy
 import shutil
 import signal
 import socket
 import sqlite3
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -116,6 +118,24 @@ def finish():
         shutil.rmtree(broker.pop("folder"), ignore_errors=True)
 
 
+def load_protocol():
+    """ops/kafka/topics speaks Kafka's protocol; as a module it is called so."""
+    loader = importlib.machinery.SourceFileLoader("kafka_protocol", os.path.join(ROOT, "ops", "kafka", "topics"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("kafka_protocol", loader))
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    loader.exec_module(module)
+    sys.dont_write_bytecode = writes
+    return module
+
+
+protocol = load_protocol()
+
+
+def create_topics(brokers, prefix, n_partitions):
+    """Returns when each partition has a leader."""
+    protocol.create_and_wait(protocol.Connection(brokers), protocol.topics_of(prefix, n_partitions))
+
+
 def kcat(*arguments, text=None):
     """What it prints, as bytes. `text` is its standard input."""
     return subprocess.run(["kcat", "-b", address(), *arguments], input=(text or "").encode(), stdout=subprocess.PIPE, check=True,
@@ -129,20 +149,17 @@ class Topics:
         self.prefix = f"{os.path.basename(test.folder)}{name}-"
         self.group = os.path.basename(test.folder) + "-group"
         self.test = test
-        created = ops("topics", "--brokers", address(), "--prefix", self.prefix, "--partitions", str(n_partitions))
-        assert created.returncode == 0, created.stderr
+        create_topics(address(), self.prefix, n_partitions)
         self.options = ["--brokers", address()]
         for name in ("jobs", "results", "dead", "control"):
             self.options += [f"--{name}", self.prefix + name]
 
     def make_again(self, *names, n_partitions, settings=None):
         """Deletes topics and makes them again, those of other settings with one partition."""
-        delete_topics(*(self.prefix + name for name in names))
+        delete_topics(self.test, *(self.prefix + name for name in names))
         if settings:
-            client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
-            client["create"](client["Connection"](address()), {self.prefix + name: (1, settings) for name in names})
-        created = ops("topics", "--brokers", address(), "--prefix", self.prefix, "--partitions", str(n_partitions))
-        assert created.returncode == 0, created.stderr
+            protocol.create(protocol.Connection(address()), {self.prefix + name: (1, settings) for name in names})
+        create_topics(address(), self.prefix, n_partitions)
 
     def produce(self, jobs, name="jobs", *options):
         """A record a job, its key the custom_id."""
@@ -186,23 +203,22 @@ def headers_of(record):
 
 def delete_below(topic, partition, offset):
     """DeleteRecords (https://kafka.apache.org/protocol, 21) version 1, with the client of ops/kafka/topics."""
-    client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
-    string, array = client["string"], client["array"]
-    body = array([string(topic) + array([struct.pack(">iq", partition, offset)])]) + struct.pack(">i", 30_000)
-    reader = client["Connection"](address()).request(21, 1, body)
+    string, array = protocol.string, protocol.array
+    body = array([string(topic) + array([struct.pack(">iq", partition, offset)])]) + struct.pack(">i", 120_000)
+    reader = protocol.Connection(address()).request(21, 1, body)
     reader.take("i")  # throttle time
     ((_, partitions),) = reader.array(lambda: (reader.string(), reader.array(lambda: (reader.take("i"), reader.take("q"), reader.take("h")))))
     assert [(number, code) for number, _, code in partitions] == [(partition, 0)], partitions
 
 
-def delete_topics(*names):
-    """DeleteTopics (20) version 1."""
-    client = runpy.run_path(os.path.join(ROOT, "ops", "kafka", "topics"), run_name="topics")
-    body = client["array"]([client["string"](name) for name in names]) + struct.pack(">i", 30_000)
-    reader = client["Connection"](address()).request(20, 1, body)
+def delete_topics(test, *names):
+    """DeleteTopics (20) version 1. The broker follows the controller, which answers before that."""
+    body = protocol.array([protocol.string(name) for name in names]) + struct.pack(">i", 120_000)
+    reader = protocol.Connection(address()).request(20, 1, body)
     reader.take("i")  # throttle time
     codes = dict(reader.array(lambda: (reader.string(), reader.take("h"))))
     assert codes == dict.fromkeys(names, 0), codes
+    test.wait_until("the topics are gone", lambda: not any(protocol.leaders(protocol.Connection(address()), names).values()))
 
 
 def served_at(test, worker):

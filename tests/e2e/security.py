@@ -3,8 +3,6 @@
 Certificates and passwords are made here, for this run. The broker has three listeners: the plain one, MTLS that asks for a
 certificate, and SCRAM with TLS below it.
 """
-import importlib.machinery
-import importlib.util
 import os
 import re
 import secrets
@@ -14,7 +12,7 @@ import struct
 import subprocess
 import tempfile
 
-from kafka import ROOT, ops
+from kafka import create_topics, ops, protocol
 from session import DEADLINE_S, Skip, case, text_of
 
 PASSWORD = secrets.token_hex(12)
@@ -120,8 +118,7 @@ class Client:
     def __init__(self, test, listener, *properties):
         self.test = test
         self.prefix = os.path.basename(test.folder) + "-"
-        created = ops("topics", "--brokers", broker()["plain"], "--prefix", self.prefix, "--partitions", "2")
-        assert created.returncode == 0, created.stderr
+        create_topics(broker()["plain"], self.prefix, 2)
         names = [f"{name} = {self.prefix}{name}" for name in ("jobs", "results", "dead", "control")]
         lines = [f"brokers = 127.0.0.1:{place['ports'][listener]}", f"group = {self.prefix}group", *names]
         test.write("kafka.conf", lines + [f"property = {line}" for line in properties])
@@ -216,29 +213,21 @@ LITERAL, PREFIXED = 3, 4
 DENY, ALLOW = 2, 3
 
 
-def load_protocol():
-    """ops/kafka/topics speaks Kafka's protocol; as a module it is called so."""
-    loader = importlib.machinery.SourceFileLoader("kafka_protocol", os.path.join(ROOT, "ops", "kafka", "topics"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("kafka_protocol", loader))
-    loader.exec_module(module)
-    return module
-
-
 def pattern_of(name):
     """A right's pattern as bytes: a name that ends in * is a prefix."""
     pattern = PREFIXED if name.endswith("*") else LITERAL
-    return load_protocol().string(name.rstrip("*")) + struct.pack(">b", pattern)
+    return protocol.string(name.rstrip("*")) + struct.pack(">b", pattern)
 
 
 def right_of_the_clerk(right, permission):
     """(resource, name, operation) of the user clerk, as a request has it."""
     resource, name, operation = right
-    string = load_protocol().string
+    string = protocol.string
     return struct.pack(">b", resource) + pattern_of(name) + string("User:clerk") + string("*") + struct.pack(">bb", operation, permission)
 
 
 def ask_broker(key, body):
-    reader = load_protocol().Connection(broker()["plain"]).request(key, 1, body)
+    reader = protocol.Connection(broker()["plain"]).request(key, 1, body)
     reader.take("i")  # throttle time
     return reader
 
@@ -252,7 +241,7 @@ def is_in_force(right, permission):
 
 
 def grant(test, *rights, permission=ALLOW):
-    reader = ask_broker(CREATE_ACLS, load_protocol().array([right_of_the_clerk(right, permission) for right in rights]))
+    reader = ask_broker(CREATE_ACLS, protocol.array([right_of_the_clerk(right, permission) for right in rights]))
     for code, text in reader.array(lambda: (reader.take("h"), reader.string())):
         assert code == 0, (code, text)
     test.wait_until("rights are in force", lambda: all(is_in_force(right, permission) for right in rights))
@@ -263,7 +252,7 @@ def deny(test, *rights):
 
 
 def allow_again(test, *rights):
-    ask_broker(DELETE_ACLS, load_protocol().array([right_of_the_clerk(right, DENY) for right in rights]))
+    ask_broker(DELETE_ACLS, protocol.array([right_of_the_clerk(right, DENY) for right in rights]))
     test.wait_until("rights are back", lambda: not any(is_in_force(right, DENY) for right in rights))
 
 
