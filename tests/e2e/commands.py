@@ -13,8 +13,11 @@ from session import DEADLINE_S, Skip, case, error_of, text_of, varied_jobs
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+PACE = "--engine-test", "fixed:20"  # steps of 20 ms on any machine: what must not be over yet is not
+
+
 def slow_jobs(n, n_tokens=200):
-    """Jobs that keep a worker busy for a while."""
+    """Jobs of 8 answers that take n_tokens steps each."""
     return [{"custom_id": f"line {i}", "prompt": text_of(i, 3), "max_tokens": n_tokens, "n": 8, "temperature": 0.9,
              "ignore_eos": True} for i in range(n)]
 
@@ -311,8 +314,8 @@ def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
     test.write("slow.jsonl", slow_jobs(300))
     test.write("other.jsonl", short_jobs(20))
     test.run("submit", "slow.jsonl", "--dataset", "slow")
-    worker = work(test, "--exit-when-idle", "0", "--max-batch", "16")
-    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM steps") > [(3,)])
+    worker = work(test, "--exit-when-idle", "0", "--max-batch", "16", *PACE)
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM jobs WHERE status = 'running'") > [(0,)])
     test.run("submit", "other.jsonl", "--dataset", "other")
     test.run("cancel", "--dataset", "slow")
     assert test.wait(worker).status == 0
@@ -323,18 +326,22 @@ def running_jobs_of_a_cancelled_dataset_stop_and_the_others_finish(test):
     assert [error_of(answer) for answer in test.answers("other-out.jsonl")] == [None] * 20
 
 
+N_SHARED = 500
+
+
 @case
 def several_workers_share_the_queue_while_others_submit_watch_and_collect(test):
-    workers = [work(test, "--window", "32") for _ in range(3)]
+    # Paced, so that no worker can answer all before the others have begun.
+    workers = [work(test, "--window", "32", "--max-batch", "8", *PACE) for _ in range(3)]
     test.wait_until("they are registered", lambda: test.query("SELECT count(*) FROM workers") == [(3,)])
     others = []
     for name, first in (("a", 0), ("b", 1000)):
-        test.write(f"{name}.jsonl", short_jobs(600, first))
+        test.write(f"{name}.jsonl", short_jobs(N_SHARED, first))
         others.append(test.start("submit", f"{name}.jsonl", "--dataset", name))
     others += [test.start("status", "--json") for _ in range(3)]
     test.wait_until("there are jobs", lambda: test.query("SELECT count(*) FROM jobs WHERE dataset = 'a'") > [(0,)])
     others.append(test.start("collect", "--dataset", "a", "-o", "early.jsonl", "--force"))
-    test.wait_until("all is done", lambda: test.query("SELECT count(*) FROM results") == [(1200,)])
+    test.wait_until("all is done", lambda: test.query("SELECT count(*) FROM results") == [(2 * N_SHARED,)])
     for worker in workers:
         worker.send_signal(signal.SIGTERM)
     for process in others + workers:
@@ -342,21 +349,21 @@ def several_workers_share_the_queue_while_others_submit_watch_and_collect(test):
         assert finished.status == 0, finished
     for name, first in (("a", 0), ("b", 1000)):
         test.run("collect", "--dataset", name, "-o", f"{name}-out.jsonl")
-        test.run_file(f"{name}.jsonl", f"{name}-reference.jsonl")
+        test.run_file(f"{name}.jsonl", f"{name}-reference.jsonl", "--engine-test", "instant")
         answers, expected = (test.answers(f"{name}-{kind}.jsonl") for kind in ("out", "reference"))
-        assert [answer["custom_id"] for answer in answers] == [f"line {i}" for i in range(first, first + 600)]
+        assert [answer["custom_id"] for answer in answers] == [f"line {i}" for i in range(first, first + N_SHARED)]
         assert [answer["response"]["body"]["choices"] for answer in answers] == [
             answer["response"]["body"]["choices"] for answer in expected]
     shares = dict(test.query("SELECT worker, count(*) FROM jobs GROUP BY worker"))
-    assert sum(shares.values()) == 1200 and len(shares) > 1, shares
+    assert sum(shares.values()) == 2 * N_SHARED and len(shares) > 1, shares
     assert test.query("SELECT max(attempts) FROM jobs") == [(1,)]
 
 
 @case
 def a_stopped_worker_releases_its_waiting_jobs_and_another_finishes_them(test):
-    test.write("in.jsonl", slow_jobs(60, 100))
+    test.write("in.jsonl", slow_jobs(60, 50))
     test.run("submit", "in.jsonl", "--dataset", "d")
-    worker = work(test, "--max-batch", "8")
+    worker = work(test, "--max-batch", "8", *PACE)
     test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results") > [(0,)])
     worker.send_signal(signal.SIGTERM)
     finished = test.wait(worker)
@@ -367,7 +374,7 @@ def a_stopped_worker_releases_its_waiting_jobs_and_another_finishes_them(test):
         ("done", n_done), ("queued", 60 - n_done)]
     assert test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(0,)]
     assert test.query("SELECT count(*) FROM workers WHERE stopped_at_us IS NULL") == [(0,)]
-    assert test.wait(work(test, "--exit-when-idle", "0")).status == 0
+    assert test.wait(work(test, "--exit-when-idle", "0", "--engine-test", "instant")).status == 0
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
     assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in range(60)]
     # A job that is released before its start counts no attempt.
@@ -378,26 +385,26 @@ def a_stopped_worker_releases_its_waiting_jobs_and_another_finishes_them(test):
 def a_second_signal_gives_running_jobs_back_too(test):
     test.write("in.jsonl", slow_jobs(40, 240))
     test.run("submit", "in.jsonl", "--dataset", "d")
-    worker = work(test, "--max-batch", "8")
-    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM steps") > [(2,)])
+    worker = work(test, "--max-batch", "8", "--engine-test", "fixed:1000")
+    test.wait_until("jobs run", lambda: test.query("SELECT count(*) FROM jobs WHERE status = 'running'") > [(0,)])
     worker.send_signal(signal.SIGINT)
     test.wait_until("the first signal is handled", lambda: "stopping" in test.stderr_of(worker))
     worker.send_signal(signal.SIGINT)
     finished = test.wait(worker)
-    assert finished.status == 0 and finished.seconds < 60, finished
+    assert finished.status == 0 and "stopping now: running jobs are released" in finished.err, finished
     assert test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL") == [(0,)]
     assert test.query("SELECT count(*) FROM jobs WHERE status NOT IN ('queued', 'done')") == [(0,)]
 
 
 @case
 def a_stopped_run_says_so_and_the_same_command_continues_it(test):
-    test.write("in.jsonl", slow_jobs(60, 100))
-    run = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--max-batch", "8")
+    test.write("in.jsonl", slow_jobs(60, 50))
+    run = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--max-batch", "8", *PACE)
     test.wait_until("some jobs are done", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db") > [(0,)])
     run.send_signal(signal.SIGTERM)
     finished = test.wait(run)
     assert finished.status == 1 and "continues from here" in finished.err and not test.exists("out.jsonl"), finished
-    test.run_file()
+    test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
     assert len(test.answers()) == 60
 
 
@@ -473,19 +480,19 @@ def every_query_of_its_document_can_be_asked_of_a_store_and_gives_its_columns(te
 
 @case
 def a_reader_of_the_store_sees_whole_transactions_while_a_worker_writes(test):
-    test.write("in.jsonl", short_jobs(800))
+    test.write("in.jsonl", short_jobs(400))
     test.run("submit", "in.jsonl", "--dataset", "d")
-    worker = work(test, "--exit-when-idle", "0", "--window", "16")
-    database = sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True, timeout=30)
-    n_reads = 0
+    worker = work(test, "--exit-when-idle", "0", "--window", "16", "--max-batch", "8", *PACE)
+    database = sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True, timeout=DEADLINE_S)
+    seen = set()
     while worker.poll() is None:
         row = database.execute("SELECT n_done + n_failed, (SELECT count(*) FROM results), (SELECT count(*) FROM queue)"
                                " FROM datasets").fetchone()
-        assert row[0] == row[1] == 800 - row[2], row
-        n_reads += 1
+        assert row[0] == row[1] == 400 - row[2], row
+        seen.add(row[0])
     database.close()
     assert test.wait(worker).status == 0
-    assert n_reads > 3
+    assert len(seen - {0, 400}) > 1, seen  # 50 batches take 4 s: more than two of its states can't be missed
 
 
 @case

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import threading
 
-from session import case, error_of, text_of
+from session import case, error_of, is_wide, text_of
 
 
 def short_jobs(n, first=0):
@@ -135,15 +135,18 @@ def a_half_line_is_submitted_whole_under_the_dataset_s_new_name(test):
     assert test.query("SELECT job_id, job_index FROM jobs ORDER BY id") == [("d-1", 1), ("d-2", 2), ("e-3", 3)]
 
 
+N_SHARED = 20_000 if is_wide() else 4000
+
+
 @case
 def two_runs_of_one_command_share_the_jobs(test):
-    test.write("in.jsonl", short_jobs(20_000))
+    test.write("in.jsonl", short_jobs(N_SHARED))
     command = ["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "instant", "--window", "64"]
     for process in [test.start(*command) for _ in range(3)]:
         assert test.wait(process).status == 0
-    assert ids(test) == [f"line {i}" for i in range(20_000)]
-    assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(20_000, 20_000, 1)]
-    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(20_000,)]
+    assert ids(test) == [f"line {i}" for i in range(N_SHARED)]
+    assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(N_SHARED, N_SHARED, 1)]
+    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(N_SHARED,)]
 
 
 @case
@@ -433,7 +436,7 @@ def of_two_that_write_one_output_the_last_is_whole(test):
 
 @case
 def a_killed_run_leaves_no_part_of_its_output(test):
-    test.write("in.jsonl", short_jobs(200))
+    test.write("in.jsonl", short_jobs(2000))
     process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1")
     test.wait_until("it works", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db") > [(0,)])
     process.send_signal(signal.SIGKILL)

@@ -3,9 +3,8 @@ import json
 import os
 import random
 import signal
-import subprocess
 
-from kafka import SEED, Topics, delete_below, finish  # noqa: F401  (finish stops the suite's broker)
+from kafka import SEED, Topics, delete_below, finish, kcat  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
@@ -72,8 +71,7 @@ def a_mirror_counts_no_record_without_a_value(test):
     topics = Topics(test, 2)
     submit(test, topics, "good", jobs_of(5))
     tombstones = "".join(f"{key}\t\n" for key in ("good-1", "other", "another"))
-    subprocess.run(["kcat", "-b", topics.options[1], "-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z"], input=tombstones, text=True,
-                   check=True, timeout=60)
+    kcat("-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z", text=tombstones)
     topics.work_to_the_end()
     mirror_to_the_end(test, topics)
     assert test.query("SELECT sum(n_submitted), sum(n_done) FROM datasets", "fleet.db") == [(5, 5)]

@@ -12,14 +12,20 @@ BASH = "usr/local/share/bash-completion/completions/sheaf.bash"
 ZSH = "usr/local/share/zsh/site-functions/_sheaf"
 
 
+place = {}
+
+
 def installed(test):
-    """The folder of an installation."""
+    """The folder of an installation, made by the first case that asks for it."""
+    if "folder" in place:
+        return place["folder"]
     build = os.path.dirname(os.path.dirname(os.path.abspath(test.sheaf)))
     if not os.path.exists(os.path.join(build, "sheaf.service")):
         raise Skip("built without the rest")
     folder = test.path("installed")
     done = subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--destdir", folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    place["folder"] = folder
     return folder
 
 

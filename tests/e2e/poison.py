@@ -119,7 +119,7 @@ def on_kafka_a_worker_that_is_stopped_leaves_no_suspects(test):
     for first in range(0, 400, 100):
         topics.produce(jobs(100, set(), first))
         n_before = len(topics.read("results"))
-        worker = topics.work("--max-batch", "2", "--engine-test", "fixed:5")
+        worker = topics.work("--max-batch", "2", "--engine-test", "fixed:50")  # 10 s: jobs run when it is stopped
         test.wait_until("its first results", lambda: len(topics.read("results")) > n_before)  # pylint: disable=W0640
         worker.terminate()
         assert test.wait(worker).status == 0

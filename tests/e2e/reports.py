@@ -87,8 +87,8 @@ def a_total_is_unknown_while_the_partitions_of_a_store_s_workers_have_more(test)
     assert progress_row(first) in text and "100.0%" not in text, text
     watching = test.start("status", "--watch", "--dataset", "first")
     for _ in range(2):
-        while "1 jobs behind" not in watching.stdout.readline():
-            pass
+        while "1 jobs behind" not in (line := watching.stdout.readline()):
+            assert line, test.wait(watching)
     assert watching.poll() is None
     write_rows(test, "UPDATE partitions SET map_covered = 4")  # what is behind is finished: so is the watching
     assert test.wait(watching).status == 0

@@ -5,12 +5,14 @@
 
 A suite is a module beside this file; its cases are the functions marked with @case, run in the order of the file,
 each in a folder of its own. Only Python's standard library is used, and sheaf is known by its command line alone.
+A comment after each case has its seconds: by the clock, of the processor, and of the processor in brokers.
 """
 import argparse
 import importlib
 import os
 import sys
 import tempfile
+import time
 import traceback
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -40,9 +42,16 @@ def main():
     return n_failed > 0
 
 
+def seconds():
+    """(by the clock, of the processor in this program and its ended children, in the brokers that it started)"""
+    kafka = sys.modules.get("kafka")
+    return time.monotonic(), sum(os.times()[:4]), kafka.broker_seconds() if kafka else 0.0
+
+
 def run_case(number, run, sheaf, root, keep):
     name = run.__name__.replace("_", " ")
     folder = tempfile.mkdtemp(prefix=f"{number:02d}-", dir=None if keep else root)
+    began = seconds()
     test = session.Session(sheaf, folder)
     try:
         run(test)
@@ -59,7 +68,9 @@ def run_case(number, run, sheaf, root, keep):
             raise
     finally:
         test.end()
-    print(line, flush=True)
+    clock, own, brokers = (after - before for before, after in zip(began, seconds()))
+    print(line)
+    print(f"# {clock:.1f} s, processor {own:.1f} s, brokers {brokers:.1f} s", flush=True)
     return line.startswith("ok")
 
 

@@ -6,31 +6,38 @@ import os
 import random
 import re
 import signal
-import subprocess
 import time
 
-from kafka import SEED, Topics, address, ask, broker, delete_below, finish, ops, served_at  # noqa: F401  (finish stops the suite's broker)
-from session import Skip, case
+from kafka import (SEED, Topics, ask, delete_below, finish, kcat, need_own_broker, restart_broker, served_at,  # noqa: F401
+                   stop_broker)  # finish stops the suite's broker
+from session import case, is_wide
 
-N_LINES = 45000  # three transactions
-N_KILLS = 12
+# Three transactions: of 20,000 lines or, after each 1,000 lines, of 16 MiB. Long lines cost a fifth of many.
+N_LINES = 45000
+N_LONG_LINES = 2200
+LONG = "the water " * 1700
+N_KILLS = 12 if is_wide() else 4
 
 
-def lines_of(n, first=0):
-    return [{"custom_id": f"line {i}", "prompt": f"the water {i}", "max_tokens": 2} for i in range(first, first + n)]
+def lines_of(n, first=0, prompt="the water"):
+    return [{"custom_id": f"line {i}", "prompt": f"{prompt} {i}", "max_tokens": 2} for i in range(first, first + n)]
+
+
+def write_long(test):
+    test.write("in.jsonl", lines_of(N_LONG_LINES, prompt=LONG))
 
 
 def submit(test, topics, name="d", file="in.jsonl", **others):
     return test.run("submit", file, "--dataset", name, *topics.options, **others)
 
 
-def start_with_fault(test, topics, fault, name="d", file="in.jsonl", stdin=None):
+def start_with_fault(test, topics, fault, name="d", file="in.jsonl", *options, stdin=None):
     """`fault` as in tests/fault_points.c."""
     program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
     assert os.path.exists(program), f"{program} is missing: `ninja -C build tests/sheaf-faults` builds it"
     sheaf, test.sheaf = test.sheaf, program
     test.environment["SHEAF_FAULT"] = fault
-    process = test.start("submit", file, "--dataset", name, *topics.options, stdin=stdin)
+    process = test.start("submit", file, "--dataset", name, *topics.options, *options, stdin=stdin)
     test.environment.pop("SHEAF_FAULT")
     test.sheaf = sheaf
     return process
@@ -44,10 +51,11 @@ def is_stopped(process):
 def custom_ids(topics, name="d"):
     """Of the dataset's committed jobs, in no order."""
     found = []
-    for record in topics.read("jobs"):
-        headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
+    for line in topics.keys_and_headers("jobs"):
+        key, headers = line.split("\t")
+        headers = dict(header.split("=", 1) for header in headers.split(","))
         if headers["sheaf-dataset"] == name:
-            found.append((headers["sheaf-custom-id"], headers["sheaf-index"], headers["sheaf-job-id"], record["key"]))
+            found.append((headers["sheaf-custom-id"], headers["sheaf-index"], headers["sheaf-job-id"], key))
     return found
 
 
@@ -65,8 +73,7 @@ def markers(topics):
 
 
 def write_control(topics, key, value):
-    subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "control", "-K", "\t", "-Z"],
-                   input=f"{json.dumps(key, separators=(',', ':'))}\t{value}\n", text=True, check=True, timeout=60)
+    kcat("-P", "-t", topics.prefix + "control", "-K", "\t", "-Z", text=f"{json.dumps(key, separators=(',', ':'))}\t{value}\n")
 
 
 @case
@@ -95,13 +102,13 @@ def a_line_that_is_larger_than_the_topic_takes_is_answered_with_both_sizes(test)
 
 @case
 def a_submission_killed_at_each_instant_of_a_transaction_and_run_again_has_each_line_once(test):
-    test.write("in.jsonl", lines_of(N_LINES))
+    write_long(test)
     for number, fault in enumerate(["begun:1", "produced:1", "committed:1", "begun:2", "produced:2", "committed:3"]):
         topics = Topics(test, name=f"-{number}")
         killed = test.wait(start_with_fault(test, topics, f"{fault}:kill"))
         assert killed.status == -signal.SIGKILL, killed
         submit(test, topics)
-        must_be_once(topics, N_LINES)
+        must_be_once(topics, N_LONG_LINES)
 
 
 @case
@@ -112,7 +119,7 @@ def a_submission_killed_at_random_instants_has_each_line_once(test):
     print(f"# seed {SEED}, {N_KILLS} kills")
     for _ in range(N_KILLS):
         process = test.start("submit", "in.jsonl", "--dataset", "d", *topics.options)
-        time.sleep(rng.random() * 2)
+        time.sleep(rng.random() * 2)  # the instant of the kill, whichever it is
         process.kill()
         test.wait(process)
     submit(test, topics)
@@ -122,33 +129,31 @@ def a_submission_killed_at_random_instants_has_each_line_once(test):
 @case
 def a_pipe_is_submitted_once_too(test):
     topics = Topics(test, 1)
-    lines = "".join(json.dumps(line) + "\n" for line in lines_of(N_LINES))
+    lines = "".join(json.dumps(line) + "\n" for line in lines_of(N_LONG_LINES, prompt=LONG))
     killed = start_with_fault(test, topics, "committed:2:kill", file="-", stdin=lines)
     assert test.wait(killed).status == -signal.SIGKILL
     submit(test, topics, file="-", stdin=lines)
-    must_be_once(topics, N_LINES)
+    must_be_once(topics, N_LONG_LINES)
 
 
 @case
 def a_broker_that_is_killed_and_comes_back_costs_no_line(test):
+    need_own_broker()
     topics = Topics(test)
-    if "folder" not in broker:
-        raise Skip("the broker is not this suite's own")
-    test.write("in.jsonl", lines_of(N_LINES))
+    write_long(test)
     process = start_with_fault(test, topics, "produced:2:stop")
     test.wait_until("it stands still", lambda: is_stopped(process))
-    ops("stop", "--kill", "--dir", broker["folder"])
+    stop_broker()
     process.send_signal(signal.SIGCONT)
-    started = ops("start", "--dir", broker["folder"])
-    assert started.stdout.strip() == address(), started
+    restart_broker()
     assert test.wait(process).status == 0
-    must_be_once(topics, N_LINES)
+    must_be_once(topics, N_LONG_LINES)
 
 
 @case
 def a_second_submission_of_a_dataset_fences_the_first(test):
     topics = Topics(test)
-    test.write("in.jsonl", lines_of(N_LINES))
+    write_long(test)
     first = start_with_fault(test, topics, "produced:2:stop")
     test.wait_until("it stands still", lambda: is_stopped(first))
     submit(test, topics)
@@ -156,22 +161,22 @@ def a_second_submission_of_a_dataset_fences_the_first(test):
     fenced = test.wait(first)
     # Stopped for longer than its transaction may last it finds all lines there; sooner, it reports the other one.
     assert fenced.status == 0 or fenced.status == 1 and "another submission of the same dataset" in fenced.err, fenced
-    must_be_once(topics, N_LINES)
+    must_be_once(topics, N_LONG_LINES)
 
 
 @case
 def a_marker_behind_another_dataset_s_open_transaction_is_found(test):
     topics = Topics(test, 1)
-    test.write("in.jsonl", lines_of(N_LINES))
+    write_long(test)
     test.write("other.jsonl", lines_of(10))
     process = start_with_fault(test, topics, "begun:1:stop,committed:1:kill")
     test.wait_until("it stands still", lambda: is_stopped(process))
-    other = start_with_fault(test, topics, "produced:1:stop", "other", "other.jsonl")
+    other = start_with_fault(test, topics, "produced:1:stop", "other", "other.jsonl", "-X", "transaction.timeout.ms=10000")
     test.wait_until("the other stands still", lambda: is_stopped(other))
     process.send_signal(signal.SIGCONT)
     assert test.wait(process).status == -signal.SIGKILL
     submit(test, topics)  # waits until the broker has aborted the other's transaction
-    must_be_once(topics, N_LINES)
+    must_be_once(topics, N_LONG_LINES)
     other.kill()
     test.wait(other)
     submit(test, topics, "other", "other.jsonl")
@@ -205,13 +210,14 @@ def a_name_used_again_is_resumed_for_the_same_file_and_refused_for_another(test)
 @case
 def a_name_used_again_by_another_file_is_refused_after_a_kill_too(test):
     topics = Topics(test, 1)
-    test.write("in.jsonl", lines_of(N_LINES))
-    test.write("other.jsonl", lines_of(999) + [{"prompt": "another"}] + lines_of(30000, 1000))
+    write_long(test)
+    lines = lines_of(N_LONG_LINES, prompt=LONG)
+    test.write("other.jsonl", lines[:999] + [{"prompt": "another"}] + lines[1000:])
     assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
     refused = submit(test, topics, file="other.jsonl", status=1).err  # the last line of the transaction is checked with all before it
     assert re.search("line [0-9]+ is not the one submitted before", refused), refused
     submit(test, topics)
-    must_be_once(topics, N_LINES)
+    must_be_once(topics, N_LONG_LINES)
 
 
 @case
@@ -281,7 +287,7 @@ def running_jobs_are_cancelled_by_a_clock_that_is_behind(test):
     topics = Topics(test, 2)
     jobs = [dict(line, max_tokens=200, min_tokens=200) for line in lines_of(40)]
     topics.produce(jobs, "jobs", "-H", "sheaf-dataset=d", "-H", f"sheaf-created={int(time.time()) + 120}")
-    worker = topics.work("--engine-test", "fixed:100", "--metrics", "0")
+    worker = topics.work("--engine-test", "fixed:1000", "--metrics", "0")
     where = served_at(test, worker)
     test.wait_until("the jobs", lambda: 'sheaf_jobs_inflight 40' in ask(where, "/metrics")[1])
     test.run("cancel", "--dataset", "d", *topics.options)
@@ -351,7 +357,7 @@ def a_topic_that_was_made_again_is_noticed_whatever_is_at_the_marker_s_place(tes
         if others == [("z", "hundred.jsonl")]:  # its lines were at 0 to 99, so the end of its transaction is at 100
             write_control(topics, ["submit", topics.prefix + "jobs", "d"], json.dumps(dict(last, offset=100)))
         if not others:
-            time.sleep(1.1)  # the next jobs have another time of submission, in seconds
+            test.wait_until("another second, which jobs have as their time", lambda: time.time() >= last["created"] + 1)  # pylint: disable=W0640
             assert test.wait(start_with_fault(test, topics, "produced:1:kill")).status == -signal.SIGKILL
         said = submit(test, topics).err
         assert "100 jobs written" in said and "is not the one it was submitted to" in said, (others, place, said)
@@ -381,8 +387,7 @@ def a_job_that_compaction_removed_is_no_sign_of_another_topic(test):
     (last,) = [record for record in topics.read("jobs") if record["offset"] == place]
 
     def is_removed():  # each tombstone begins a segment, which lets the ones before be cleaned
-        subprocess.run(["kcat", "-b", address(), "-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z"], input=f"{last['key']}\t\n",
-                       text=True, check=True, timeout=60)
+        kcat("-P", "-t", topics.prefix + "jobs", "-K", "\t", "-Z", text=f"{last['key']}\t\n")
         return place not in [record["offset"] for record in topics.read("jobs")]
     test.wait_until("the cleaner", is_removed)
     said = submit(test, topics).err
@@ -469,11 +474,11 @@ def datasets_of_one_name_on_two_jobs_topics_are_collected_and_mirrored_apart(tes
 @case
 def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_ended(test):
     topics = Topics(test, 1)
-    test.write("in.jsonl", lines_of(N_LINES))
+    write_long(test)
     assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
     cut = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options, status=1)
-    found = re.search("0 of (\d+) jobs have results", cut.err)  # one transaction: of 20,000 lines, or fewer on a slow machine
-    assert found and 0 < int(found[1]) <= 20000 and "submission has not ended" in cut.err, cut
+    found = re.search(r"0 of (\d+) jobs have results", cut.err)
+    assert found and int(found[1]) == len(custom_ids(topics)) < N_LONG_LINES and "submission has not ended" in cut.err, cut
     assert not test.exists("out.jsonl")
     forced = test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force", *topics.options)
     assert found[0] in forced.err and test.answers() == [], forced

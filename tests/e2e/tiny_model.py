@@ -4,6 +4,7 @@ Written here rather than by the engine's own test code: the end-to-end tests kno
 the file formats. Format: GGUF version 3 (github.com/ggml-org/ggml, docs/gguf.md). The matrices are Q8_0: blocks of 32
 signed bytes behind a half-precision scale.
 """
+import functools
 import json
 import os
 import random
@@ -105,19 +106,26 @@ def more_specials(names):
             "tokenizer.ggml.token_type": array(INT32, [NORMAL] * (N_VOCAB - 3) + [CONTROL] * (3 + n))}
 
 
-def write(path, seed=1, n_rows=N_VOCAB, more_keys=None):
-    """n_rows: of the embedding and the output matrix; more than N_VOCAB are padding. more_keys: beside keys(), or instead."""
-    rng = random.Random(seed)
-    head, data = b"", b""
-    listed = list(tensors(n_rows))
-    pairs = {**keys(), "llama.vocab_size": value(UINT32, n_rows), **(more_keys or {})}
-    for key, content in pairs.items():
-        head += string(key) + content
-    for name, rows, columns, kind in listed:
-        dimensions = (columns,) if rows == 1 else (columns, rows)
-        head += string(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, len(data))
+def drawn_tensors(seed, n_rows):
+    """[(name, dimensions, type, offset)], bytes"""
+    rng, listed, data = random.Random(seed), [], b""
+    for name, rows, columns, kind in tensors(n_rows):
+        listed.append((name, (columns,) if rows == 1 else (columns, rows), kind, len(data)))
         data += weights(rng, rows, columns, kind)
         data += bytes(-len(data) % 32)
+    return listed, data
+
+
+cached_tensors = functools.cache(drawn_tensors)  # drawing takes 0.1 s, and each case has a model
+
+
+def write(path, seed=1, n_rows=N_VOCAB, more_keys=None, drawn=cached_tensors):
+    """n_rows: of the embedding and the output matrix; more than N_VOCAB are padding. more_keys: beside keys(), or instead."""
+    listed, data = drawn(seed, n_rows)
+    pairs = {**keys(), "llama.vocab_size": value(UINT32, n_rows), **(more_keys or {})}
+    head = b"".join(string(key) + content for key, content in pairs.items())
+    for name, dimensions, kind, offset in listed:
+        head += string(name) + struct.pack(f"<I{len(dimensions)}QIQ", len(dimensions), *dimensions, kind, offset)
     start = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(pairs)) + head
     with open(path, "wb") as file:
         file.write(start + bytes(-len(start) % 32) + data)

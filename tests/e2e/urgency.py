@@ -83,7 +83,8 @@ def a_cancellation_is_read_before_the_waiting_jobs_are_computed(test):
     """Of 400 jobs that take a step a token each, the batch holds 4: what is cancelled while they run is not computed."""
     lines = [dict(line, max_tokens=200, ignore_eos=True) for line in jobs(400)]
     submit(test, "d", lines)
-    worker = test.start("work", "--model", test.model, "--max-batch", "4", "--exit-when-idle", "0", "--threads", "1")
+    worker = test.start("work", "--model", test.model, "--max-batch", "4", "--exit-when-idle", "0", "--threads", "1",
+                        "--engine-test", "fixed:20")
     test.wait_until("a first answer", lambda: test.query("SELECT n_done FROM datasets WHERE n_done > 0"))
     test.run("cancel", "--dataset", "d")
     finished = test.wait(worker)
