@@ -260,18 +260,16 @@ def checkout(test, **others):
         test.write(f"gpu/{name}", [text])
     os.makedirs(test.path("schemas"), exist_ok=True)
     test.write("schemas/deep.h", [""])
-    write_program(test, "ops/build", 'echo "$@" >>build.log\n')
-    write_program(test, "ops/summary", 'echo "$@" >>summary.log\necho 3 passed, 0 failed, 2 skipped\n')
-    write_program(test, "bin/meson", 'echo "$@" >>meson.log\n')
+    write_program(test, "ops/test", 'echo "$@" >>test.log\necho 3 passed, 0 failed, 2 skipped\n')
     write_program(test, "_usr_local_cuda/bin/nvcc", NVCC)
 
 
 def check(test, *options, status=0):
     """(last line, whether the kernels were compiled)"""
-    before = n_calls(test, "build.log")
+    before = n_calls(test, "test.log")
     done = start(test, "ops/cuda", *options)
     assert done.returncode == status, done
-    return done.stdout.splitlines()[-1], n_calls(test, "build.log") > before
+    return done.stdout.splitlines()[-1], n_calls(test, "test.log") > before
 
 
 PASSED, KNOWN = "3 passed, 0 failed, 2 skipped", "1 passed, 0 failed, 0 skipped"
@@ -281,8 +279,7 @@ PASSED, KNOWN = "3 passed, 0 failed, 2 skipped", "1 passed, 0 failed, 0 skipped"
 def kernels_that_passed_are_compiled_again_when_a_source_of_nvcc_changes(test):
     checkout(test)
     assert check(test, "--unoptimized") == (PASSED, True)
-    assert test.read("build.log") == b"--dir build-cuda --only device -Dgpu=enabled -Doptimization=0\n"
-    assert b"--suite device" in test.read("meson.log") and b"build-cuda/meson-logs/testlog.json nvcc" in test.read("summary.log")
+    assert test.read("test.log") == b"--build build-cuda --label nvcc --suite device --setup -Dgpu=enabled -Doptimization=0\n"
     assert check(test, "--unoptimized") == (KNOWN, False)
     for name in ("gpu/a.cu", "gpu/a.h", "schemas/deep.h", "gpu/device_cuda.c", "gpu/launch.c", "gpu/meson.build", "gpu/new.cu"):
         with open(test.path(name), "a", encoding="utf-8") as file:
@@ -314,7 +311,7 @@ def optimized_kernels_and_those_of_a_machine_with_a_device_are_always_checked(te
     checkout(test)
     for _ in range(2):
         assert check(test) == (PASSED, True)
-        assert test.read("build.log").endswith(b"--dir build-cuda-optimized --only device -Dgpu=enabled\n")
+        assert b"--build build-cuda-optimized --label nvcc --suite device --setup -Dgpu=enabled" in test.read("test.log").splitlines()[-1]
     checkout(test, driver="13050 90")
     for _ in range(2):
         assert check(test, "--unoptimized") == (PASSED, True)
@@ -323,16 +320,10 @@ def optimized_kernels_and_those_of_a_machine_with_a_device_are_always_checked(te
 @case
 def kernels_that_failed_are_checked_again(test):
     checkout(test)
-    write_program(test, "ops/summary", "echo 2 passed, 1 failed, 2 skipped\nexit 1\n")
-    for _ in range(2):
-        assert check(test, "--unoptimized", status=1) == ("2 passed, 1 failed, 2 skipped", True)
-    write_program(test, "ops/summary", f"echo {PASSED}\n")
-    write_program(test, "bin/meson", "exit 1\n")
-    assert check(test, "--unoptimized", status=1) == (PASSED, True)
-    write_program(test, "bin/meson", "exit 0\n")
-    write_program(test, "ops/build", "echo called >>build.log\nexit 1\n")
-    for _ in range(2):
-        assert check(test, "--unoptimized", status=1) == ("0 passed, 1 failed, 0 skipped", True)
+    for total in ("2 passed, 1 failed, 2 skipped", "0 passed, 1 failed, 0 skipped"):
+        write_program(test, "ops/test", f"echo called >>test.log\necho {total}\nexit 1\n")
+        for _ in range(2):
+            assert check(test, "--unoptimized", status=1) == (total, True)
 
 
 @case
