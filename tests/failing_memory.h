@@ -16,3 +16,9 @@ struct failing_memory {
 extern struct failing_memory failing_memory;
 
 void failing_memory_after(long n_good); // sets n_left and clears has_failed
+
+// Notes the call stack of each allocation from now on, until it is called with false.
+void failing_memory_record(bool records);
+// Whether the n-th of them (0: the first) need not fail as well as others: two before it and one after it have the
+// same innermost calls. SHEAF_TEST_WIDE=1: none.
+bool failing_memory_is_repeated(long n);

@@ -95,6 +95,28 @@ a_killed_broker_has_its_port_and_its_records() {
     cmp <(seq 1000) <(records)
 }
 
+# As while the kernel frees the memory of a killed broker: its lock is held, and nothing answers.
+a_start_right_after_a_broker_was_killed_waits_for_its_end() {
+    local killed starting holding status=0
+    killed=$(cat "$scratch/a/pid")
+    kill -KILL "$killed"
+    until no_broker_lives_in a; do sleep 0.05; done
+    mkfifo "$scratch/held" "$scratch/end"
+    flock "$scratch/a/running" bash -c 'echo >"$1"; read -r <"$2"' - "$scratch/held" "$scratch/end" &
+    holding=$!
+    read -r <"$scratch/held"
+    "$kafka/start" --dir "$scratch/a" >"$scratch/a.out" 2>"$scratch/err" &
+    starting=$!
+    until grep -q 'waiting for the broker' "$scratch/err" || ! kill -0 "$starting" 2>/dev/null; do sleep 0.05; done
+    echo >"$scratch/end"
+    wait "$holding"
+    wait "$starting" || status=$?
+    ((status == 0))
+    cmp "$scratch/a.out" "$scratch/before"
+    [[ $(cat "$scratch/a/pid") != "$killed" ]]
+    cmp <(seq 1000) <(records)
+}
+
 a_start_on_a_taken_port_says_so() {
     local port
     port=$(sed 's/.*://' "$scratch/a/address")
@@ -151,6 +173,7 @@ tests=(
     an_unknown_topic_is_not_created_by_producing_to_it
     a_restarted_broker_has_its_port_and_its_records
     a_killed_broker_has_its_port_and_its_records
+    a_start_right_after_a_broker_was_killed_waits_for_its_end
     a_start_on_a_taken_port_says_so
     a_broker_that_cannot_start_shows_why_and_is_gone
     a_pid_left_behind_is_not_signalled

@@ -7,6 +7,7 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
+#include "tests/wide.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +21,14 @@
 enum { N_JOBS = 60, N_PARTITIONS = 6, PATIENCE_MS = 60000 };
 enum {
     START_MS = 600000, // a start's patience
-    AWAY_MS = 15000,   // longer than all that a start does before it needs the coordinator
+    AWAY_MS = 5000,    // longer than what a start does before it needs the coordinator
+    AWAY_LONG_MS = 15000,
 };
+
+static int64_t end_of_absence_ms(void)
+{
+    return clock_ms() + (tests_are_wide() ? AWAY_LONG_MS : AWAY_MS);
+}
 
 static const int32_t coordinators[] = {2, 3};
 
@@ -110,7 +117,7 @@ static void a_worker_starts_once_a_coordinator_is_back(void **state)
     member.config.start_timeout_ms = START_MS;
     cluster_pause(2);
     cluster_pause(3);
-    resume_ms = clock_ms() + AWAY_MS;
+    resume_ms = end_of_absence_ms();
     stop_ms = 0;
     member_open(&member);
     assert_int_equal(resume_ms, 0); // else it did not need them
@@ -127,7 +134,7 @@ static void a_start_that_waits_for_a_coordinator_can_be_stopped(void **state)
     cluster_pause(2);
     cluster_pause(3);
     resume_ms = 0;
-    stop_ms = clock_ms() + AWAY_MS;
+    stop_ms = end_of_absence_ms();
     assert_int_equal(kafka_transport_open(&member.transport, &member.config, &error), STATUS_RESTART);
     if (!strstr(error.text, "stopped while starting"))
         fail_msg("%s", error.text);
@@ -218,7 +225,7 @@ static enum status count_record(void *context, const struct record *record, stru
 static void topics_that_were_just_created_are_used_by_every_broker(void **state)
 {
     struct error error;
-    for (int round = 0; round < 3; round++) {
+    for (int round = 0; round < (tests_are_wide() ? 3 : 1); round++) {
         int n_records = 0;
         member_init(&member, brokers, "created");
         member.config.topics.n_partitions = N_PARTITIONS;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 30000, WAIT_MS = 100 };
+enum { PATIENCE_MS = 60000, WAIT_MS = 100 };
 
 static void keep_log(void *context, int level, const char *line)
 {

@@ -48,14 +48,14 @@ void member_finish(struct member *member); // also removes the folder
 enum status member_poll(struct member *member, int n_max, struct error *error);
 // The same, where only a retriable error is accepted.
 void member_poll_well(struct member *member, int n_max);
-// Polls until it holds n_jobs, or fails the test after 30 s.
+// Polls until it holds n_jobs, or fails the test after 60 s.
 void member_receive(struct member *member, size_t n_jobs);
 // Polls until the transport says that all was delivered.
 void member_drain(struct member *member);
 
 // The jobs become done, with an answer that follows from the id.
 void member_answer(struct job *job);
-// Commits the jobs for which choose() is true (NULL: all) and lets go of them. Retries for 30 s.
+// Commits the jobs for which choose() is true (NULL: all) and lets go of them. Retries for 60 s.
 void member_commit(struct member *member, bool (*choose)(const struct job *job));
 // One call of commit; on STATUS_OK the jobs are let go of.
 enum status member_commit_once(struct member *member, bool (*choose)(const struct job *job),

@@ -263,17 +263,22 @@ struct probe_transaction *probe_hold_offsets(const char *brokers, const char *gr
 }
 
 // Job by job to one partition after the other.
+static void begin_transaction(rd_kafka_t *client, const char *topic, int n_partitions, int first, int n)
+{
+    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
+    for (int i = 0; i < n; i++)
+        produce_job(client, topic, i % n_partitions, first + i);
+    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+}
+
 static struct probe_transaction *open_transaction(const char *brokers, const char *topic, int n_partitions,
                                                   int first, int n)
 {
     static const char *const settings[] = {"transactional.id", "probe", NULL};
     struct probe_transaction *transaction = malloc(sizeof *transaction);
-    rd_kafka_t *client = transaction->client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
-    require_done(rd_kafka_init_transactions(client, TIMEOUT_MS), "init_transactions");
-    require_done(rd_kafka_begin_transaction(client), "begin_transaction");
-    for (int i = 0; i < n; i++)
-        produce_job(client, topic, i % n_partitions, first + i);
-    require_ok(rd_kafka_flush(client, TIMEOUT_MS), topic);
+    transaction->client = open_client(brokers, RD_KAFKA_PRODUCER, settings);
+    require_done(rd_kafka_init_transactions(transaction->client, TIMEOUT_MS), "init_transactions");
+    begin_transaction(transaction->client, topic, n_partitions, first, n);
     return transaction;
 }
 
@@ -292,6 +297,16 @@ void probe_commit_transaction(struct probe_transaction *transaction)
     require_done(rd_kafka_commit_transaction(transaction->client, TIMEOUT_MS), "commit_transaction");
     rd_kafka_destroy(transaction->client);
     free(transaction);
+}
+
+void probe_produce_single_transactions(const char *brokers, const char *topic, int first, int n)
+{
+    struct probe_transaction *transaction = open_transaction(brokers, topic, 1, first, 1);
+    for (int i = 1; i < n; i++) {
+        require_done(rd_kafka_commit_transaction(transaction->client, TIMEOUT_MS), "commit_transaction");
+        begin_transaction(transaction->client, topic, 1, first + i, 1);
+    }
+    probe_commit_transaction(transaction);
 }
 
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit)

@@ -26,6 +26,8 @@ void probe_produce(const char *brokers, const char *topic, int partition, const 
 void probe_produce_transaction_everywhere(const char *brokers, const char *topic, int n_partitions);
 // Records "FIRST".."FIRST+N-1" as JSON jobs in one transaction, which is committed or aborted.
 void probe_produce_transaction(const char *brokers, const char *topic, int first, int n, bool commit);
+// The same records in N committed transactions, one each.
+void probe_produce_single_transactions(const char *brokers, const char *topic, int first, int n);
 
 // The same, left open: its records are there, and nobody who reads committed ones sees them or any behind
 // them.

