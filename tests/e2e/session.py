@@ -20,6 +20,11 @@ class Skip(Exception):
     pass
 
 
+def is_wide():
+    """Whether a case runs all its variants. ops/nightly sets SHEAF_TEST_WIDE=1 for that (as tests/wide.h has it)."""
+    return os.environ.get("SHEAF_TEST_WIDE", "") not in ("", "0")
+
+
 def case(function):
     function.is_case = True
     return function
