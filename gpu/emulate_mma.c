@@ -29,7 +29,7 @@ enum {
 struct mma_row {
     double values[PRODUCTS];
     int16_t exponents[PRODUCTS];
-    bool is_special, has_nan;
+    bool is_zero, is_special, has_nan;
 };
 
 struct mma_columns {
@@ -37,6 +37,7 @@ struct mma_columns {
     int16_t exponents[PRODUCTS * COLUMNS]; // of columns with an infinity or NaN all are zeros'
     bool is_special[COLUMNS], has_nan[COLUMNS];
     double ordinary[PRODUCTS * COLUMNS]; // values, but of these columns zeros
+    bool are_zeros[COLUMNS / 4];         // four of its columns
 };
 
 // The compiler's vectors, which it takes apart for older instruction sets.
@@ -171,8 +172,15 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
                           int kept_bits, float *sums)
 {
     int16_t largest[COLUMNS];
-    largest_exponents(row, columns, first, n, sums, largest);
+    if (!row->is_zero)
+        largest_exponents(row, columns, first, n, sums, largest);
     for (int column = 0; column < COLUMNS; column += 4) {
+        if (row->is_zero ||
+            columns->are_zeros[column / 4]) { // as of padding: the addend has fewer bits than are kept
+            for (int i = 0; i < 4; i++)
+                sums[column + i] += 0.0f;
+            continue;
+        }
         vector_doubles scales, units, addends;
         for (int i = 0; i < 4; i++) {
             scales[i] = power_of_two(kept_bits - largest[column + i]); // makes the last bit that is kept 1
@@ -227,9 +235,11 @@ INLINED void add_products(const struct mma_row *row, const struct mma_columns *c
 // Operand k of items[16] or [16][8].
 INLINED void decode_row(const uint16_t *items, bool bfloat, struct mma_row *row)
 {
+    row->is_zero = true;
     row->is_special = row->has_nan = false;
     decode_either(items, PRODUCTS, bfloat, row->values, row->exponents);
     for (int k = 0; k < PRODUCTS; k++) {
+        row->is_zero &= row->exponents[k] == ZERO_EXPONENT;
         row->is_special |= row->exponents[k] == SPECIAL_EXPONENT;
         row->has_nan |= isnan(row->values[k]);
     }
@@ -253,6 +263,13 @@ INLINED void decode_columns(const uint16_t *items, bool bfloat, struct mma_colum
             columns->ordinary[i] = 0.0;
             columns->exponents[i] = ZERO_EXPONENT;
         }
+    for (int column = 0; column < COLUMNS; column += 4) {
+        bool are_zeros = true;
+        for (int k = 0; k < PRODUCTS; k++)
+            for (int c = column; c < column + 4; c++)
+                are_zeros &= columns->exponents[k * COLUMNS + c] == ZERO_EXPONENT;
+        columns->are_zeros[column / 4] = are_zeros;
+    }
 }
 
 // Of each warp, its lanes' sums [n_rows / 2] and a.
