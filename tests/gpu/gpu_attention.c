@@ -670,7 +670,7 @@ static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
     for (int64_t i = 0; i < lengths[2] * row_floats; i++)
         problem.queries[2][i] *= 100;
     float *clean = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
-    problem.queries[2][17 * row_floats + 70] = NAN; // row 17, head 1
+    problem.queries[2][(lengths[2] - wanted[2] + 17) * row_floats + 70] = NAN; // row 17, head 1
     float *out = problem_compute(&problem, (struct device_way){.cut = 40, .together = true});
     int64_t before = (wanted[0] + wanted[1]) * (int64_t)settings[0].n_heads * settings[0].value_dim;
     int64_t bad = before + (17 * settings[0].n_heads + 1) * settings[0].value_dim;
