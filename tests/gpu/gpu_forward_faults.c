@@ -126,12 +126,11 @@ static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
     int n_failed[2] = {0}, n_sampling = 0;
     for (int apart = 0; apart < 2; apart++) // until the work that fails is after the last step
         for (int64_t failing = 40; run_with_two_steps(model, failing, apart, &n_sampling) != STATUS_OK;
-             failing += device_cases_are_wide() ? 11 : 37)
+             failing += 11)
             n_failed[apart]++;
     print_message("failed: %d whole, %d apart, of these %d while submitting the sampling\n", n_failed[0],
                   n_failed[1], n_sampling);
-    assert_true(n_failed[0] > (device_cases_are_wide() ? 5 : 1) && n_failed[1] > n_failed[0] &&
-                n_sampling > 0);
+    assert_true(n_failed[0] > 5 && n_failed[1] > n_failed[0] && n_sampling > 0);
     model_close(model);
 }
 

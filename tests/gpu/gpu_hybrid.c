@@ -396,6 +396,6 @@ int main(void)
         (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
     tests[N_SPLIT + 5] =
         (struct CMUnitTest){"checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens,
-                            NULL, NULL, &subjects[0]};
+                            NULL, NULL, &subjects[device_cases_are_wide() ? 0 : 1]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,8 @@ static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
     uint64_t seed = 20;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = t % 2; i < sizeof cases / sizeof *cases; i += 2) {
+            if (!shapes_are_wide() && i != (t < 5 ? t : 1)) // each size once
+                continue;
             int32_t n = cases[i].n_rows;
             struct product_problem problem =
                 problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, 1280, FILL_RANDOM, &seed), n, 2,
