@@ -89,20 +89,21 @@ float emulate_half_float(uint16_t half)
 
 uint16_t emulate_half(double value)
 {
-    uint16_t sign = signbit(value) ? 0x8000 : 0;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint16_t sign = bits >> 48 & 0x8000;
     double magnitude = fabs(value);
     if (isnan(value))
         return 0x7FFF;
     if (magnitude >= 65520) // the middle between the largest and the next, rounded to even
         return sign | 0x7C00;
-    int exponent;
-    frexp(magnitude, &exponent); // magnitude < 2^exponent
-    int unit = exponent - 11 < -24 ? -24 : exponent - 11;
-    uint32_t n = (uint32_t)nearbyint(ldexp(magnitude, -unit)); // units: 1024..2048 of a normal number
-    if (n == 0)
-        return sign;
-    // A subnormal's bits are n itself; a carry into the exponent is the right one.
-    return (uint16_t)(sign | (unit == -24 ? n : (uint32_t)((unit + 24) << 10) + n));
+    if (magnitude <
+        0x1p-14) // subnormal: a multiple of 2^-24, the last place of doubles above 2^28; 1024 of them are normal
+        return (uint16_t)(sign | (uint32_t)((magnitude + 0x1p28 - 0x1p28) * 0x1p24));
+    // The exponent and the upper 10 bits of the fraction; a carry into the exponent is the right one.
+    bits &= INT64_MAX;
+    bits += (UINT64_C(1) << 41) - 1 + (bits >> 42 & 1);
+    return (uint16_t)(sign | (uint32_t)((bits >> 42) - ((1023 - 15) << 10)));
 }
 
 uint16_t emulate_bfloat(float value)

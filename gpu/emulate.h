@@ -12,7 +12,7 @@
 
 enum {
     EMULATE_THREADS_MAX = 1024,           // of a block
-    EMULATE_EXCHANGE_BYTES = 120,         // operands of a lane in a warp operation: the 12 of mma, decoded
+    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: those of mma
     EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
     EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block
@@ -81,8 +81,8 @@ uint16_t emulate_bfloat(float value);
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 void emulate_capability(int capability); // 80 or 90; 90 from the start
 int emulate_capability_now(void);
-// d += a b of a warp: a of its lanes, b [n_rows][16], sums of its lanes [n_rows / 2] as of n_rows / 8 mma.
-void emulate_mma_rows(float *const sums[32], const uint32_t a[32][4], const uint16_t *b, int n_rows,
+// d += a b of 1 to 4 warps: a of their lanes, b [n_rows][16], sums of their lanes [n_rows / 2] as of n_rows / 8 mma.
+void emulate_mma_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b, int n_rows,
                       bool bfloat);
 
 // mbarriers and bulk copies (gpu/emulate_barriers.c), wgmma (gpu/emulate_wgmma.c).

@@ -3,26 +3,50 @@
 // truncated to float32. Compute capability 9.0 adds 16 products at once and keeps 25 bits; 8.0 adds 8, then
 // the other 8, and keeps 24. Model: P. Xie et al., MMA-Sim (arXiv 2511.10909), which its authors found
 // bit-exact on devices. Assumed: a zero raises no exponent.
-#include "gpu/emulate.h"
+#include "gpu/emulate_run.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { HALF_FRACTION = 10, BFLOAT_FRACTION = 7, PRODUCTS = 16 };
+enum {
+    HALF_FRACTION = 10,
+    BFLOAT_FRACTION = 7,
+    PRODUCTS = 16,
+    FRAGMENT_ROWS = 16,
+    COLUMNS = 8,
+    LANES = 32,
+    WARPS_MAX = 4
+};
 
-// Exponents of operands that have none. The sum of two exponents shows whether a product is zero or special:
-// all other exponents are within +-254.
+// Exponents of operands that have none. All other sums of two are within +-254.
 enum {
     ZERO_EXPONENT = -4000,
     SPECIAL_EXPONENT = 10000, // an infinity or NaN
-    EXPONENT_BOUND = 3000,
 };
 
-// 16 operands. Products of two values are exact: at most 22 bits.
-struct mma_operands {
+// Operands as doubles: products of two values are exact, at most 22 bits. Exponents of subnormals are the least, with a
+// significand below 1.
+struct mma_row {
     double values[PRODUCTS];
-    int16_t exponents[PRODUCTS]; // of subnormals: the least, with a significand below 1
+    int16_t exponents[PRODUCTS];
+    bool is_zero, is_special, has_nan;
 };
+
+struct mma_columns {
+    double values[PRODUCTS * COLUMNS];     // [16][8]
+    int16_t exponents[PRODUCTS * COLUMNS]; // of columns with an infinity or NaN all are zeros'
+    bool is_special[COLUMNS], has_nan[COLUMNS];
+    double ordinary[PRODUCTS * COLUMNS]; // values, but of these columns zeros
+    bool are_zeros[COLUMNS / 4];         // four of its columns
+};
+
+// The compiler's vectors, which it takes apart for older instruction sets.
+typedef double vector_doubles __attribute__((vector_size(4 * sizeof(double))));
+typedef int32_t vector_terms __attribute__((vector_size(4 * sizeof(int32_t))));
+typedef int16_t vector_exponents __attribute__((vector_size(COLUMNS * sizeof(int16_t))));
+
+// Inlined into code for either instruction set, below.
+#define INLINED static inline __attribute__((always_inline))
 
 static int capability_now = 90;
 
@@ -36,35 +60,53 @@ int emulate_capability_now(void)
     return capability_now;
 }
 
-// A normal number.
-static double double_of(int sign, int exponent, int fraction, int fraction_bits)
+INLINED double double_of_bits(uint64_t bits)
 {
-    uint64_t bits =
-        (uint64_t)sign << 63 | (uint64_t)(exponent + 1023) << 52 | (uint64_t)fraction << (52 - fraction_bits);
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static double power_of_two(int exponent)
+INLINED uint64_t bits_of_double(double value)
 {
-    return double_of(0, exponent, 0, 0);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
 }
 
-static inline void decode_operand(uint16_t bits, int fraction_bits, double *value, int16_t *exponent)
+INLINED double power_of_two(int exponent)
 {
-    int field_most = (1 << (15 - fraction_bits)) - 1, bias = field_most / 2, sign = bits >> 15;
-    int field = bits >> fraction_bits & field_most, fraction = bits & ((1 << fraction_bits) - 1);
-    if (field == field_most) {
-        *value = fraction ? (double)NAN : sign ? (double)-INFINITY : (double)INFINITY;
-        *exponent = SPECIAL_EXPONENT;
-    } else if (field) {
-        *value = double_of(sign, field - bias, fraction, fraction_bits);
-        *exponent = (int16_t)(field - bias);
-    } else {
-        *value = (sign ? -fraction : fraction) * power_of_two(1 - bias - fraction_bits);
-        *exponent = fraction ? (int16_t)(1 - bias) : ZERO_EXPONENT;
+    return double_of_bits((uint64_t)(exponent + 1023) << 52);
+}
+
+// Without branches, so that the compiler makes vectors of it. Shifted to a double's place, a subnormal operand is a
+// subnormal double, and one multiplication gives both kinds their value.
+INLINED void decode_operands(const uint16_t *items, int n, int fraction_bits, double *values,
+                             int16_t *exponents)
+{
+    int field_most = (1 << (15 - fraction_bits)) - 1, bias = field_most / 2;
+    double unit = power_of_two(1023 - bias);
+    for (int i = 0; i < n; i++) {
+        uint16_t magnitude = items[i] & 0x7FFF;
+        bool special = magnitude >= field_most << fraction_bits;
+        uint64_t bits = (uint64_t)magnitude << (52 - fraction_bits) | (special ? UINT64_C(0x7FF) << 52 : 0) |
+                        (uint64_t)(items[i] >> 15) << 63;
+        values[i] = double_of_bits(bits) * unit;
     }
+    for (int i = 0; i < n; i++) {
+        int16_t magnitude = items[i] & 0x7FFF, field = (int16_t)(magnitude >> fraction_bits);
+        int16_t exponent = (int16_t)((field > 1 ? field : 1) - bias);
+        exponent = field == field_most ? SPECIAL_EXPONENT : exponent;
+        exponents[i] = magnitude == 0 ? ZERO_EXPONENT : exponent;
+    }
+}
+
+INLINED void decode_either(const uint16_t *items, int n, bool bfloat, double *values, int16_t *exponents)
+{
+    if (bfloat)
+        decode_operands(items, n, BFLOAT_FRACTION, values, exponents);
+    else
+        decode_operands(items, n, HALF_FRACTION, values, exponents);
 }
 
 // sum * 2^unit, rounded toward zero.
@@ -86,114 +128,237 @@ static float truncate_sum(int64_t sum, int unit)
     return sum < 0 ? -value : value;
 }
 
-// The exponent of the largest term, ZERO_EXPONENT of none; above EXPONENT_BOUND where one is special.
-static int largest_exponent(const int16_t *x, const int16_t *y, int n, float addend)
+// The exponents of the largest terms; of sums without any, one that no product has.
+INLINED void largest_exponents(const struct mma_row *row, const struct mma_columns *columns, int first, int n,
+                               const float *addends, int16_t *largest)
 {
-    uint32_t bits;
-    memcpy(&bits, &addend, 4);
-    int field = bits >> 23 & 255;
-    int16_t largest = (int16_t)(field == 255     ? SPECIAL_EXPONENT
-                                : bits << 1 == 0 ? ZERO_EXPONENT
-                                                 : (field ? field : 1) - 127);
-    for (int i = 0; i < n; i++) {
-        int16_t exponent = (int16_t)(x[i] + y[i]);
-        largest = exponent > largest ? exponent : largest;
+    vector_exponents most;
+    for (int c = 0; c < COLUMNS; c++) {
+        uint32_t bits;
+        memcpy(&bits, &addends[c], sizeof bits);
+        int field = bits >> 23 & 255;
+        most[c] = (int16_t)(bits << 1 == 0 ? -300 : (field ? field : 1) - 127);
     }
-    return largest;
-}
-
-// Products `first` to `first` + n - 1, and the addend.
-static float fused_sum(const struct mma_operands *x, const struct mma_operands *y, int first, int n,
-                       float addend, int kept_bits)
-{
-    const double *x_values = x->values + first, *y_values = y->values + first;
-    int largest = largest_exponent(x->exponents + first, y->exponents + first, n, addend);
-    if (largest > EXPONENT_BOUND) { // what double arithmetic makes of it
-        double sum = (double)addend;
-        for (int i = 0; i < n; i++)
-            sum += x_values[i] * y_values[i];
-        return (float)sum;
+    for (int k = first; k < first + n; k++) {
+        vector_exponents exponents;
+        memcpy(&exponents, columns->exponents + k * COLUMNS, sizeof exponents);
+        exponents += row->exponents[k];
+        vector_exponents is_larger = exponents > most;
+        most = (exponents & is_larger) | (most & ~is_larger);
     }
-    if (largest < -EXPONENT_BOUND)
-        return addend + 0.0f;
-    // Each term is below 4 units of 2^largest, so it has at most kept_bits + 2 bits before the point.
-    double scale = power_of_two(kept_bits - largest);
-    int64_t sum = (int32_t)((double)addend * scale);
-    for (int i = 0; i < n; i++)
-        sum += (int32_t)(x_values[i] * y_values[i] * scale);
-    return truncate_sum(sum, largest - kept_bits);
+    memcpy(largest, &most, sizeof most);
 }
 
-// d + x y.
-static float product_sum(float d, const struct mma_operands *x, const struct mma_operands *y)
+// Sums of 4 columns, with `scales` for the last bit that is kept. Each term is below 4 units of 2^largest, so it has 27 bits at
+// most, and int32_t has room for 8.
+INLINED void sum_terms(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
+                       int n, const vector_doubles *scales, vector_doubles *out)
 {
-    if (capability_now >= 90)
-        return fused_sum(x, y, 0, PRODUCTS, d, 25);
-    d = fused_sum(x, y, 0, PRODUCTS / 2, d, 24);
-    return fused_sum(x, y, PRODUCTS / 2, PRODUCTS / 2, d, 24);
+    vector_doubles sums = {0};
+    for (int at = first; at < first + n; at += 8) {
+        vector_terms terms = {0};
+        for (int k = at; k < at + 8; k++) {
+            vector_doubles values;
+            memcpy(&values, &columns->ordinary[k * COLUMNS + column], sizeof values);
+            terms += __builtin_convertvector(row->values[k] * values * *scales, vector_terms);
+        }
+        sums += __builtin_convertvector(terms, vector_doubles);
+    }
+    *out = sums;
 }
 
-// A lane's operands of a fragment (gpu/kernel_cuda.h): items 2 i and 2 i + 1 are its register i: a[0..3], then
-// b[0..1].
+// sums[c] += products `first` to `first` + n - 1 of the row and column c.
+INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *columns, int first, int n,
+                          int kept_bits, float *sums)
+{
+    int16_t largest[COLUMNS];
+    if (!row->is_zero)
+        largest_exponents(row, columns, first, n, sums, largest);
+    for (int column = 0; column < COLUMNS; column += 4) {
+        if (row->is_zero ||
+            columns->are_zeros[column / 4]) { // as of padding: the addend has fewer bits than are kept
+            for (int i = 0; i < 4; i++)
+                sums[column + i] += 0.0f;
+            continue;
+        }
+        vector_doubles scales, units, addends;
+        for (int i = 0; i < 4; i++) {
+            scales[i] = power_of_two(kept_bits - largest[column + i]); // makes the last bit that is kept 1
+            units[i] = power_of_two(largest[column + i] - kept_bits);
+            addends[i] = (double)sums[column + i];
+        }
+        vector_terms addend_terms = __builtin_convertvector(addends * scales, vector_terms);
+        vector_doubles totals;
+        sum_terms(row, columns, column, first, n, &scales, &totals);
+        totals += __builtin_convertvector(addend_terms, vector_doubles);
+        for (int i = 0; i < 4; i++) {
+            // Cut to the 24 bits of a float, toward zero.
+            double cut = double_of_bits(bits_of_double(totals[i]) & ~((UINT64_C(1) << 29) - 1)),
+                   value = cut * units[i];
+            if (fabs(value) < 0x1p-126 && cut != 0.0) // subnormal: fewer bits
+                sums[column + i] = truncate_sum((int64_t)totals[i], largest[column + i] - kept_bits);
+            else
+                sums[column + i] = (float)value;
+        }
+    }
+}
+
+// What double arithmetic makes of infinities and NaNs.
+static float special_sum(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
+                         int n, float addend)
+{
+    double sum = (double)addend;
+    if (isnan(addend) || (n == PRODUCTS && (row->has_nan || columns->has_nan[column])))
+        return NAN;
+    for (int k = first; k < first + n; k++)
+        sum += row->values[k] * columns->values[k * COLUMNS + column];
+    return isnan(sum) ? NAN : (float)sum;
+}
+
+INLINED void add_products(const struct mma_row *row, const struct mma_columns *columns, int first, int n,
+                          int kept_bits, float *sums)
+{
+    float addends[COLUMNS];
+    bool is_special[COLUMNS];
+    memcpy(addends, sums, sizeof addends);
+    for (int c = 0; c < COLUMNS; c++) {
+        is_special[c] = row->is_special || columns->is_special[c] || !isfinite(addends[c]);
+        sums[c] = is_special[c] ? 0.0f : addends[c];
+    }
+    if (!row->is_special)
+        add_ordinary(row, columns, first, n, kept_bits, sums);
+    for (int c = 0; c < COLUMNS; c++)
+        if (is_special[c])
+            sums[c] = special_sum(row, columns, c, first, n, addends[c]);
+}
+
+// Operand k of items[16] or [16][8].
+INLINED void decode_row(const uint16_t *items, bool bfloat, struct mma_row *row)
+{
+    row->is_zero = true;
+    row->is_special = row->has_nan = false;
+    decode_either(items, PRODUCTS, bfloat, row->values, row->exponents);
+    for (int k = 0; k < PRODUCTS; k++) {
+        row->is_zero &= row->exponents[k] == ZERO_EXPONENT;
+        row->is_special |= row->exponents[k] == SPECIAL_EXPONENT;
+        row->has_nan |= isnan(row->values[k]);
+    }
+}
+
+INLINED void decode_columns(const uint16_t *items, bool bfloat, struct mma_columns *columns)
+{
+    bool any_special = false;
+    memset(columns->is_special, 0, sizeof columns->is_special);
+    memset(columns->has_nan, 0, sizeof columns->has_nan);
+    decode_either(items, PRODUCTS * COLUMNS, bfloat, columns->values, columns->exponents);
+    memcpy(columns->ordinary, columns->values, sizeof columns->ordinary);
+    for (int i = 0; i < PRODUCTS * COLUMNS; i++)
+        any_special |= columns->exponents[i] == SPECIAL_EXPONENT;
+    for (int i = 0; any_special && i < PRODUCTS * COLUMNS; i++) {
+        columns->is_special[i % COLUMNS] |= columns->exponents[i] == SPECIAL_EXPONENT;
+        columns->has_nan[i % COLUMNS] |= isnan(columns->values[i]);
+    }
+    for (int i = 0; any_special && i < PRODUCTS * COLUMNS; i++)
+        if (columns->is_special[i % COLUMNS]) {
+            columns->ordinary[i] = 0.0;
+            columns->exponents[i] = ZERO_EXPONENT;
+        }
+    for (int column = 0; column < COLUMNS; column += 4) {
+        bool are_zeros = true;
+        for (int k = 0; k < PRODUCTS; k++)
+            for (int c = column; c < column + 4; c++)
+                are_zeros &= columns->exponents[k * COLUMNS + c] == ZERO_EXPONENT;
+        columns->are_zeros[column / 4] = are_zeros;
+    }
+}
+
+// Of each warp, its lanes' sums [n_rows / 2] and a.
+INLINED void multiply_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b,
+                           int n_rows, bool bfloat)
+{
+    struct mma_row rows[WARPS_MAX * FRAGMENT_ROWS];
+    for (int i = 0; i < n_warps * FRAGMENT_ROWS; i++) {
+        uint16_t items[PRODUCTS];
+        const uint32_t(*lanes)[4] =
+            a + i / FRAGMENT_ROWS * LANES + i % 8 * 4; // a[0]: row g, k 2t; a[1]: row g + 8;
+        for (int k = 0; k < PRODUCTS; k++)             // a[2], a[3]: the same, k + 8
+            items[k] = (uint16_t)(lanes[k % 8 / 2][i % FRAGMENT_ROWS / 8 + k / 8 * 2] >> 16 * (k % 2));
+        decode_row(items, bfloat, &rows[i]);
+    }
+    for (int first = 0; first < n_rows; first += COLUMNS) {
+        struct mma_columns columns;
+        uint16_t items[PRODUCTS * COLUMNS];
+        for (int i = 0; i < PRODUCTS * COLUMNS; i++)
+            items[i] = b[(first + i % COLUMNS) * PRODUCTS + i / COLUMNS];
+        decode_columns(items, bfloat, &columns);
+        for (int i = 0; i < n_warps * FRAGMENT_ROWS; i++) {
+            // Lane 4 g + t has the sums of rows g and g + 8 and columns 2 t and 2 t + 1.
+            float *const *lanes = sums + i / FRAGMENT_ROWS * LANES + i % 8 * 4, row_sums[COLUMNS];
+            int at = first / 2 + i % FRAGMENT_ROWS / 8 * 2;
+            for (int c = 0; c < COLUMNS; c++)
+                row_sums[c] = lanes[c / 2][at + c % 2];
+            if (capability_now >= 90) {
+                add_products(&rows[i], &columns, 0, PRODUCTS, 25, row_sums);
+            } else {
+                add_products(&rows[i], &columns, 0, PRODUCTS / 2, 24, row_sums);
+                add_products(&rows[i], &columns, PRODUCTS / 2, PRODUCTS / 2, 24, row_sums);
+            }
+            for (int c = 0; c < COLUMNS; c++)
+                lanes[c / 2][at + c % 2] = row_sums[c];
+        }
+    }
+}
+
+// The sums are the same in either.
+__attribute__((target("avx2"))) static void multiply_rows_avx2(float *const *sums, const uint32_t (*a)[4],
+                                                               int n_warps, const uint16_t *b, int n_rows,
+                                                               bool bfloat)
+{
+    multiply_rows(sums, a, n_warps, b, n_rows, bfloat);
+}
+
+static void multiply_rows_sse2(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b,
+                               int n_rows, bool bfloat)
+{
+    multiply_rows(sums, a, n_warps, b, n_rows, bfloat);
+}
+
+void emulate_mma_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b, int n_rows,
+                      bool bfloat)
+{
+    static void (*multiply)(float *const *sums, const uint32_t(*a)[4], int n_warps, const uint16_t *b,
+                            int n_rows, bool bfloat);
+    if (!multiply)
+        multiply = __builtin_cpu_supports("avx2") ? multiply_rows_avx2 : multiply_rows_sse2;
+    multiply(sums, a, n_warps, b, n_rows, bfloat);
+}
+
 struct lane_operands {
-    double values[12];
-    int16_t exponents[12];
+    float *d;
+    uint32_t a[4], b[2];
 };
 
-_Static_assert(sizeof(struct lane_operands) == EMULATE_EXCHANGE_BYTES, "lanes' operands stand side by side");
-
-// Row or column of a fragment: of four lanes k 2t, 2t + 1 at `item`, k 2t + 8, 2t + 9 at `item` + `step`.
-static void gather_operands(const struct lane_operands *lanes, int item, int step,
-                            struct mma_operands *operands)
-{
-    for (int t = 0; t < 4; t++)
-        for (int half = 0; half < 2; half++) {
-            memcpy(operands->values + half * 8 + 2 * t, lanes[t].values + item + half * step,
-                   2 * sizeof(double));
-            memcpy(operands->exponents + half * 8 + 2 * t, lanes[t].exponents + item + half * step,
-                   2 * sizeof(int16_t));
-        }
-}
+_Static_assert(sizeof(struct lane_operands) <= EMULATE_EXCHANGE_BYTES,
+               "a lane gives its operands in one exchange");
 
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
-    int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
-    struct lane_operands mine;
-    for (int i = 0; i < 12; i++)
-        decode_operand((uint16_t)((i < 8 ? a[i / 2] : b[i / 2 - 4]) >> 16 * (i % 2)), fraction_bits,
-                       &mine.values[i], &mine.exponents[i]);
-    unsigned lane = emulate_fiber_now()->thread.x % 32;
-    const struct lane_operands *all = emulate_warp_exchange(&mine, sizeof mine);
-    struct mma_operands rows[2], columns[2]; // rows g, g + 8; columns 2t, 2t + 1
-    for (int i = 0; i < 2; i++) {
-        gather_operands(all + lane / 4 * 4, 2 * i, 4, &rows[i]);
-        gather_operands(all + lane % 4 * 8 + i * 4, 8, 2, &columns[i]);
+    struct lane_operands mine = {d, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    bool is_last;
+    const unsigned char *all = emulate_warp_gather(&mine, sizeof mine, &is_last);
+    if (!is_last)
+        return;
+    float *sums[LANES];
+    uint32_t all_a[LANES][4];
+    uint16_t all_b[COLUMNS * PRODUCTS];
+    for (int lane = 0; lane < LANES; lane++) {
+        struct lane_operands operands;
+        memcpy(&operands, all + lane * EMULATE_EXCHANGE_BYTES, sizeof operands);
+        sums[lane] = operands.d;
+        memcpy(all_a[lane], operands.a, sizeof operands.a);
+        for (int i = 0; i < 4; i++) // b[0]: k 2t and 2t + 1 of column g; b[1]: k + 8
+            all_b[lane / 4 * PRODUCTS + lane % 4 * 2 + i / 2 * 8 + i % 2] =
+                (uint16_t)(operands.b[i / 2] >> 16 * (i % 2));
     }
-    for (int i = 0; i < 4; i++)
-        d[i] = product_sum(d[i], &rows[i / 2], &columns[i % 2]);
-}
-
-void emulate_mma_rows(float *const sums[32], const uint32_t a[32][4], const uint16_t *b, int n_rows,
-                      bool bfloat)
-{
-    int fraction_bits = bfloat ? BFLOAT_FRACTION : HALF_FRACTION;
-    struct mma_operands rows[16], columns[8];
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 8; i++) { // a[0]: row g, k 2t; a[1]: row g + 8; a[2], a[3]: the same, k + 8
-            struct mma_operands *row = &rows[lane / 4 + i / 2 % 2 * 8];
-            int k = lane % 4 * 2 + i / 4 * 8 + i % 2;
-            decode_operand((uint16_t)(a[lane][i / 2] >> 16 * (i % 2)), fraction_bits, &row->values[k],
-                           &row->exponents[k]);
-        }
-    for (int first = 0; first < n_rows; first += 8) {
-        for (int i = 0; i < 8 * PRODUCTS; i++)
-            decode_operand(b[first * PRODUCTS + i], fraction_bits,
-                           &columns[i / PRODUCTS].values[i % PRODUCTS],
-                           &columns[i / PRODUCTS].exponents[i % PRODUCTS]);
-        for (int lane = 0; lane < 32; lane++)
-            for (int i = 0; i < 4; i++) {
-                float *sum = &sums[lane][first / 2 + i];
-                *sum = product_sum(*sum, &rows[lane / 4 + i / 2 * 8], &columns[lane % 4 * 2 + i % 2]);
-            }
-    }
+    emulate_mma_rows(sums, (const uint32_t(*)[4])all_a, 1, all_b, COLUMNS, bfloat);
 }

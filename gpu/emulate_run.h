@@ -34,6 +34,9 @@ void emulate_threads_print(unsigned thread, const struct emulate_event *event); 
 void emulate_fail_deadlock(void) __attribute__((noreturn));
 // Other threads run until the event's next generation.
 void emulate_wait_for(const struct emulate_event *event);
+// emulate_warp_exchange. is_last: all other lanes wait until this one has returned to the kernel or waits itself, so it may
+// compute for all.
+const void *emulate_warp_gather(const void *mine, size_t size, bool *is_last);
 // Adds to what is said of a deadlock.
 void emulate_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);

@@ -314,6 +314,12 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
     return warp->exchange[slot];
 }
 
+const void *emulate_warp_gather(const void *mine, size_t size, bool *is_last)
+{
+    *is_last = run.warps[run.current / WARP].meeting.n_arrived + 1 == WARP;
+    return emulate_warp_exchange(mine, size);
+}
+
 // Unchecked, because before a call that does not return the sanitizer clears the shadow of the whole stack.
 UNCHECKED static void fiber_main(void *argument)
 {

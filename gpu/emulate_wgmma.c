@@ -183,15 +183,13 @@ static void perform_operation(struct operation *operation)
 {
     uint16_t b[2 * SUMS_MAX * ITEMS];
     watch_and_load_rows(operation, b);
-    for (int warp = 0; warp < GROUP_WARPS; warp++) {
-        uint32_t a[EMULATE_WARP][4];
-        float *sums[EMULATE_WARP];
-        for (int lane = 0; lane < EMULATE_WARP; lane++) {
-            memcpy(a[lane], operation->threads[warp * EMULATE_WARP + lane].a, sizeof a[lane]);
-            sums[lane] = operation->threads[warp * EMULATE_WARP + lane].accumulator->sums;
-        }
-        emulate_mma_rows(sums, a, b, operation->n_rows, operation->bfloat);
+    uint32_t a[GROUP_THREADS][4];
+    float *sums[GROUP_THREADS];
+    for (int thread = 0; thread < GROUP_THREADS; thread++) {
+        memcpy(a[thread], operation->threads[thread].a, sizeof a[thread]);
+        sums[thread] = operation->threads[thread].accumulator->sums;
     }
+    emulate_mma_rows(sums, (const uint32_t(*)[4])a, GROUP_WARPS, b, operation->n_rows, operation->bfloat);
     operation->performed = true;
     operation->done.generation++;
 }

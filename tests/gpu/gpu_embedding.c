@@ -63,6 +63,8 @@ static void vectors_are_near_the_cpus_and_the_same_bytes_in_any_steps(void **sta
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model *model = open_model_of(&rows[i].recipe);
         for (enum pooling pooling = POOLING_MEAN; pooling <= POOLING_LAST; pooling += 2) {
+            if (!device_cases_are_wide() && (pooling == POOLING_LAST) != i % 2)
+                continue;
             float expected[N_TEXTS * N_EMBD], together[N_TEXTS * N_EMBD], apart[N_TEXTS * N_EMBD];
             embed_texts(model, false, 64, pooling, expected);
             embed_texts(model, true, 64, pooling, together);

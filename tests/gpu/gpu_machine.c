@@ -1,6 +1,7 @@
 #include "tests/gpu/gpu_machine.h"
 
 #include "tests/gguf_writer.h"
+#include "tests/wide.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,4 +67,9 @@ bool device_is_emulated(void)
     gpu_backend_describe(backend, device, sizeof device);
     backend->device.destroy(backend);
     return strncmp(device, "emulated", 8) == 0;
+}
+
+bool device_cases_are_wide(void)
+{
+    return tests_are_wide() || !device_is_emulated();
 }

@@ -20,6 +20,7 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
     static const int32_t counts[] = {8, 9, 17, 65}, experts[] = {3, 0, 65, 17, 33, 1};
     struct device *plenty = device;
     struct error error;
+    size_t n_types = 0;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         if (tile_format(*type).n_groups == 0)
             continue; // packed as one of the others, or F32
@@ -35,12 +36,16 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
         tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
         problem = problem_make(tensor, N_ROWS, 1, &same_seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            if (!shapes_are_wide() && i % 2 != n_types % 2)
+                continue;
             float *y = problem_compute(&problem, 0, counts[i], NULL, (struct product_launch){0});
             assert_same_rows(&problem, y, all, counts[i], 0);
             free(y);
         }
         problem_free(&problem);
-        assert_experts_alone(experts, 6, *type, 24);
+        if (shapes_are_wide() || n_types % 3 == 0)
+            assert_experts_alone(experts, 6, *type, 24);
+        n_types++;
         device_close(device);
         device = plenty;
         free(all);
@@ -63,6 +68,8 @@ static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
                          9, 2, &seed);
         for (int32_t n = 1; n <= 9; n += 8)
             for (int gated = 0; gated < 2; gated++) {
+                if (!shapes_are_wide() && (n / 9 + gated) % 2 != (int)i % 2) // each type both gated and not
+                    continue;
                 struct product_launch few = {.device.n_multiprocessors = 1},
                                       many = {.device.n_multiprocessors = 1000};
                 float *y, *expected;
@@ -140,6 +147,8 @@ static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
     uint64_t seed = 20;
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = t % 2; i < sizeof cases / sizeof *cases; i += 2) {
+            if (!shapes_are_wide() && i != (t < 5 ? t : 1)) // each size once
+                continue;
             int32_t n = cases[i].n_rows;
             struct product_problem problem =
                 problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, 1280, FILL_RANDOM, &seed), n, 2,

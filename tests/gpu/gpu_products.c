@@ -87,6 +87,7 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
 {
     static const int32_t counts[] = {1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 66, 96, 97};
     uint64_t seed = 5;
+    size_t n_types = 0;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         if (*type != TENSOR_F32 && tile_format(*type).n_groups == 0)
             continue; // packed as one of the others
@@ -95,8 +96,10 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
         float *all = problem_compute(&problem, 0, 130, NULL, (struct product_launch){0});
         assert_near_exact(&problem, all, 130, "many rows");
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            if (!shapes_are_wide() && i % 4 != n_types % 4)
+                continue;
             int32_t first = (int32_t)(random_bits(&seed) % (uint32_t)(130 - counts[i]));
-            emulate_reverse(i % 2 == 1);
+            emulate_reverse((i / 4 + i) % 2 == 1);
             float *y = problem_compute(&problem, first, counts[i], NULL, (struct product_launch){0});
             assert_same_rows(&problem, y, all, counts[i], first);
             free(y);
@@ -104,6 +107,7 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
         emulate_reverse(false);
         free(all);
         problem_free(&problem);
+        n_types++;
     }
 }
 
@@ -247,6 +251,8 @@ static void weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches(vo
         device_free(device, second.device_x);
         second.device_x = first.device_x;
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+            if (!shapes_are_wide() && i % 3 != t)
+                continue;
             float *expected = problem_compute(&first, 0, counts[i], NULL, (struct product_launch){0}),
                   *expected_second = problem_compute(&second, 0, counts[i], NULL, (struct product_launch){0});
             compute_pair(&first, &second, counts[i]);

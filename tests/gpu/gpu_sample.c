@@ -231,11 +231,13 @@ static void draws_of_all_settings_are_those_of_the_cpu(void **state)
     struct sample_request requests[N_OUTPUTS];
     print_message("random numbers from state %llu\n", (unsigned long long)random_state);
     for (int shape = 0; shape < N_SHAPES; shape++) {
-        for (int32_t i = 0; i < N_OUTPUTS; i++) {
+        // Of levels, whose ties many threads see, always all.
+        int32_t n = shape == LEVELS || device_cases_are_wide() ? N_OUTPUTS : 13;
+        for (int32_t i = 0; i < n; i++) {
             fill_logits(logits + i * N_VOCAB, N_VOCAB, (enum shape)shape);
             requests[i] = random_request(&settings[i], N_VOCAB, (uint32_t)i);
         }
-        compare_samples(logits, N_VOCAB, N_OUTPUTS, requests);
+        compare_samples(logits, N_VOCAB, n, requests);
     }
 }
 

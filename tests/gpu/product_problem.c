@@ -4,6 +4,7 @@
 #include "gpu/kernels_rows.h"
 #include "gpu/tiles.h"
 #include "tests/kernel/product_data.h"
+#include "tests/wide.h"
 
 // cmocka wants these first
 #include <setjmp.h>
@@ -23,6 +24,11 @@ bool open_device(void)
                   device_load_kernels(device, &error) == STATUS_OK;
     print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
     return opened;
+}
+
+bool shapes_are_wide(void)
+{
+    return tests_are_wide() || !device_facts(device)->emulated;
 }
 
 void wait_for_device(void)

@@ -12,6 +12,9 @@
 extern struct device *device;
 
 bool open_device(void); // false: there is none, which is printed
+// Whether each type is multiplied in every shape: on a device, or where SHEAF_TEST_WIDE asks for it (tests/wide.h). Else the
+// shapes are divided among the types.
+bool shapes_are_wide(void);
 void wait_for_device(void);
 void *on_device(const void *items, size_t size);
 float *floats_of(const float *memory, size_t n); // downloaded; the caller frees them
