@@ -35,7 +35,7 @@ broker_folders = set()  # of the brokers that were started
 stopped_brokers = {"seconds": 0.0}
 
 
-def ops(name, *arguments, timeout=600):
+def ops(name, *arguments, timeout=900):
     if "--dir" in arguments:
         folder = arguments[arguments.index("--dir") + 1]
         if name == "start":
