@@ -102,10 +102,30 @@ static bool put_logprobs(struct job *job, const struct sequence *sequence, struc
 
 // ---- parts of a chat's answer ----
 
-// As put_bytes, without a place for each token.
-static void put_valid(struct text bytes, bool is_cut, struct buffer *out)
+// Where each token ends: in the run that is being decoded, and once it is put in the text that is written.
+struct token_ends {
+    size_t *items; // [n] NULL: not asked for
+    int32_t n, n_put;
+};
+
+// Those that end no later than `at` in the run; a token that ends within a character ends behind it.
+static void put_ends(struct token_ends *ends, size_t at, size_t size)
+{
+    while (ends->n_put < ends->n && ends->items[ends->n_put] <= at)
+        ends->items[ends->n_put++] = size;
+}
+
+static void add_end(struct token_ends *ends, size_t end)
+{
+    if (ends->items)
+        ends->items[ends->n++] = end;
+}
+
+// As put_bytes.
+static void put_valid(struct text bytes, bool is_cut, struct buffer *out, struct token_ends *ends)
 {
     for (size_t at = 0; at < bytes.size;) {
+        put_ends(ends, at, out->size);
         uint32_t codepoint;
         bool unfinished = false;
         size_t left = bytes.size - at, length = utf8_decode(bytes.data + at, left, &codepoint);
@@ -114,24 +134,28 @@ static void put_valid(struct text bytes, bool is_cut, struct buffer *out)
         } else {
             length = utf8_bad_length(bytes.data + at, left, &unfinished);
             if (unfinished && is_cut)
-                return;
+                break;
             buffer_add_string(out, "\xEF\xBF\xBD");
         }
         at += length;
     }
+    put_ends(ends, SIZE_MAX, out->size);
 }
 
 // The answer's text up to where a stop string cut it, with its special tokens.
-static bool put_raw(const struct sequence *sequence, const struct tokenizer *tokenizer, struct buffer *out)
+static bool put_raw(const struct sequence *sequence, const struct tokenizer *tokenizer, struct buffer *out,
+                    struct token_ends *ends)
 {
     struct buffer run = {0};
     size_t size = 0, size_max = sequence->answer.text.size;
     for (int32_t i = 0; i < sequence->answer.n_generated; i++) {
         int32_t token = sequence->answer.generated[i];
         if (tokenizer_is_control(tokenizer, token)) {
-            put_valid((struct text){run.data, run.size}, false, out);
+            put_valid((struct text){run.data, run.size}, false, out, ends);
             run.size = 0;
             grammar_special_token(tokenizer_token_text(tokenizer, token), out);
+            add_end(ends, 0);
+            put_ends(ends, 0, out->size);
             continue;
         }
         size_t before = run.size;
@@ -141,8 +165,9 @@ static bool put_raw(const struct sequence *sequence, const struct tokenizer *tok
             run.size -= size - size_max;
             break;
         }
+        add_end(ends, run.size);
     }
-    put_valid((struct text){run.data, run.size}, sequence->answer.finish_reason == FINISH_LENGTH, out);
+    put_valid((struct text){run.data, run.size}, sequence->answer.finish_reason == FINISH_LENGTH, out, ends);
     out->failed |= run.failed;
     buffer_finish(&run);
     return !out->failed;
@@ -164,6 +189,15 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
     return true;
 }
 
+// Tokens of the thoughts, without those of the marks around them, as vLLM counts.
+static int32_t count_thoughts(const struct token_ends *ends, const struct text_spans *thoughts)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < ends->n; i++)
+        n += text_spans_touch(thoughts, i ? ends->items[i - 1] : 0, ends->items[i]);
+    return n;
+}
+
 static bool put_parts(struct job *job, const struct sequence *sequence, const struct tokenizer *tokenizer,
                       struct choice *choice)
 {
@@ -171,12 +205,19 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
     struct answer_parts parts = {0};
     struct buffer raw = {0};
     struct error error;
-    bool whole = put_raw(sequence, tokenizer, &raw) &&
+    struct token_ends ends = {0};
+    size_t n_tokens = (size_t)sequence->answer.n_generated;
+    if (prompt->rules.format.thinking &&
+        !(ends.items = arena_allocate_array(&job->arena, n_tokens, sizeof *ends.items)))
+        return false;
+    bool whole = put_raw(sequence, tokenizer, &raw, &ends) &&
                  answer_parse(&prompt->rules.format, &job->request.tools, prompt->rules.thinking,
                               (struct text){raw.data, raw.size}, &job->arena, &parts, &error) == STATUS_OK;
     buffer_finish(&raw);
     choice->text = parts.content;
     choice->reasoning = parts.reasoning;
+    job->result.reasoning_tokens += count_thoughts(&ends, &parts.thoughts);
+    text_spans_finish(&parts.thoughts);
     return whole && put_calls(job, sequence, &parts, choice);
 }
 
@@ -253,7 +294,7 @@ void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer)
     } else {
         result->choices = NULL;
         result->n_choices = 0;
-        result->completion_tokens = 0;
+        result->completion_tokens = result->reasoning_tokens = 0;
         (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                         "writing the result: out of memory");
     }

@@ -1,5 +1,6 @@
 // Prepares a prompt: renders the chat template, tokenizes, checks the length.
 #include "batching/bad_words.h"
+#include "batching/chat.h"
 #include "batching/scoring.h"
 #include "batching/speculation.h"
 
@@ -120,33 +121,6 @@ static enum status choose_template(struct prompt *prompt, const struct prompt_en
                      has_tools ? " for tools" : "");
 }
 
-static const char *find_last(struct text text, struct text wanted)
-{
-    for (size_t at = text.size - (wanted.size < text.size ? wanted.size : text.size) + 1; at-- > 0;)
-        if (text.size - at >= wanted.size && memcmp(text.data + at, wanted.data, wanted.size) == 0)
-            return text.data + at;
-    return NULL;
-}
-
-// Cuts the rendered chat behind the last message's text, by the rule of transformers (apply_chat_template,
-// continue_final_message): where it is found last, with the blanks at its end if the template left them.
-static enum status cut_continued(const struct request *request, struct buffer *rendered,
-                                 struct text_spans *content, struct error *error)
-{
-    const struct value *messages = &request->prompt.messages;
-    struct text given = value_get(&messages->array.items[messages->array.n_items - 1], "content")->text;
-    struct text whole = text_trim_start(given), stripped = text_trim(given);
-    const char *found = find_last((struct text){rendered->data, rendered->size}, stripped);
-    if (!found)
-        return error_set(error, STATUS_REJECT, ERROR_TEMPLATE,
-                         "continue_final_message: the chat template does not write the last message's text");
-    size_t start = (size_t)(found - rendered->data);
-    bool is_whole = rendered->size - start >= whole.size && memcmp(found, whole.data, whole.size) == 0;
-    rendered->size = start + (is_whole ? whole.size : stripped.size);
-    text_spans_cut(content, rendered->size);
-    return STATUS_OK;
-}
-
 static enum status tokenize_messages(struct prompt *prompt, const struct prompt_environment *environment)
 {
     struct error *error = &prompt->error;
@@ -159,9 +133,7 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
     struct template_environment variables = describe_environment(environment, prompt->job);
     variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
-    status = template_render(template, &request->prompt.variables, &variables, &rendered, error);
-    if (status == STATUS_OK && request->prompt.continues_message)
-        status = cut_continued(request, &rendered, &content, error);
+    status = chat_render(prompt->job, template, &variables, &prompt->rules.format, &rendered, error);
     struct text text = {rendered.data, rendered.size};
     prompt->rules.thinking = thinking_state_of(&prompt->rules.format, text);
     if (request->prompt.continues_message && prompt->rules.thinking == THINKING_POSSIBLE)
@@ -180,7 +152,8 @@ static enum status copy_tokens(struct prompt *prompt, const struct prompt_enviro
         int32_t id = request->prompt.tokens[i];
         if (id < 0 || id >= environment->limits.n_vocab)
             return error_set(&prompt->error, STATUS_REJECT, ERROR_TOKEN_RANGE,
-                             "tokens[%d]: expected an id from 0 to %d, got %d", i,
+                             "%s[%d]: expected an id from 0 to %d, got %d",
+                             request->prompt.tokens_field ? request->prompt.tokens_field : "tokens", i,
                              environment->limits.n_vocab - 1, id);
         token_array_add(&prompt->tokens, id);
     }

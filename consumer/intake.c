@@ -93,6 +93,8 @@ struct job *intake_job(const struct record *record, const struct result_names *n
         return NULL;
     struct error error = {0};
     enum status status = decode_record(job, record, &error);
+    if (status == STATUS_OK)
+        status = model_names_check(&names->answers_to, job, &error);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&
                     job_set_text(job, &job->result.model, names->model) &&
                     job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);

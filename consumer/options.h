@@ -49,8 +49,10 @@ struct settings {
     } kafka;
 
     struct {
-        char *path, *name; // `name`: in results
-        char *quantize;    // tensor type while loading
+        char *path;
+        char **names;     // that its worker answers to, NULL behind the last; the first is in results
+        bool is_required; // jobs that name another model are refused
+        char *quantize;   // tensor type while loading
         char *chat_template, *tool_format, *pre;
         bool special_in_content;
         int64_t max_tokens_default; // of jobs

@@ -147,16 +147,22 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 }
 
 // A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
-static enum status name_model(struct runtime *runtime, const struct settings *settings, struct error *error)
+static enum status name_model(struct runtime *runtime, const struct settings *settings, const char *path,
+                              struct error *error)
 {
-    runtime->model_name =
-        text_from_string(settings->model.name ? settings->model.name : runtime->model->name);
-    if (runtime->model_name.size <= JOB_MODEL_BYTES_MAX &&
-        utf8_valid(runtime->model_name.data, runtime->model_name.size))
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--model-name: expected at most %d bytes of UTF-8, got %zu bytes", JOB_MODEL_BYTES_MAX,
-                     runtime->model_name.size);
+    runtime->names = (struct model_names){.given = settings->model.names,
+                                          .own = text_from_string(runtime->model->name),
+                                          .path = path,
+                                          .is_required = settings->model.is_required};
+    runtime->model_name = model_names_first(&runtime->names);
+    for (char *const *given = settings->model.names; given && *given; given++) {
+        size_t size = strlen(*given);
+        if (size == 0 || size > JOB_MODEL_BYTES_MAX || !utf8_valid(*given, size))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--model-name: expected 1 to %d bytes of UTF-8, got %zu bytes",
+                             JOB_MODEL_BYTES_MAX, size);
+    }
+    return STATUS_OK;
 }
 
 static enum status open_tokenizer(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -171,13 +177,13 @@ static enum status open_tokenizer(struct runtime *runtime, const struct settings
     return status;
 }
 
-static enum status open_templates(struct runtime *runtime, const struct settings *settings,
+static enum status open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
                                   struct error *error)
 {
     enum status status = open_template(runtime, settings, error);
     if (status == STATUS_OK)
         status = choose_tool_format(runtime, settings, error);
-    return status == STATUS_OK ? name_model(runtime, settings, error) : status;
+    return status == STATUS_OK ? name_model(runtime, settings, path, error) : status;
 }
 
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -186,7 +192,7 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
     enum status status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = open_tokenizer(runtime, settings, path, error);
-    return status == STATUS_OK ? open_templates(runtime, settings, error) : status;
+    return status == STATUS_OK ? open_templates(runtime, settings, path, error) : status;
 }
 
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -552,13 +558,14 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 
 // All that takes no tokenizer.
 static enum status open_engine_of_weights(struct runtime *runtime, const struct settings *settings,
-                                          const struct interrupt *interrupt, struct error *error)
+                                          const char *path, const struct interrupt *interrupt,
+                                          struct error *error)
 {
     struct limits_wanted wanted = {.n_sequences_max = (int32_t)settings->engine.n_sequences_max,
                                    .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
                                    .n_jobs_max = (int32_t)settings->engine.window,
                                    .page_bytes = settings->engine.kv_memory_bytes};
-    enum status status = open_templates(runtime, settings, error);
+    enum status status = open_templates(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
     if (status == STATUS_OK)
@@ -621,7 +628,7 @@ static enum status open_while_tokenizing(struct runtime *runtime, const struct s
         pool_start(runtime->device.pool, &opening.task);
     else
         run_opening(&opening);
-    enum status status = open_engine_of_weights(runtime, settings, &either, error);
+    enum status status = open_engine_of_weights(runtime, settings, path, &either, error);
     if (beside)
         pool_wait(runtime->device.pool, &opening.task);
     if (!atomic_load(&opening.failed))

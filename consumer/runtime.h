@@ -6,6 +6,7 @@
 #include "batching/batcher.h"
 #include "batching/limits.h"
 #include "consumer/check_cpu.h"
+#include "consumer/model_names.h"
 #include "consumer/options.h"
 #include "consumer/sampling_defaults.h"
 #include "engine/session.h"
@@ -37,7 +38,8 @@ struct runtime {
     struct test_engine *test_engine; // --engine-test, else NULL
     struct batcher *batcher;
     struct limits_plan plan;
-    struct text model_name;
+    struct text model_name; // in results
+    struct model_names names;
     struct sampling_defaults defaults;              // set by runtime_open
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };

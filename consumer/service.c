@@ -177,7 +177,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .n_jobs_max = runtime->plan.batch.n_jobs_max,
         .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
         .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
-                  settings->worker.same_draws},
+                  settings->worker.same_draws, runtime->names},
         .duplicates = {service->requests_differ, runtime->defaults.sampling, runtime_reads_time(runtime)},
         .records.store = service->store,
         .records.find_store = service->late ? find_store : NULL,

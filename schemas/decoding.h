@@ -52,6 +52,7 @@ struct decoding {
         given[REQUEST_FIELDS_MAX / 64]; // bits of the rows with a value: a record names few of the fields
     size_t n_arguments;                 // values parsed out of tool_calls' arguments so far
     int32_t max_tokens_default;         // of a record that names none; 0: no limit
+    bool is_line;                       // members of an OpenAI batch line are given, but no body
 };
 
 // The field's row in the table, -1 of an unknown name.

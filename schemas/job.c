@@ -156,6 +156,7 @@ void job_fail(struct job *job, const struct error *error)
     result->n_choice_logprobs = 0;
     result->prompt_tokens = 0;
     result->completion_tokens = 0;
+    result->reasoning_tokens = 0;
 }
 
 bool job_warn(struct job *job, const char *format, ...)

@@ -139,7 +139,8 @@ struct request_prompt {
     struct value variables;
     // PROMPT_MESSAGES: the prompt ends with the last message's text, which the answer continues
     bool continues_message;
-    int32_t *tokens; // PROMPT_TOKENS
+    int32_t *tokens;          // PROMPT_TOKENS
+    const char *tokens_field; // that they were given by, static; NULL: tokens
     int32_t n_tokens;
     // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for messages, whose
     // template writes them; of no effect for token ids
@@ -266,6 +267,7 @@ struct result {
     int32_t n_choice_logprobs;
     int32_t prompt_tokens;
     int32_t completion_tokens; // over all choices, with the tokens that ended them, as OpenAI and vLLM count
+    int32_t reasoning_tokens;  // of the choices' thoughts, without the marks around them
     struct error error;        // RESULT_FAILED, RESULT_CANCELLED
     struct text model;         // name the worker gives its model
     struct text system_fingerprint; // name of the arithmetic that the worker computes with; empty: unknown

@@ -164,6 +164,17 @@ static enum status decode_whitespace_pattern(struct decoding *decoding, const ch
     return STATUS_OK;
 }
 
+// vLLM's switches that are off.
+static bool is_default_member(const struct value_member *member)
+{
+    static const char *const names[] = {"disable_fallback", "disable_any_whitespace",
+                                        "disable_additional_properties"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_equals_string(member->key, names[i]))
+            return member->value.kind == VALUE_BOOL && !member->value.boolean;
+    return false;
+}
+
 static enum status decode_member(struct decoding *decoding, const struct value_member *member)
 {
     const struct value *value = &member->value;
@@ -183,6 +194,8 @@ static enum status decode_member(struct decoding *decoding, const struct value_m
                               : STATUS_OK;
     if (text_equals_string(member->key, "whitespace_pattern"))
         return decode_whitespace_pattern(decoding, "structured_outputs.whitespace_pattern", value);
+    if (is_default_member(member))
+        return STATUS_OK;
     return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                      "structured_outputs.%.*s: not supported",
                      (int)(member->key.size < 64 ? member->key.size : 64), member->key.data);

@@ -70,6 +70,7 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
         return status;
     if (value_get(&root, "body"))
         return openai_line_decode(&decoding, &root);
+    decoding.is_line = value_get(&root, "custom_id") || value_get(&root, "url") || value_get(&root, "method");
     status = request_collect(&decoding, &root, COLLECT_ALL);
     if (status == STATUS_OK)
         status = request_decode_identity(&decoding);

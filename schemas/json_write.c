@@ -77,6 +77,13 @@ static size_t plain_prefix(const char *data, size_t size)
     return i;
 }
 
+// Python's str.splitlines, and what reads lines by it, ends a line at these too: they are escaped, so that a
+// line of JSON is one line to every reader.
+static bool ends_line(uint32_t codepoint)
+{
+    return codepoint == 0x85 || codepoint == 0x2028 || codepoint == 0x2029;
+}
+
 // Continues at the first byte that may need an escape.
 static void encode_rest(const char *data, size_t size, struct buffer *out)
 {
@@ -88,11 +95,16 @@ static void encode_rest(const char *data, size_t size, struct buffer *out)
         if (i == size)
             break;
         length = utf8_decode(data + i, size - i, &codepoint);
-        if (length > 1) {
+        if (length > 1 && !ends_line(codepoint)) {
             i += length;
             continue;
         }
         buffer_add(out, data + start, i - start);
+        if (length > 1) {
+            buffer_add_format(out, "\\u%04x", codepoint);
+            start = i += length;
+            continue;
+        }
         bool unfinished;
         size_t bad = length ? 0 : utf8_bad_length(data + i, size - i, &unfinished);
         if (length == 1)

@@ -9,7 +9,8 @@
 //    "error": null}
 // one that failed for another reason status 500 and type "server_error"; and one that was not computed,
 // because it was cancelled or its deadline passed, "response": null and "error": {"code", "message"}.
-// "warnings" follows when there are some.
+// Warnings, where there are some, are a list of texts "warnings": the body's last member, or, where there is
+// no body, the line's.
 #include "schemas/request.h"
 #include "schemas/scores.h"
 
@@ -18,6 +19,7 @@
 
 #define CHAT_PATH       "/v1/chat/completions"
 #define COMPLETION_PATH "/v1/completions"
+#define EMBEDDING_PATH  "/v1/embeddings"
 
 // OpenAI's value for a logprob of minus infinity.
 static const float LOGPROB_LOWEST = -9999.0f;
@@ -42,6 +44,11 @@ static enum status check_url(struct decoding *decoding, const struct value *line
     bool is_completion = url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH);
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(url, description);
+    if (url->kind == VALUE_STRING && text_equals_string(url->text, EMBEDDING_PATH))
+        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                         "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s: sheaf embed "
+                         "computes vectors",
+                         description);
     if (!is_chat && !is_completion)
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s",
@@ -49,6 +56,10 @@ static enum status check_url(struct decoding *decoding, const struct value *line
     if (is_empty)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD, "%s: missing; url %s needs it",
                          is_chat ? "messages" : "prompt", description);
+    if (is_completion && chat && (decoding_given(decoding, "prompt") || decoding_given(decoding, "tokens")))
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "messages: given beside %s, but url %s takes no messages",
+                         decoding_given(decoding, "prompt") ? "prompt" : "tokens", description);
     if (is_chat != chat)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "url: %s needs %s, which is not given", description,
@@ -282,6 +293,8 @@ static void add_message(struct buffer *out, const struct choice *choice)
     if (choice->reasoning.data) {
         buffer_add_string(out, ",\"reasoning_content\":");
         json_encode_string(choice->reasoning, out);
+        buffer_add_string(out, ",\"reasoning\":"); // vLLM's newer name
+        json_encode_string(choice->reasoning, out);
     }
     add_tool_calls(out, choice);
     buffer_add_byte(out, '}');
@@ -323,6 +336,15 @@ static void add_prefixed_id(struct buffer *out, const char *prefix, struct text 
     buffer_finish(&id);
 }
 
+static void add_warnings(struct buffer *out, const struct result *result)
+{
+    for (int32_t i = 0; i < result->n_warnings; i++) {
+        buffer_add_string(out, i ? "," : ",\"warnings\":[");
+        json_encode_string(result->warnings[i], out);
+    }
+    buffer_add_string(out, result->n_warnings ? "]" : "");
+}
+
 static void add_body(struct buffer *out, const struct job *job, bool chat)
 {
     const struct result *result = &job->result;
@@ -347,11 +369,14 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     if (result->reports_cached_tokens)
         buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%d}",
                           job->figures.cached_tokens);
+    buffer_add_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}",
+                      result->reasoning_tokens);
     buffer_add_byte(out, '}');
     if (result->system_fingerprint.size) {
         buffer_add_string(out, ",\"system_fingerprint\":");
         json_encode_string(result->system_fingerprint, out);
     }
+    add_warnings(out, result);
     buffer_add_byte(out, '}');
 }
 
@@ -418,7 +443,9 @@ static void add_error(struct buffer *out, const struct job *job, bool chat)
             buffer_add_string(out, "null");
         buffer_add_string(out, ",\"code\":");
         json_encode_string(text_from_string(error_code_name(error->code)), out);
-        buffer_add_string(out, "}}},\"error\":null");
+        buffer_add_byte(out, '}');
+        add_warnings(out, &job->result);
+        buffer_add_string(out, "}},\"error\":null");
         return;
     }
     buffer_add_string(out, ",\"response\":null,\"error\":{\"code\":");
@@ -426,6 +453,7 @@ static void add_error(struct buffer *out, const struct job *job, bool chat)
     buffer_add_string(out, ",\"message\":");
     json_encode_string(text_from_string(error->text), out);
     buffer_add_byte(out, '}');
+    add_warnings(out, &job->result);
 }
 
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
@@ -444,9 +472,5 @@ void result_encode_openai(const struct job *job, bool chat, struct buffer *out)
     } else {
         add_error(out, job, chat);
     }
-    for (int32_t i = 0; i < result->n_warnings; i++) {
-        buffer_add_string(out, i ? "," : ",\"warnings\":[");
-        json_encode_string(result->warnings[i], out);
-    }
-    buffer_add_string(out, result->n_warnings ? "]}" : "}");
+    buffer_add_byte(out, '}');
 }

@@ -1,4 +1,5 @@
 // The prompt: messages for the chat template, a text, or token ids.
+#include "schemas/nearest.h"
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -88,24 +89,85 @@ static bool calls_tools(const struct value *message)
     return calls && calls->kind == VALUE_ARRAY && calls->array.n_items > 0;
 }
 
-// Templates print the content of a message, and would print a null as "None": it becomes an empty text, as in
-// vLLM. They test whether a message with tool calls has a content, so there it remains null or missing.
-static enum status put_empty_content(struct decoding *decoding, struct value *message, struct value *content)
+// Templates test whether a member is there, and print a null as "None": it is left out, as transformers does.
+static void drop_nulls(struct value *message)
 {
-    if (calls_tools(message))
-        return STATUS_OK;
-    if (content) {
-        *content = value_string(TEXT(""));
-        return STATUS_OK;
-    }
+    size_t n_kept = 0;
+    for (size_t i = 0; i < message->object.n_members; i++)
+        if (message->object.members[i].value.kind != VALUE_NULL)
+            message->object.members[n_kept++] = message->object.members[i];
+    message->object.n_members = n_kept;
+}
+
+static enum status put_member(struct decoding *decoding, struct value *message, const char *key,
+                              struct value member)
+{
     struct value copy;
     if (!value_object_create(&decoding->job->arena, message->object.n_members + 1, &copy))
         return decoding_out_of_memory(decoding);
     for (size_t i = 0; i < message->object.n_members; i++)
         copy.object.members[copy.object.n_members++] = message->object.members[i];
-    value_put(&copy, "content", value_string(TEXT("")));
+    value_put(&copy, key, member);
     *message = copy;
     return STATUS_OK;
+}
+
+// vLLM's servers call an answer's thoughts "reasoning", its older ones and templates "reasoning_content": one
+// given is both, as in vLLM.
+static enum status put_reasoning_content(struct decoding *decoding, size_t index, struct value *message)
+{
+    static const char *const names[] = {"reasoning_content", "reasoning"};
+    const struct value *given[] = {value_get(message, names[0]), value_get(message, names[1])};
+    if (given[0] && given[1] && !value_equal(given[0], given[1]))
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "messages[%zu].reasoning: given beside another reasoning_content; one of them is "
+                         "enough",
+                         index);
+    if (!given[0] == !given[1])
+        return STATUS_OK;
+    return put_member(decoding, message, names[given[0] != NULL], *given[given[1] != NULL]);
+}
+
+// Known members of messages that are not built.
+static enum status refuse_members(struct decoding *decoding, size_t index, const struct value *message)
+{
+    static const char *const names[] = {"function_call", "audio"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (value_get(message, names[i]))
+            return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+                             "messages[%zu].%s: not supported%s", index, names[i],
+                             i == 0 ? "; calls belong into tool_calls" : "");
+    return STATUS_OK;
+}
+
+// A member that may have been meant as the content.
+static struct text find_misnamed_content(const struct value *message)
+{
+    static const struct text names[] = {TEXT("content"), TEXT("text")};
+    for (size_t i = 0; i < message->object.n_members; i++) {
+        struct text key = message->object.members[i].key;
+        if (!text_equals_string(key, "role") && nearest_name(key, names, 2).data)
+            return key;
+    }
+    return (struct text){0};
+}
+
+// An assistant may have said nothing: an empty text, as in vLLM, but beside tool calls, where templates test
+// whether there is a content. Others have to say something.
+static enum status put_empty_content(struct decoding *decoding, size_t index, struct value *message)
+{
+    const struct value *role = value_get(message, "role");
+    if (text_equals_string(role->text, "assistant"))
+        return calls_tools(message) ? STATUS_OK
+                                    : put_member(decoding, message, "content", value_string(TEXT("")));
+    struct text misnamed = find_misnamed_content(message);
+    if (!misnamed.data)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "messages[%zu].content: expected a string or a list of text parts, got null", index);
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "messages[%zu].content: expected a string or a list of text parts, got null; unknown "
+                     "field \"%.*s\"",
+                     index, (int)(misnamed.size < 64 ? misnamed.size : 64), misnamed.data);
 }
 
 static enum status decode_message(struct decoding *decoding, size_t index, struct value *message)
@@ -119,7 +181,12 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
     snprintf(path, sizeof path, "messages[%zu].role", index);
     if (!role || role->kind != VALUE_STRING || role->text.size == 0)
         return decoding_expected(decoding, path, "a role such as \"user\"", role ? role : &missing);
-    enum status status = tool_calls_decode(decoding, index, message);
+    drop_nulls(message);
+    enum status status = refuse_members(decoding, index, message);
+    if (status == STATUS_OK)
+        status = tool_calls_decode(decoding, index, message);
+    if (status == STATUS_OK)
+        status = put_reasoning_content(decoding, index, message);
     if (status != STATUS_OK)
         return status;
     struct value *content = (struct value *)value_get(message, "content"); // ours to change while decoding
@@ -128,8 +195,8 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
         return STATUS_OK;
     if (content && content->kind == VALUE_ARRAY)
         return join_parts(decoding, path, content);
-    if (!content || content->kind == VALUE_NULL)
-        return put_empty_content(decoding, message, content);
+    if (!content)
+        return put_empty_content(decoding, index, message);
     return decoding_expected(decoding, path, "a string or a list of text parts", content);
 }
 
@@ -172,6 +239,7 @@ static enum status decode_ids(struct decoding *decoding, const char *name, const
         tokens[i] = (int32_t)token;
     }
     request->prompt.tokens = tokens;
+    request->prompt.tokens_field = name;
     request->prompt.n_tokens = (int32_t)n_tokens;
     return STATUS_OK;
 }
@@ -360,6 +428,9 @@ enum status prompt_finish(struct decoding *decoding)
                              kinds[i], given);
         given = kinds[i];
     }
+    if (!given && decoding->is_line)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD,
+                         "body: missing; an OpenAI batch line has its request there");
     if (!given)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD,
                          "messages: missing; one of messages, prompt and tokens is wanted");

@@ -104,18 +104,18 @@ static const struct field fields[] = {
     // Known, and refused unless they request the only supported value. OpenAI's:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
     {TEXT("stream_options"), FIELD_ONLY},
-    {TEXT("suffix"), FIELD_ONLY},
-    {TEXT("functions"), FIELD_ONLY},
-    {TEXT("function_call"), FIELD_ONLY},
+    {TEXT("suffix"), FIELD_ONLY, .only = "\"\""},
+    {TEXT("functions"), FIELD_ONLY, .only = "[]"},
+    {TEXT("function_call"), FIELD_ONLY, .only = "\"none\""},
     {TEXT("modalities"), FIELD_ONLY, .only = "[\"text\"]"},
     {TEXT("audio"), FIELD_ONLY},
     {TEXT("prediction"), FIELD_ONLY},
-    {TEXT("verbosity"), FIELD_ONLY},
+    {TEXT("verbosity"), FIELD_ONLY, .only = "\"medium\""},
     {TEXT("web_search_options"), FIELD_ONLY},
     {TEXT("max_output_tokens"), FIELD_ONLY},
-    {TEXT("reasoning"), FIELD_ONLY},
+    {TEXT("reasoning"), FIELD_ONLY, .only = "{}"},
     {TEXT("thinking"), FIELD_ONLY},
-    {TEXT("extra_body"), FIELD_ONLY},
+    {TEXT("extra_body"), FIELD_ONLY, .only = "{}"},
     // vLLM and other servers:
     {TEXT("length_penalty"), FIELD_ONLY, .only = "1"},
     {TEXT("use_beam_search"), FIELD_ONLY, .only = "false"},
@@ -124,13 +124,13 @@ static const struct field fields[] = {
     {TEXT("spaces_between_special_tokens"), FIELD_ONLY, .only = "true"},
     {TEXT("truncate_prompt_tokens"), FIELD_ONLY},
     {TEXT("chat_template"), FIELD_ONLY},
-    {TEXT("logits_processors"), FIELD_ONLY},
+    {TEXT("logits_processors"), FIELD_ONLY, .only = "[]"},
     {TEXT("detokenize"), FIELD_ONLY, .only = "true"},
     {TEXT("include_reasoning"), FIELD_ONLY, .only = "true"},
     {TEXT("return_token_ids"), FIELD_ONLY, .only = "false"},
     {TEXT("return_tokens_as_token_ids"), FIELD_ONLY, .only = "false"},
     {TEXT("prompt_embeds"), FIELD_ONLY},
-    {TEXT("vllm_xargs"), FIELD_ONLY},
+    {TEXT("vllm_xargs"), FIELD_ONLY, .only = "{}"},
     {TEXT("thinking_token_budget"), FIELD_ONLY},
     {TEXT("repetition_detection"), FIELD_ONLY},
     {TEXT("structural_tag"), FIELD_ONLY},
@@ -140,7 +140,7 @@ static const struct field fields[] = {
     {TEXT("lora_path"), FIELD_ONLY},
     {TEXT("custom_logit_processor"), FIELD_ONLY},
     {TEXT("no_stop_trim"), FIELD_ONLY, .only = "false"},
-    {TEXT("stop_regex"), FIELD_ONLY},
+    {TEXT("stop_regex"), FIELD_ONLY, .only = "[]"},
     {TEXT("separate_reasoning"), FIELD_ONLY, .only = "true"},
     // transformers:
     {TEXT("do_sample"), FIELD_ONLY, .only = "true"},
@@ -159,10 +159,10 @@ static const struct field fields[] = {
     {TEXT("epsilon_cutoff"), FIELD_ONLY, .only = "0"},
     {TEXT("eta_cutoff"), FIELD_ONLY, .only = "0"},
     {TEXT("penalty_alpha"), FIELD_ONLY, .only = "0"},
-    {TEXT("bad_words_ids"), FIELD_ONLY},
-    {TEXT("sequence_bias"), FIELD_ONLY},
-    {TEXT("suppress_tokens"), FIELD_ONLY},
-    {TEXT("begin_suppress_tokens"), FIELD_ONLY},
+    {TEXT("bad_words_ids"), FIELD_ONLY, .only = "[]"},
+    {TEXT("sequence_bias"), FIELD_ONLY, .only = "{}"},
+    {TEXT("suppress_tokens"), FIELD_ONLY, .only = "[]"},
+    {TEXT("begin_suppress_tokens"), FIELD_ONLY, .only = "[]"},
     {TEXT("forced_bos_token_id"), FIELD_ONLY},
     {TEXT("forced_eos_token_id"), FIELD_ONLY},
     {TEXT("eos_token_id"), FIELD_ONLY},
@@ -186,7 +186,7 @@ static const struct field fields[] = {
     {TEXT("samplers"), FIELD_ONLY},
     {TEXT("min_keep"), FIELD_ONLY, .only = "0"},
     {TEXT("n_probs"), FIELD_ONLY, .only = "0"},
-    {TEXT("lora"), FIELD_ONLY},
+    {TEXT("lora"), FIELD_ONLY, .only = "[]"},
     {TEXT("n_indent"), FIELD_ONLY, .only = "0"},
     {TEXT("t_max_predict_ms"), FIELD_ONLY, .only = "0"},
     {TEXT("thinking_budget_tokens"), FIELD_ONLY, .only = "-1"},
@@ -198,7 +198,7 @@ static const struct field fields[] = {
     {TEXT("truncate"), FIELD_ONLY},
     {TEXT("watermark"), FIELD_ONLY, .only = "false"},
     {TEXT("return_full_text"), FIELD_ONLY, .only = "false"},
-    {TEXT("stop_sequences"), FIELD_ONLY},
+    {TEXT("stop_sequences"), FIELD_ONLY, .only = "[]"},
     {TEXT("mirostat_tau"), FIELD_NO_EFFECT},
     {TEXT("mirostat_eta"), FIELD_NO_EFFECT},
     {TEXT("dry_base"), FIELD_NO_EFFECT},
@@ -300,7 +300,10 @@ static enum status decode_only(struct decoding *decoding, const struct field *fi
         return status;
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(value, description);
-    if (!field->only)
+    bool takes_nothing = !field->only || text_equals_string(TEXT("[]"), field->only) ||
+                         text_equals_string(TEXT("{}"), field->only) ||
+                         text_equals_string(TEXT("\"\""), field->only);
+    if (takes_nothing)
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD, "%s: not supported, got %s",
                          field->name.data, description);
     return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,

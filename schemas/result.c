@@ -10,7 +10,7 @@
 //   prompt_logprobs                     done: as a choice's "logprobs"
 //   choice_logprobs                     done: [{"choice", "logprob", "probability"}]
 //   usage                               done: {"prompt_tokens", "completion_tokens", "total_tokens",
-//                                       "cached_tokens"}
+//                                       "reasoning_tokens", "cached_tokens"}
 //   error                               else: {"code", "message"}
 //   warnings                            [string]
 // "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
@@ -189,12 +189,14 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
 {
     const struct result *result = &job->result;
     struct value choices, usage, logprobs;
-    if (!build_choices(arena, result, chat, &choices) || !value_object_create(arena, 4, &usage))
+    if (!build_choices(arena, result, chat, &choices) || !value_object_create(arena, 5, &usage))
         return false;
     value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
     value_put(&usage, "completion_tokens", value_integer(result->completion_tokens));
     value_put(&usage, "total_tokens",
               value_integer((int64_t)result->prompt_tokens + result->completion_tokens));
+    if (result->reasoning_tokens)
+        value_put(&usage, "reasoning_tokens", value_integer(result->reasoning_tokens));
     if (result->reports_cached_tokens)
         value_put(&usage, "cached_tokens", value_integer(job->figures.cached_tokens));
     value_put(object, "choices", choices);
@@ -548,6 +550,8 @@ static enum status read_done(struct job *job, const struct value *root, struct e
     enum status status = read_int32(usage, "prompt_tokens", &result->prompt_tokens, error);
     if (status == STATUS_OK)
         status = read_int32(usage, "completion_tokens", &result->completion_tokens, error);
+    if (status == STATUS_OK && value_get(usage, "reasoning_tokens"))
+        status = read_int32(usage, "reasoning_tokens", &result->reasoning_tokens, error);
     result->reports_cached_tokens = value_get(usage, "cached_tokens") != NULL;
     if (status == STATUS_OK && result->reports_cached_tokens)
         status = read_int32(usage, "cached_tokens", &job->figures.cached_tokens, error);

@@ -3,14 +3,14 @@
 #include <assert.h>
 #include <stdlib.h>
 
-void text_spans_add(struct text_spans *spans, size_t start, size_t end)
+void text_spans_add_of(struct text_spans *spans, struct text_span span)
 {
     struct text_span *last = spans->n_items ? &spans->items[spans->n_items - 1] : NULL;
-    assert(start <= end && (!last || last->end <= start));
-    if (start == end || spans->failed)
+    assert(span.start <= span.end && (!last || last->end <= span.start));
+    if (span.start == span.end || spans->failed)
         return;
-    if (last && last->end == start) {
-        last->end = end;
+    if (last && last->end == span.start && last->source == span.source) {
+        last->end = span.end;
         return;
     }
     if (spans->n_items == spans->capacity) {
@@ -22,7 +22,12 @@ void text_spans_add(struct text_spans *spans, size_t start, size_t end)
         spans->items = items;
         spans->capacity = capacity;
     }
-    spans->items[spans->n_items++] = (struct text_span){start, end};
+    spans->items[spans->n_items++] = span;
+}
+
+void text_spans_add(struct text_spans *spans, size_t start, size_t end)
+{
+    text_spans_add_of(spans, (struct text_span){.start = start, .end = end});
 }
 
 void text_spans_cut(struct text_spans *spans, size_t size)

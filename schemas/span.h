@@ -1,11 +1,13 @@
-// Spans of a text: ascending, disjoint, not adjacent, not empty.
+// Spans of a text: ascending, disjoint, not empty, and not adjacent to another one of the same source.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct text_span {
     size_t start, end;
+    uint32_t source; // which of the caller's texts it is of; 0: of no particular one
 };
 
 // A zeroed struct is empty. If memory runs out, `failed` is set and remains set.
@@ -15,8 +17,9 @@ struct text_spans {
     bool failed;
 };
 
-// The span must not precede the last one; if it begins at its end, the last one is extended.
-void text_spans_add(struct text_spans *spans, size_t start, size_t end);
+// The span must not precede the last one; if it begins at its end and has its source, the last one is extended.
+void text_spans_add(struct text_spans *spans, size_t start, size_t end); // of source 0
+void text_spans_add_of(struct text_spans *spans, struct text_span span);
 // Truncates the spans at `size`.
 void text_spans_cut(struct text_spans *spans, size_t size);
 // Whether [start, end) overlaps a span.

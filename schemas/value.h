@@ -91,7 +91,7 @@ enum status json_decode_spelled(struct text input, struct arena *arena, struct v
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error) WARN_UNUSED;
-// Compact JSON, UTF-8 kept, keys in order, doubles by their digits, else shortest-round-trip. Bytes are
+// Compact JSON, UTF-8 kept but for U+0085, U+2028 and U+2029, at which some readers end a line, keys in order, doubles by their digits, else shortest-round-trip. Bytes are
 // written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD

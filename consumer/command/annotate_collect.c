@@ -71,6 +71,8 @@ struct collecting {
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
     struct buffer reason;                   // of the first row that failed and was not cut
+    int64_t n_warned;                       // rows with warnings in their answers
+    struct buffer warning;                  // the first one
     unsigned char *seen;                    // [n_seen_bytes] a bit a job, by id: rows before have it
     size_t n_seen_bytes;
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
@@ -193,6 +195,29 @@ static void keep_reason(struct collecting *collecting, const struct table_row *r
     buffer_add_printable(&collecting->reason, text, 0);
 }
 
+static void count_warnings(struct collecting *collecting, const struct table_row *row,
+                           struct job *const *votes)
+{
+    const struct result *warned = NULL;
+    for (int32_t i = 0; i < collecting->annotate->n_votes && !warned; i++)
+        warned = votes[i]->result.n_warnings ? &votes[i]->result : NULL;
+    if (!warned)
+        return;
+    if (collecting->n_warned++ == 0) {
+        buffer_add_format(&collecting->warning, "row %lld: ", (long long)row->number);
+        buffer_add_printable(&collecting->warning, warned->warnings[0], 0);
+    }
+}
+
+static void report_warnings(struct collecting *collecting)
+{
+    if (collecting->n_warned && !collecting->warning.failed)
+        log_write(LOG_WARNING, "%lld row%s warnings in the answer; the first, %s",
+                  (long long)collecting->n_warned, collecting->n_warned == 1 ? " has" : "s have",
+                  collecting->warning.data);
+    buffer_finish(&collecting->warning);
+}
+
 // A row that failed, by the reason of its votes.
 static void count_failed(struct collecting *collecting, struct job *const *votes)
 {
@@ -229,6 +254,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
     if (status == STATUS_OK)
         annotate_evaluate(annotate, row);
     keep_reason(collecting, row);
+    count_warnings(collecting, row, votes);
     collecting->n_written++;
     if (annotate->answer.failed)
         count_failed(collecting, votes);
@@ -319,6 +345,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     table_writer_close(collecting.writer);
     buffer_finish(&collecting.record);
     free(collecting.seen);
+    report_warnings(&collecting);
     if (status == STATUS_OK)
         status = store_duplicate_rows(annotate->store, annotate->dataset, collecting.n_duplicates,
                                       collecting.duplicate_tokens, error);

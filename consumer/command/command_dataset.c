@@ -12,6 +12,8 @@
 
 // ---- list ----
 
+enum { FINGERPRINT_SHOWN_BYTES = 8 };
+
 struct dataset_listing {
     struct buffer out;
     bool json;
@@ -28,6 +30,16 @@ static void add_time(struct buffer *out, int64_t time_us)
     buffer_add_format(out, "%-19s", text);
 }
 
+// The beginning of the model's fingerprint (consumer/arithmetic.h): two models may have one name.
+static void add_fingerprint(struct buffer *out, struct text arithmetic)
+{
+    static const char name[] = " model=";
+    const char *at = arithmetic.size ? memmem(arithmetic.data, arithmetic.size, name, sizeof name - 1) : NULL;
+    size_t left = at ? (size_t)(arithmetic.data + arithmetic.size - at) - (sizeof name - 1) : 0;
+    if (left >= FINGERPRINT_SHOWN_BYTES)
+        buffer_add_format(out, " (%.*s)", FINGERPRINT_SHOWN_BYTES, at + sizeof name - 1);
+}
+
 static void add_row(void *context, const struct dataset_row *row)
 {
     struct dataset_listing *listing = context;
@@ -42,6 +54,7 @@ static void add_row(void *context, const struct dataset_row *row)
     add_time(out, row->submitted_at_us);
     buffer_add_byte(out, ' ');
     buffer_add_printable(out, row->model.size ? row->model : TEXT("-"), 0);
+    add_fingerprint(out, row->arithmetic);
     buffer_add_byte(out, '\n');
 }
 

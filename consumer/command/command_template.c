@@ -1,12 +1,13 @@
-// sheaf template: renders a chat template, a model's or a file's, over the variables on standard input.
+// sheaf template: renders a chat template over the variables on standard input: a model's by the rules that
+// hold for jobs, a file's as Jinja2 does.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
+#include "batching/chat.h"
 #include "consumer/file.h"
+#include "consumer/log.h"
 #include "consumer/runtime.h"
 #include "engine/model/model_folder.h"
-#include "engine/template/template.h"
 #include "schemas/clock.h"
-#include "schemas/value.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include <time.h>
 
 // Of a template file or a model file: the template's text, and those of the special tokens.
-struct template_source {
+struct template_input {
     struct gguf *gguf;
     struct tokenizer *tokenizer;
     struct buffer file;
@@ -36,42 +37,42 @@ static bool is_model(const char *path)
     return n == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
 }
 
-static enum status open_model_source(struct template_source *source, const char *path, struct error *error)
+static enum status open_model_source(struct template_input *input, const char *path, struct error *error)
 {
-    enum status status = model_folder_open(&source->gguf, path, error);
+    enum status status = model_folder_open(&input->gguf, path, error);
     if (status == STATUS_OK)
-        status = gguf_text(source->gguf, "tokenizer.chat_template", &source->text, NULL, error);
+        status = gguf_text(input->gguf, "tokenizer.chat_template", &input->text, NULL, error);
     if (status == STATUS_OK)
-        status = gguf_text(source->gguf, "tokenizer.chat_template.tool_use", &source->tool_use, NULL, error);
-    if (status == STATUS_OK && !source->text.size && !source->tool_use.size)
+        status = gguf_text(input->gguf, "tokenizer.chat_template.tool_use", &input->tool_use, NULL, error);
+    if (status == STATUS_OK && !input->text.size && !input->tool_use.size)
         status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: the model has no chat template", path);
     if (status == STATUS_OK)
-        status = tokenizer_open(&source->tokenizer, source->gguf, NULL, error);
+        status = tokenizer_open(&input->tokenizer, input->gguf, NULL, error);
     if (status != STATUS_OK)
         return status;
-    const struct tokenizer *tokenizer = source->tokenizer;
-    source->environment.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
-    source->environment.eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer));
-    source->environment.pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer));
-    source->environment.unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer));
+    const struct tokenizer *tokenizer = input->tokenizer;
+    input->environment.bos_token = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
+    input->environment.eos_token = tokenizer_token_text(tokenizer, tokenizer_eos(tokenizer));
+    input->environment.pad_token = tokenizer_token_text(tokenizer, tokenizer_padding(tokenizer));
+    input->environment.unk_token = tokenizer_token_text(tokenizer, tokenizer_unk_token(tokenizer));
     return STATUS_OK;
 }
 
-static enum status open_source(struct template_source *source, const struct settings *settings,
+static enum status open_source(struct template_input *input, const struct settings *settings,
                                struct error *error)
 {
     const char *path = settings->positionals[0];
     enum status status = STATUS_OK;
     if (is_model(path)) {
-        status = open_model_source(source, path, error);
+        status = open_model_source(input, path, error);
     } else {
-        status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &source->file, error);
-        source->text = (struct text){source->file.data, source->file.size};
+        status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &input->file, error);
+        input->text = (struct text){input->file.data, input->file.size};
     }
     if (settings->tool.bos)
-        source->environment.bos_token = text_from_string(settings->tool.bos);
+        input->environment.bos_token = text_from_string(settings->tool.bos);
     if (settings->tool.eos)
-        source->environment.eos_token = text_from_string(settings->tool.eos);
+        input->environment.eos_token = text_from_string(settings->tool.eos);
     return status;
 }
 
@@ -89,74 +90,147 @@ static enum status parse_now(const struct settings *settings, int64_t *now_s, st
     return STATUS_OK;
 }
 
-// Of a model as for a job (make_variables of schemas/prompt.c): tools and documents that are absent are none.
-// A file's are undefined, as in plain Jinja2: a template named "tool_use", which no job without tools gets,
-// may need them.
-static enum status add_absent(struct value *variables, struct arena *arena, struct error *error)
+static enum status out_of_memory(struct error *error)
 {
-    static const char *const names[] = {"tools", "documents"};
-    size_t n = sizeof names / sizeof *names;
-    struct value all;
-    if (!value_object_create(arena, variables->object.n_members + n, &all))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "standard input: out of memory");
-    all.object.n_members = variables->object.n_members;
-    for (size_t i = 0; i < variables->object.n_members; i++)
-        all.object.members[i] = variables->object.members[i];
-    for (size_t i = 0; i < n; i++)
-        if (!value_get(variables, names[i]))
-            value_put(&all, names[i], (struct value){.kind = VALUE_NULL});
-    *variables = all;
-    return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "standard input: out of memory");
+}
+
+// ---- a model's template: as for a job ----
+
+static bool is_field(struct text name)
+{
+    static const char *const fields[] = {"messages",        "tools",
+                                         "tool_choice",     "documents",
+                                         "enable_thinking", "add_generation_prompt",
+                                         "created",         "continue_final_message",
+                                         "model",           "reasoning_effort"};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (text_equals_string(name, fields[i]))
+            return true;
+    return false;
+}
+
+static bool has_member(const struct value *object, struct text key)
+{
+    for (size_t i = 0; object && object->kind == VALUE_OBJECT && i < object->object.n_members; i++)
+        if (text_equal(object->object.members[i].key, key))
+            return true;
+    return false;
+}
+
+// The job with these variables: what is no field of jobs that concerns its prompt is in chat_template_kwargs.
+static enum status make_record(const struct value *variables, struct arena *arena, struct buffer *record,
+                               struct error *error)
+{
+    const struct value *given = value_get(variables, "chat_template_kwargs");
+    size_t n = variables->object.n_members;
+    size_t n_given = given && given->kind == VALUE_OBJECT ? given->object.n_members : 0;
+    struct value job, kwargs;
+    if (!value_object_create(arena, n + 1, &job) || !value_object_create(arena, n + n_given, &kwargs))
+        return out_of_memory(error);
+    for (size_t i = 0; i < n_given; i++)
+        kwargs.object.members[kwargs.object.n_members++] = given->object.members[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct value_member *member = &variables->object.members[i];
+        struct value *target = is_field(member->key) ? &job : &kwargs;
+        if (&member->value != given && (target == &job || !has_member(given, member->key)))
+            target->object.members[target->object.n_members++] = *member;
+    }
+    value_put(&job, "chat_template_kwargs", given && given->kind != VALUE_OBJECT ? *given : kwargs);
+    json_encode(&job, record);
+    return record->failed ? out_of_memory(error) : STATUS_OK;
 }
 
 // As for a job (batching/prepare.c).
-static struct text choose_template(const struct template_source *source, const struct value *variables)
+static enum status choose_template(const struct template_input *input, const struct job *job,
+                                   struct text *text, struct error *error)
 {
-    const struct value *tools = value_get(variables, "tools");
-    return source->tool_use.size && tools && tools->kind != VALUE_NULL ? source->tool_use : source->text;
+    const struct value *tools = value_get(&job->request.prompt.variables, "tools");
+    *text = input->tool_use.size && tools && tools->kind != VALUE_NULL ? input->tool_use : input->text;
+    if (text->size)
+        return STATUS_OK;
+    return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
 }
 
-static enum status render_line(const struct template_source *source, struct error *error)
+static enum status render_job(const struct template_input *input, struct job *job, struct buffer *rendered,
+                              struct error *error)
 {
-    struct buffer input = {0}, rendered = {0};
+    struct text text;
+    struct template *template = NULL;
+    struct answer_format format = {0};
+    enum status status = choose_template(input, job, &text, error);
+    if (status == STATUS_OK)
+        status = template_parse(&template, text, error);
+    if (status == STATUS_OK) {
+        answer_format_detect(&format, text);
+        status = chat_render(job, template, &input->environment, &format, rendered, error);
+    }
+    for (int32_t i = 0; i < job->result.n_warnings; i++)
+        log_write(LOG_WARNING, "%.*s", (int)job->result.warnings[i].size, job->result.warnings[i].data);
+    template_destroy(template);
+    return status;
+}
+
+static enum status render_as_job(const struct template_input *input, const struct value *variables,
+                                 struct arena *arena, struct buffer *rendered, struct error *error)
+{
+    struct buffer record = {0};
+    struct job *job = job_create();
+    enum status status = job ? make_record(variables, arena, &record, error) : out_of_memory(error);
+    if (status == STATUS_OK)
+        status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error);
+    if (status == STATUS_OK)
+        status = render_job(input, job, rendered, error);
+    job_destroy(job);
+    buffer_finish(&record);
+    return status;
+}
+
+// ---- a file's template: what Jinja2 renders ----
+
+static enum status render_file(const struct template_input *input, const struct value *variables,
+                               struct buffer *rendered, struct error *error)
+{
+    struct template *template = NULL;
+    enum status status = template_parse(&template, input->text, error);
+    if (status == STATUS_OK)
+        status = template_render(template, variables, &input->environment, rendered, error);
+    template_destroy(template);
+    return status;
+}
+
+static enum status render_variables(const struct template_input *input, struct error *error)
+{
+    struct buffer given = {0}, rendered = {0};
     struct arena arena = {0};
     struct value variables;
-    struct template *template = NULL;
-    enum status status = file_read("/dev/stdin", VALUE_INPUT_BYTES_MAX, &input, error);
+    enum status status = file_read("/dev/stdin", VALUE_INPUT_BYTES_MAX, &given, error);
     if (status == STATUS_OK)
-        status = json_decode((struct text){input.data, input.size}, &arena, &variables, error);
+        status = json_decode((struct text){given.data, given.size}, &arena, &variables, error);
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)
         status = error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
                            "standard input: expected an object, got %s", value_kind_name(variables.kind));
-    if (status == STATUS_OK && source->gguf)
-        status = add_absent(&variables, &arena, error);
-    struct text text = status == STATUS_OK ? choose_template(source, &variables) : (struct text){0};
-    if (status == STATUS_OK && !text.size && source->tool_use.size)
-        status =
-            error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
     if (status == STATUS_OK)
-        status = template_parse(&template, text, error);
-    if (status == STATUS_OK)
-        status = template_render(template, &variables, &source->environment, &rendered, error);
+        status = input->gguf ? render_as_job(input, &variables, &arena, &rendered, error)
+                             : render_file(input, &variables, &rendered, error);
     if (status == STATUS_OK)
         status = output_file_print(rendered.data, rendered.size, error);
-    template_destroy(template);
     arena_finish(&arena);
-    buffer_finish(&input);
+    buffer_finish(&given);
     buffer_finish(&rendered);
     return status;
 }
 
 enum status command_template(const struct settings *settings, struct error *error)
 {
-    struct template_source source = {0};
-    enum status status = parse_now(settings, &source.environment.now_s, error);
+    struct template_input input = {0};
+    enum status status = parse_now(settings, &input.environment.now_s, error);
     if (status == STATUS_OK)
-        status = open_source(&source, settings, error);
+        status = open_source(&input, settings, error);
     if (status == STATUS_OK)
-        status = render_line(&source, error);
-    tokenizer_close(source.tokenizer);
-    gguf_close(source.gguf);
-    buffer_finish(&source.file);
+        status = render_variables(&input, error);
+    tokenizer_close(input.tokenizer);
+    gguf_close(input.gguf);
+    buffer_finish(&input.file);
     return status;
 }

@@ -157,7 +157,9 @@ static bool read_line(struct input *input, struct input_group *group, struct tex
                   (int)job->result.warnings[0].size, job->result.warnings[0].data,
                   job->result.n_warnings > 1 ? ", and more" : "");
     struct text id = job->custom_id.size ? job->custom_id : job->job_id;
-    if (status != STATUS_OK && !job->custom_id.size && !input_ids_find(line, &job->arena, &id))
+    struct text tail = {input->lines.tail.data, input->lines.tail.size};
+    if (status != STATUS_OK && !job->custom_id.size && !input_ids_find_behind(tail, &job->arena, &id) &&
+        !input_ids_find(line, &job->arena, &id))
         id.size = 0;
     if (id.size)
         submission->custom_id = (struct text){arena_copy(&group->arena, id.data, id.size), id.size};

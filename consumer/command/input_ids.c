@@ -63,6 +63,39 @@ static struct text search_member(struct text line, struct arena *arena)
     return (struct text){0};
 }
 
+// Whether nothing but members of the outermost object is left, and its end.
+static bool ends_object(struct json_cursor *cursor)
+{
+    struct text key;
+    json_skip_space(cursor);
+    while (json_take_byte(cursor, ',')) {
+        if (!json_take_key(cursor, &key) || !json_skip_value(cursor, VALUE_DEPTH_MAX))
+            return false;
+        json_skip_space(cursor);
+    }
+    if (!json_take_byte(cursor, '}'))
+        return false;
+    json_skip_space(cursor);
+    return cursor->at == cursor->end;
+}
+
+bool input_ids_find_behind(struct text tail, struct arena *arena, struct text *id)
+{
+    static const char name[] = "\"custom_id\"";
+    char *strings = tail.size ? arena_allocate(arena, tail.size + 1) : NULL;
+    struct json_cursor cursor = json_cursor(tail, strings);
+    while (strings && cursor.at < cursor.end) {
+        const char *hit = memmem(cursor.at, (size_t)(cursor.end - cursor.at), name, sizeof name - 1);
+        if (!hit)
+            break;
+        cursor.at = hit + sizeof name - 1;
+        struct json_cursor value = cursor;
+        if (json_take_colon(&value) && (*id = read_id(&value)).size && ends_object(&value))
+            return true;
+    }
+    return false;
+}
+
 bool input_ids_find(struct text line, struct arena *arena, struct text *id)
 {
     struct text custom_id = {0}, job_id = {0};
@@ -145,7 +178,8 @@ static bool id_of(const struct input_lines *lines, struct text line, struct text
 {
     if (input_line_is_blank(line))
         return false;
-    if (!input_ids_find(line, arena, id)) {
+    struct text tail = {lines->tail.data, lines->tail.size};
+    if (!input_ids_find_behind(tail, arena, id) && !input_ids_find(line, arena, id)) {
         int length = snprintf(name, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)dataset.size, dataset.data,
                               (long long)lines->number);
         *id = (struct text){name, (size_t)length};
@@ -159,12 +193,30 @@ static enum status out_of_memory(const struct input_lines *lines, struct error *
                      lines->source->name);
 }
 
+// `is_made`, `first_is_made`: the line gives no id and is named by its number.
+static enum status refuse_second(const struct input_lines *lines, int64_t second, struct text id,
+                                 bool is_made, bool first_is_made, struct error *error)
+{
+    long long first = (long long)lines->number;
+    if (is_made == first_is_made)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: lines %lld and %lld have the same custom_id \"%.*s\"", lines->source->name,
+                         first, (long long)second, (int)id.size, id.data);
+    long long nameless = is_made ? (long long)second : first, named = is_made ? first : (long long)second;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s: line %lld has no custom_id and is named \"%.*s\", which is the custom_id of line %lld: "
+        "give line %lld one, or the dataset another name",
+        lines->source->name, nameless, (int)id.size, id.data, named, nameless);
+}
+
 // Compares the id of one line with those before it: hashes may collide.
 static enum status check_second(struct input_lines *lines, struct text dataset, int64_t second,
                                 struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32], id[JOB_ID_BYTES_MAX + 1];
     struct text line = TEXT(""), other, wanted = {0};
+    bool is_made = false; // the second line's, of the dataset and its number
     enum status status = STATUS_OK;
     for (int pass = 0; status == STATUS_OK && pass < 2; pass++) {
         status = input_lines_rewind(lines, error);
@@ -177,10 +229,8 @@ static enum status check_second(struct input_lines *lines, struct text dataset, 
                 if (pass == 0)
                     wanted = (struct text){memcpy(id, other.data, other.size), other.size};
                 else if (text_equal(wanted, other))
-                    status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                                       "%s: lines %lld and %lld have the same custom_id \"%.*s\"",
-                                       lines->source->name, (long long)lines->number, (long long)second,
-                                       (int)wanted.size, wanted.data);
+                    status = refuse_second(lines, second, wanted, is_made, other.data == name, error);
+                is_made = pass == 0 ? other.data == name : is_made;
             }
             arena_finish(&arena);
         }

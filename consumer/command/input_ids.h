@@ -14,6 +14,10 @@ enum {
 // valid id.
 bool input_ids_find(struct text line, struct arena *arena, struct text *id);
 
+// The custom_id of a line of which only the beginning was kept (input_lines.h), by its last bytes: a member of
+// the outermost object behind the one that made the line too long. False: none there.
+bool input_ids_find_behind(struct text tail, struct arena *arena, struct text *id);
+
 // Refuses an input in which two lines have one id; a line without one has DATASET-LINE. Reads `lines` from
 // the beginning, several times where it must, and leaves their position anywhere. n_max and n_bits are
 // INPUT_IDS_MAX and 64 but in tests: hashes of fewer bits collide.

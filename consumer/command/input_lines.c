@@ -26,7 +26,19 @@ void input_lines_close(struct input_lines *lines)
 {
     free(lines->bytes);
     buffer_finish(&lines->kept);
+    buffer_finish(&lines->tail);
     *lines = (struct input_lines){0};
+}
+
+static void keep_tail(struct input_lines *lines, const char *bytes, size_t n)
+{
+    struct buffer *tail = &lines->tail;
+    size_t added = n < INPUT_TAIL_BYTES ? n : INPUT_TAIL_BYTES;
+    size_t stays = tail->size < INPUT_TAIL_BYTES - added ? tail->size : INPUT_TAIL_BYTES - added;
+    if (stays)
+        memmove(tail->data, tail->data + tail->size - stays, stays);
+    tail->size = stays;
+    buffer_add(tail, bytes + n - added, added);
 }
 
 static void keep_bytes(struct input_lines *lines, const char *bytes, size_t n)
@@ -34,6 +46,8 @@ static void keep_bytes(struct input_lines *lines, const char *bytes, size_t n)
     size_t room = INPUT_LINE_BYTES_MAX - lines->kept.size;
     buffer_add(&lines->kept, bytes, n < room ? n : room);
     lines->line_bytes += n;
+    if (n > room)
+        keep_tail(lines, bytes + room, n - room);
 }
 
 static enum status fill_buffer(struct input_lines *lines, struct error *error)
@@ -70,6 +84,7 @@ static enum status finish_line(struct input_lines *lines, struct text *line, str
 enum status input_lines_next(struct input_lines *lines, struct text *line, struct error *error)
 {
     buffer_clear(&lines->kept);
+    buffer_clear(&lines->tail);
     lines->line_bytes = 0;
     *line = (struct text){0};
     for (;;) {
@@ -89,7 +104,7 @@ enum status input_lines_next(struct input_lines *lines, struct text *line, struc
             lines->line_bytes = taken;
         else
             keep_bytes(lines, bytes, taken);
-        if (lines->kept.failed)
+        if (lines->kept.failed || lines->tail.failed)
             return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
                              lines->source->name, (long long)lines->number + 1);
         if (!feed && n)

@@ -10,6 +10,7 @@ enum {
     INPUT_BUFFER_BYTES = 1 << 18,
     // bytes kept of a line: enough to detect that it is too large for a job
     INPUT_LINE_BYTES_MAX = JOB_RECORD_BYTES_MAX + 1,
+    INPUT_TAIL_BYTES = 4096, // kept of the end of a line that is longer
 };
 
 struct input_lines {
@@ -20,8 +21,10 @@ struct input_lines {
     int64_t number;      // of the line returned last, from 1
     uint64_t hash;       // of the lines returned, each one's the seed of the next one's
     uint64_t line_bytes; // of the line returned last, without its line feed
-    bool has_feed;       // the line returned last ends in a line feed: it is not the rest of the source
-    bool has_mark;       // the source begins with a byte order mark; known with the first line
+    struct buffer
+        tail;      // of a line above INPUT_LINE_BYTES_MAX: its last bytes, none of which was kept; else empty
+    bool has_feed; // the line returned last ends in a line feed: it is not the rest of the source
+    bool has_mark; // the source begins with a byte order mark; known with the first line
 };
 
 // From the beginning of the source, which stays the caller's.

@@ -370,6 +370,8 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
     while (is_open || skip_string(&content, thinking->open)) {
         const char *end = find_string(content, thinking->end);
         struct text thought = {content.data, end ? (size_t)(end - content.data) : content.size};
+        size_t start = (size_t)(thought.data - parts->content.data);
+        text_spans_add(&parts->thoughts, start, start + thought.size);
         content = rest_from(content, thought.size);
         if (!skip_string(&content, thinking->close))
             (void)skip_string(&content, thinking->end);
@@ -390,9 +392,30 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
         parts->reasoning = (struct text){arena_copy(arena, thoughts.data, thoughts.size), thoughts.size};
         failed = !parts->reasoning.data;
     }
-    failed |= thoughts.failed;
+    failed |= thoughts.failed || parts->thoughts.failed;
     buffer_finish(&thoughts);
     return !failed;
+}
+
+// The places in `raw` of places in the text that spell_text makes of it.
+static void place_in_raw(const struct answer_format *format, bool has_calls, struct text raw,
+                         struct text_spans *spans)
+{
+    size_t at = 0, spelled = 0; // both ends of what is passed
+    for (size_t i = 0; i < 2 * spans->n_items; i++) {
+        size_t *place = i % 2 ? &spans->items[i / 2].end : &spans->items[i / 2].start;
+        const char *quote;
+        while ((quote = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at)) &&
+               spelled + (size_t)(quote - raw.data) - at < *place) {
+            size_t name_at = (size_t)(quote - raw.data) + 1;
+            const char *behind = memchr(raw.data + name_at, SPECIAL_QUOTE, raw.size - name_at);
+            struct text name = {raw.data + name_at,
+                                (behind ? (size_t)(behind - raw.data) : raw.size) - name_at};
+            spelled += name_at - 1 - at + (is_known(format, has_calls, name) ? name.size : 0);
+            at = name_at + name.size + (behind != NULL);
+        }
+        *place = at + (*place - spelled);
+    }
 }
 
 enum status answer_parse(const struct answer_format *format, const struct tools *tools,
@@ -409,6 +432,7 @@ enum status answer_parse(const struct answer_format *format, const struct tools 
     if (!copy ||
         (format->thinking && !split_thoughts(format->thinking, thinking == THINKING_OPEN, parts, arena)))
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "an answer's parts: out of memory");
+    place_in_raw(format, has_calls, raw, &parts->thoughts);
     if (!has_calls)
         return STATUS_OK;
     enum status status = parse_calls(format, tools, arena, parts, error);

@@ -6,10 +6,14 @@
 
 #include "engine/answer/answer_format.h"
 #include "schemas/job.h"
+#include "schemas/span.h"
 
 struct answer_parts {
     struct text content;
-    struct text reasoning;   // data NULL: none
+    struct text reasoning; // data NULL: none
+    // Of `raw`: the thoughts between their marks, with the blanks around them. The caller's to finish, also
+    // after an error.
+    struct text_spans thoughts;
     struct tool_call *calls; // [n_calls] in the arena, without ids
     int32_t n_calls;
 };

@@ -209,8 +209,8 @@ void object_fail_undefined(struct rendering *rendering, const struct object *und
 // The interpreter's own texts always point somewhere, empty ones too.
 static struct object string_from_text(struct rendering *rendering, struct text text)
 {
-    if (rendering->environment->content)
-        provenance_mark(rendering, text.data, text.size);
+    if (rendering->environment->content || rendering->environment->n_sources)
+        provenance_mark(rendering, text.data, text.size, rendering->source);
     return object_string(text.data ? text : TEXT(""));
 }
 
@@ -249,7 +249,7 @@ static struct object object_from_object(struct rendering *rendering, const struc
     return dict_object(dict);
 }
 
-struct object object_from_value(struct rendering *rendering, const struct value *value)
+static struct object convert_value(struct rendering *rendering, const struct value *value)
 {
     switch (value->kind) {
     case VALUE_NULL:
@@ -275,5 +275,17 @@ struct object object_from_value(struct rendering *rendering, const struct value 
     struct object object = value->kind == VALUE_ARRAY ? object_from_array(rendering, value)
                                                       : object_from_object(rendering, value);
     rendering_leave(rendering);
+    return object;
+}
+
+struct object object_from_value(struct rendering *rendering, const struct value *value)
+{
+    const struct template_environment *environment = rendering->environment;
+    uint32_t next = rendering->n_sources_seen, outer = rendering->source;
+    if (next == environment->n_sources || environment->sources[next].value != value)
+        return convert_value(rendering, value);
+    rendering->source = ++rendering->n_sources_seen;
+    struct object object = convert_value(rendering, value);
+    rendering->source = outer;
     return object;
 }

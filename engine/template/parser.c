@@ -16,13 +16,29 @@ void parser_leave(struct parser *parser)
     parser->depth--;
 }
 
+// For template_names.
+static void note_word(struct parser *parser, struct text word)
+{
+    struct template *template = parser->template;
+    template->words =
+        parser_grow(parser, template->words, template->n_words, &parser->words_capacity, sizeof word);
+    template->words[template->n_words++] = word;
+}
+
+static void read_token(struct parser *parser, struct token *token)
+{
+    lexer_next(&parser->lexer, token);
+    if (token->kind == TOKEN_NAME || token->kind == TOKEN_STRING)
+        note_word(parser, token->text);
+}
+
 struct token parser_advance(struct parser *parser)
 {
     struct token token = parser->token;
     if (parser->has_ahead)
         parser->token = parser->ahead;
     else
-        lexer_next(&parser->lexer, &parser->token);
+        read_token(parser, &parser->token);
     parser->has_ahead = false;
     return token;
 }
@@ -30,7 +46,7 @@ struct token parser_advance(struct parser *parser)
 void parser_look_ahead(struct parser *parser)
 {
     if (!parser->has_ahead)
-        lexer_next(&parser->lexer, &parser->ahead);
+        read_token(parser, &parser->ahead);
     parser->has_ahead = true;
 }
 

@@ -19,6 +19,7 @@ struct parser {
     const struct expression *unknown; // a filter or test that does not exist, where it would certainly run
     uint32_t *name_index;             // open addressing: name number + 1
     uint32_t name_index_mask, names_capacity;
+    size_t words_capacity;
 };
 
 // Arrays that grow in the arena while their number of items is not known.

@@ -6,6 +6,8 @@ enum { PAGE_BYTES = 4096, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
 struct provenance_page {
     uintptr_t number; // address / PAGE_BYTES
     uint64_t marks[WORDS];
+    uint32_t source;   // of all marked bytes
+    uint32_t *sources; // [PAGE_BYTES] where they differ; else NULL
 };
 
 static size_t slot_of(const struct provenance *provenance, uintptr_t number)
@@ -52,6 +54,23 @@ static uint64_t bits_between(size_t low, size_t high)
     return below & ~((1ull << low) - 1);
 }
 
+// Before the bytes are marked.
+static void set_source(struct rendering *rendering, struct provenance_page *page, size_t start, size_t end,
+                       uint32_t source, bool is_new)
+{
+    if (is_new)
+        page->source = source;
+    if (!page->sources && page->source == source)
+        return;
+    if (!page->sources) {
+        page->sources = rendering_allocate_array(rendering, PAGE_BYTES, sizeof *page->sources);
+        for (size_t i = 0; i < PAGE_BYTES; i++)
+            page->sources[i] = page->source;
+    }
+    for (size_t i = start; i < end; i++)
+        page->sources[i] = source;
+}
+
 static void mark_page(struct provenance_page *page, size_t start, size_t end)
 {
     for (size_t at = start; at < end;) {
@@ -61,13 +80,16 @@ static void mark_page(struct provenance_page *page, size_t start, size_t end)
     }
 }
 
-void provenance_mark(struct rendering *rendering, const char *data, size_t size)
+void provenance_mark(struct rendering *rendering, const char *data, size_t size, uint32_t source)
 {
     uintptr_t at = (uintptr_t)data, end = at + size;
     while (at < end) {
+        size_t n_pages = rendering->provenance.n_pages;
         struct provenance_page *page = page_for(rendering, at / PAGE_BYTES);
+        bool is_new = rendering->provenance.n_pages > n_pages;
         uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
                   stop = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
+        set_source(rendering, page, at - first, stop - first, source, is_new);
         mark_page(page, at - first, stop - first);
         at = stop;
     }
@@ -92,6 +114,30 @@ static uintptr_t find_boundary(const struct provenance *provenance, uintptr_t at
     return end;
 }
 
+static uint32_t source_at(const struct provenance_page *page, size_t at)
+{
+    return page->sources ? page->sources[at] : page->source;
+}
+
+// The first address from `at` on, up to `end`, whose source is another; all bytes between are marked.
+static uintptr_t find_other_source(const struct provenance *provenance, uintptr_t at, uintptr_t end,
+                                   uint32_t source)
+{
+    while (at < end) {
+        const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
+        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
+                  behind = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
+        if (source_at(page, at - first) != source)
+            return at;
+        if (page->sources)
+            while (at < behind && page->sources[at - first] == source)
+                at++;
+        else
+            at = behind;
+    }
+    return end;
+}
+
 bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
                      struct text_span *run)
 {
@@ -101,6 +147,10 @@ bool provenance_next(const struct provenance *provenance, struct text text, size
     uintptr_t start = find_boundary(provenance, data + from, end, true);
     if (start == end)
         return false;
-    *run = (struct text_span){start - data, find_boundary(provenance, start, end, false) - data};
+    const struct provenance_page *page = provenance->slots[slot_of(provenance, start / PAGE_BYTES)];
+    uint32_t source = source_at(page, start % PAGE_BYTES);
+    uintptr_t stop = find_boundary(provenance, start, end, false);
+    *run =
+        (struct text_span){start - data, find_other_source(provenance, start, stop, source) - data, source};
     return true;
 }

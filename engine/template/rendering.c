@@ -4,6 +4,12 @@
 
 enum { GROWING_BYTES_MIN = 256 }; // shorter strings are copied: the room behind them would cost more
 
+void rendering_arrive(struct rendering *rendering, uint32_t source)
+{
+    if (source)
+        rendering->environment->sources[source - 1].has_arrived = true;
+}
+
 void rendering_add_text(struct rendering *rendering, struct text text)
 {
     size_t start = rendering->text.size;
@@ -12,7 +18,17 @@ void rendering_add_text(struct rendering *rendering, struct text text)
         return;
     struct text_span run = {0};
     while (provenance_next(&rendering->provenance, text, run.end, &run))
-        text_spans_add(&rendering->content, start + run.start, start + run.end);
+        text_spans_add_of(&rendering->content,
+                          (struct text_span){start + run.start, start + run.end, run.source});
+}
+
+// Of a text that is transformed as a whole nobody knows which of its sources a byte is of: all but the first
+// count as printed at once.
+static void arrive_others(struct rendering *rendering, struct text source, struct text_span first)
+{
+    for (struct text_span run = first; provenance_next(&rendering->provenance, source, run.end, &run);)
+        if (run.source != first.source)
+            rendering_arrive(rendering, run.source);
 }
 
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source)
@@ -21,7 +37,8 @@ void rendering_note_source(struct rendering *rendering, size_t start, struct tex
     if (rendering->text.failed || !provenance_next(&rendering->provenance, source, 0, &run))
         return;
     text_spans_cut(&rendering->content, start);
-    text_spans_add(&rendering->content, start, rendering->text.size);
+    text_spans_add_of(&rendering->content, (struct text_span){start, rendering->text.size, run.source});
+    arrive_others(rendering, source, run);
 }
 
 void rendering_cut(struct rendering *rendering, size_t size)
@@ -39,7 +56,8 @@ static void mark_tail(struct rendering *rendering, size_t start, const char *cop
         first--;
     for (size_t i = first; i < content->n_items; i++) {
         size_t from = content->items[i].start > start ? content->items[i].start : start;
-        provenance_mark(rendering, copy + (from - start), content->items[i].end - from);
+        provenance_mark(rendering, copy + (from - start), content->items[i].end - from,
+                        content->items[i].source);
     }
 }
 
@@ -48,7 +66,7 @@ static void mark_copy(struct rendering *rendering, struct text text, const char 
 {
     struct text_span run = {0};
     while (provenance_next(&rendering->provenance, text, run.end, &run))
-        provenance_mark(rendering, copy + run.start, run.end - run.start);
+        provenance_mark(rendering, copy + run.start, run.end - run.start, run.source);
 }
 
 struct object rendering_take(struct rendering *rendering, size_t start)

@@ -42,8 +42,11 @@ struct rendering {
     struct arena arena;
     struct arena large; // strings that would waste the rest of a small chunk
     struct buffer text;
-    struct text_spans content;    // of `text`, from the variables
-    struct provenance provenance; // of all other memory; both empty unless environment->content asks
+    struct text_spans content; // of `text`, from the variables
+    // Of all other memory. Both are empty unless environment->content or environment->sources ask.
+    struct provenance provenance;
+    uint32_t n_sources_seen; // of environment->sources, whose strings are marked
+    uint32_t source;         // the one whose strings are being marked; 0: none
     struct rendering_failure failing;
     struct rendering_scope scope;
     int64_t steps_left;
@@ -93,7 +96,8 @@ void rendering_add_text(struct rendering *rendering, struct text text);
 // All that was added to `text` since `start` counts as content if any byte of `source` does, which it was
 // made from.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
-void rendering_cut(struct rendering *rendering, size_t size); // `text` back to that size
+void rendering_arrive(struct rendering *rendering, uint32_t source); // 0: of none, nothing happens
+void rendering_cut(struct rendering *rendering, size_t size);        // `text` back to that size
 // The strings: `a` and the text from `start` on, which is cut off; that text alone; `a` and `b`.
 struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start);
 struct object rendering_take(struct rendering *rendering, size_t start);

@@ -48,6 +48,27 @@ bool template_reads_time(const struct template *template)
     return false;
 }
 
+// "a.b" of map(attribute='a.b') names two members.
+static bool is_part(struct text string, struct text word)
+{
+    for (size_t start = 0, end; start <= string.size; start = end + 1) {
+        for (end = start; end < string.size && string.data[end] != '.';)
+            end++;
+        if (text_equal((struct text){string.data + start, end - start}, word))
+            return true;
+    }
+    return false;
+}
+
+bool template_names(const struct template *template, struct text word)
+{
+    for (uint32_t i = 0; i < template->n_words; i++)
+        if (template->words[i].size >= word.size &&
+            (text_equal(template->words[i], word) || is_part(template->words[i], word)))
+            return true;
+    return false;
+}
+
 void template_mentions(const struct template *template,
                        void (*receive)(void *context, const struct template_mention *mention), void *context)
 {
@@ -80,12 +101,17 @@ static bool render_template(struct rendering *rendering)
     return true;
 }
 
-static void copy_spans(const struct rendering *rendering, size_t offset, struct text_spans *out)
+// The spans for the caller, who is told of the sources apart.
+static void copy_spans(struct rendering *rendering, size_t offset, struct text_spans *out)
 {
-    for (size_t i = 0; i < rendering->content.n_items; i++)
-        text_spans_add(out, offset + rendering->content.items[i].start,
-                       offset + rendering->content.items[i].end);
-    out->failed |= rendering->content.failed;
+    for (size_t i = 0; i < rendering->content.n_items; i++) {
+        const struct text_span *span = &rendering->content.items[i];
+        rendering_arrive(rendering, span->source);
+        if (out)
+            text_spans_add(out, offset + span->start, offset + span->end);
+    }
+    if (out)
+        out->failed |= rendering->content.failed;
 }
 
 enum status template_render(const struct template *template, const struct value *variables,
@@ -104,8 +130,7 @@ enum status template_render(const struct template *template, const struct value 
     };
     enum status status = STATUS_OK;
     if (render_template(&rendering)) {
-        if (environment->content)
-            copy_spans(&rendering, out->size, environment->content);
+        copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);
         if (out->failed)
             status = out->is_full ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
@@ -116,7 +141,7 @@ enum status template_render(const struct template *template, const struct value 
         status =
             rendering.failing.line ? error_prefix(error, "line %u", rendering.failing.line) : error->status;
     }
-    if (status == STATUS_OK && environment->content && environment->content->failed)
+    if (status == STATUS_OK && rendering.content.failed)
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
     text_spans_finish(&rendering.content);
     buffer_finish(&rendering.text);

@@ -34,6 +34,12 @@ enum {
     TEMPLATE_MEMORY_BYTES_MAX = 256 << 20, // of one rendering
 };
 
+// A part of the variables of which is asked whether any text of it is printed.
+struct template_source {
+    const struct value *value; // in the variables' tree
+    bool has_arrived;
+};
+
 // Values visible to a rendering besides the request's own variables.
 struct template_environment {
     struct text bos_token; // variables of the same names; undefined where data is NULL
@@ -46,6 +52,10 @@ struct template_environment {
     // "|>"). A string that is transformed character by character (upper, tojson) counts as a whole. NULL: not
     // asked for.
     struct text_spans *content;
+    // [n_sources] NULL: not asked for. In the order of the tree, all in one variable; none is inside another.
+    // The caller sets `value`; has_arrived is set if a byte of its strings, or one made from them, is printed.
+    struct template_source *sources;
+    uint32_t n_sources;
     bool none_is_empty; // none becomes text as "", not as "None"; it still is none to tests and tojson
     bool is_json;       // the result of tojson, a JSON value whatever was in it, counts as the template's own
 };
@@ -55,6 +65,9 @@ enum status template_parse(struct template **template, struct text source, struc
 void template_destroy(struct template *template);
 // Whether the text depends on the environment's `now`: the template mentions strftime_now.
 bool template_reads_time(const struct template *template);
+// Whether the template's code has the word as a name, or as a string or a part of one between dots:
+// `m.word`, `m['word']`, `m.role == 'word'`. Printed text and comments do not count.
+bool template_names(const struct template *template, struct text word);
 // A variable that the template reads from outside, or a member of one that is named by a literal:
 // `row.title`, `row['title']`.
 struct template_mention {

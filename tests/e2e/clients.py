@@ -155,7 +155,7 @@ def without_one(item):
 
 
 # Members that a line may lack: ours, those that only some answers have, and keys of maps.
-OPTIONAL = {"system_fingerprint", "prompt_tokens_details", "reasoning_content", "tool_calls", "choice_logprobs", "prompt_logprobs",
+OPTIONAL = {"system_fingerprint", "prompt_tokens_details", "reasoning_content", "reasoning", "tool_calls", "choice_logprobs", "prompt_logprobs",
             "warnings"}
 
 

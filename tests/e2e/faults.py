@@ -120,7 +120,7 @@ def an_unknown_field_is_listed_in_the_warnings(test):
     test.write("in.jsonl", [dict(GOOD, color="red")])
     test.run_file()
     (answer,) = test.answers()
-    assert error_of(answer) is None and any("color" in warning for warning in answer["warnings"]), answer
+    assert error_of(answer) is None and any("color" in warning for warning in answer["response"]["body"]["warnings"]), answer
 
 
 @case

@@ -77,17 +77,20 @@ def sampling_defaults_of_generation_config_hold_for_jobs_that_name_none(test):
 
 
 def template_of(test, *jobs, **files):
-    """Lengths of the prompts of a chat, and of one with tools: which template was taken."""
+    """Lengths of the prompts of a chat, and of one with tools, before the chat's text: which template was taken."""
     folder = write(test, f"model-{len(test.processes)}", **files)
     tools = [{"type": "function", "function": {"name": "weather"}}]
-    return n_prompt(answers(test, folder, [dict(messages=CHAT, max_tokens=1), dict(messages=CHAT, max_tokens=1, tools=tools)],
-                            "--tool-format", "hermes")[0])
+    n_text = n_prompt(answers(test, folder, [dict(prompt="<|im_start|>the winter", max_tokens=1)])[0])[0]
+    return [n - n_text for n in n_prompt(answers(test, folder, [dict(messages=CHAT, max_tokens=1), dict(messages=CHAT, max_tokens=1, tools=tools)],
+                                                 "--tool-format", "hermes")[0])]
 
 
 @case
 def the_template_is_the_first_of_the_files_that_has_one(test):
-    one, two, three = ("a" * n for n in (1, 2, 3))
-    named = [{"name": "default", "template": three}, {"name": "tool_use", "template": "b" * 7}]
+    def shows(letters):
+        return letters + "<|im_start|>{{ messages[0].content }}"
+    one, two, three = (shows("a" * n) for n in (1, 2, 3))
+    named = [{"name": "default", "template": three}, {"name": "tool_use", "template": shows("b" * 7)}]
     assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=three)) == [3, 3]
     assert template_of(test, tokenizer_config_json=dict(SETTINGS, chat_template=named)) == [3, 7]
     assert template_of(test, tokenizer_config_json=SETTINGS, chat_template_json={"chat_template": two}) == [2, 2]
@@ -98,12 +101,14 @@ def the_template_is_the_first_of_the_files_that_has_one(test):
 
 @case
 def a_model_s_template_is_rendered_as_for_a_job_and_a_file_s_as_in_jinja2(test):
-    template = "{{ tools is none }} {{ documents is none }} {{ tools }}"
+    template = "{{ tools is none }} {{ documents is none }} {{ tools | length if tools else tools }} {{ messages[0].content }}"
+    tools = [{"type": "function", "function": {"name": "weather"}}]
     folder = write(test, "model", tokenizer_config_json=dict(SETTINGS, chat_template=template))
     with open(test.path("file.jinja"), "w", encoding="utf-8") as file:
         file.write(template)
-    for given, of_model, of_file in (({}, "True True None", "False False "), ({"tools": ["x"]}, "False True ['x']", "False False ['x']"),
-                                     ({"documents": None}, "True True None", "False True ")):
+    for given, of_model, of_file in (({}, "True True None the winter", "False False  the winter"),
+                                     ({"tools": tools}, "False True 1 the winter", "False False 1 the winter"),
+                                     ({"documents": None}, "True True None the winter", "False True  the winter")):
         stdin = json.dumps(dict(messages=CHAT, **given))
         assert test.run("template", folder, stdin=stdin).out == of_model
         assert test.run("template", "file.jinja", stdin=stdin).out == of_file
@@ -153,5 +158,5 @@ def a_bos_is_added_to_texts_where_the_settings_say_so_and_never_twice(test):
             {"messages": [{"role": "user", "content": "the"}], "max_tokens": 1}]
     assert n_prompt(answers(test, bare, jobs)[0]) == [1, 1, 2, 1]
     assert n_prompt(answers(test, added, jobs)[0]) == [2, 1, 2, 1]
-    warned = [answer.get("warnings") for answer in test.answers(f"out-{len(test.processes) - 1}.jsonl")]
+    warned = [answer["response"]["body"].get("warnings") for answer in test.answers(f"out-{len(test.processes) - 1}.jsonl")]
     assert [bool(warnings) for warnings in warned] == [False, False, True, False] and "no second one" in warned[2][0], warned

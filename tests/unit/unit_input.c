@@ -217,6 +217,22 @@ static void a_line_is_kept_up_to_its_limit_and_its_size_is_known(void **state)
 
 // ---- custom_ids ----
 
+struct submission_count {
+    size_t n;
+    char ids[2][64];
+};
+
+static enum status keep_first_id(void *context, const struct submission *submissions, size_t n,
+                                 struct error *reading)
+{
+    struct submission_count *count = context;
+    (void)reading;
+    for (size_t i = 0; i < n && count->n < 2; i++)
+        snprintf(count->ids[count->n++], sizeof count->ids[0], "%.*s", (int)submissions[i].custom_id.size,
+                 submissions[i].custom_id.data);
+    return STATUS_OK;
+}
+
 static void assert_id(const char *line, const char *expected)
 {
     struct arena arena = {0};
@@ -225,6 +241,51 @@ static void assert_id(const char *line, const char *expected)
     if (found != (expected != NULL) || (found && !text_equals_string(id, expected)))
         fail_msg("%s: got \"%.*s\"", line, found ? (int)id.size : 4, found ? id.data : "none");
     arena_finish(&arena);
+}
+
+static void assert_behind(const char *tail, const char *expected)
+{
+    struct arena arena = {0};
+    struct text id = {0};
+    bool found = input_ids_find_behind(text_from_string(tail), &arena, &id);
+    if (found != (expected != NULL) || (found && !text_equals_string(id, expected)))
+        fail_msg("%s: got \"%.*s\"", tail, found ? (int)id.size : 4, found ? id.data : "none");
+    arena_finish(&arena);
+}
+
+static void the_id_behind_what_made_a_line_too_long_is_found_by_its_end(void **state)
+{
+    (void)state;
+    assert_behind("xxx\"}]},\"custom_id\":\"a b\"}", "a b");
+    assert_behind("xxx\"}]}, \"custom_id\" : \"a\", \"method\":\"POST\",\"index\":[1,{\"b\":2}] } \r", "a");
+    assert_behind("xxx\",\"metadata\":{\"custom_id\":\"b\"}},\"custom_id\":\"a\"}", "a");
+    assert_behind("xxx\",\"metadata\":{\"custom_id\":\"b\"}}", NULL);
+    assert_behind("xxx \\\"custom_id\\\":\\\"b\\\"}", NULL);
+    assert_behind("xxx\"},\"custom_id\":\"a\"", NULL);
+    assert_behind("xxx\"},\"custom_id\":null}", NULL);
+    assert_behind("", NULL);
+}
+
+static void a_line_above_the_limit_keeps_its_end(void **state)
+{
+    (void)state;
+    static const char behind[] = "\"}}],\"custom_id\":\"late\"}";
+    struct submission_count count = {0};
+    struct buffer text = {0};
+    buffer_add_string(&text, "{\"body\":{\"messages\":[{\"content\":\"");
+    for (size_t i = 0; i < JOB_RECORD_BYTES_MAX + (size_t)3 * INPUT_BUFFER_BYTES; i++)
+        buffer_add_byte(&text, 'x');
+    buffer_add_string(&text, behind);
+    buffer_add_string(&text, "\n{\"prompt\":\"y\"}\n");
+    write_text(text.data);
+    struct input input;
+    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_int_equal(input_read(&input, TEXT("d"), keep_first_id, &count, &error), STATUS_OK);
+    assert_int_equal(count.n, 2);
+    assert_string_equal(count.ids[0], "late");
+    assert_string_equal(count.ids[1], "d-2");
+    input_close(&input);
+    buffer_finish(&text);
 }
 
 static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
@@ -311,7 +372,9 @@ static void a_line_without_an_id_has_its_number_and_may_collide(void **state)
     struct input input;
     write_text("\n{\"prompt\":\"a\"}\n\n{\"custom_id\":\"d-2\"}\n");
     assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "lines 2 and 4 have the same custom_id \"d-2\""));
+    assert_non_null(strstr(error.text,
+                           "line 2 has no custom_id and is named \"d-2\", which is the custom_id of "
+                           "line 4: give line 2 one, or the dataset another name"));
     assert_int_equal(input_open(&input, path, TEXT("e"), &error), STATUS_OK);
     input_close(&input);
 }
@@ -448,6 +511,8 @@ int main(void)
         cmocka_unit_test(groups_have_at_most_their_limit),
         cmocka_unit_test(a_line_is_kept_up_to_its_limit_and_its_size_is_known),
         cmocka_unit_test(the_id_of_a_line_is_found_also_where_it_is_no_json),
+        cmocka_unit_test(the_id_behind_what_made_a_line_too_long_is_found_by_its_end),
+        cmocka_unit_test(a_line_above_the_limit_keeps_its_end),
         cmocka_unit_test(two_lines_with_one_id_are_found_however_many_passes_it_takes),
         cmocka_unit_test(a_line_without_an_id_has_its_number_and_may_collide),
         cmocka_unit_test(an_input_goes_on_behind_the_lines_of_each_position),

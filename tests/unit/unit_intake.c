@@ -152,9 +152,76 @@ static void a_record_that_is_no_job_has_failed_and_is_kept(void **state)
     check_rejected(&record, ERROR_LIMIT_EXCEEDED, "only the beginning of the job was submitted: 3000 bytes");
 }
 
+// ---- names of models ----
+
+static struct job *take_with(struct model_names answers_to, const char *value)
+{
+    const struct result_names names = {.model = model_names_first(&answers_to), .answers_to = answers_to};
+    const struct record record = {.value = text_from_string(value), .topic = TEXT("t")};
+    struct job *job = intake_job(&record, &names, NULL);
+    assert_non_null(job);
+    return job;
+}
+
+static void assert_answers_to(struct model_names names, const char *model, bool expected)
+{
+    char record[200];
+    snprintf(record, sizeof record, "{\"prompt\":\"p\",\"model\":\"%s\"}", model);
+    struct job *job = take_with(names, record);
+    if (job->result.status != RESULT_NONE || (job->result.n_warnings == 0) != expected)
+        fail_msg("%s: %d warnings", model, job->result.n_warnings);
+    job_destroy(job);
+    names.is_required = true;
+    job = take_with(names, record);
+    assert_int_equal(job->result.status, expected ? RESULT_NONE : RESULT_FAILED);
+    job_destroy(job);
+}
+
+static void a_worker_answers_to_its_model_s_names(void **state)
+{
+    (void)state;
+    char *given[] = {"first", "org/second", NULL};
+    const struct model_names own = {.own = TEXT("Tiny 1B"), .path = "/models/org/Tiny-1B.gguf"},
+                             named = {.given = given,
+                                      .own = TEXT("Tiny 1B"),
+                                      .path = "/models/org/Tiny-1B.gguf"};
+    static const char *const of_own[] =
+        {"Tiny 1B", "Tiny-1B", "Tiny-1B.gguf", "/models/org/Tiny-1B.gguf", "x/Tiny-1B", "x/Tiny 1B", ""},
+                             *const others[] = {"tiny", "gpt-4o", "Tiny-1B/x", "Tiny-1B-Instruct"};
+    for (size_t i = 0; i < sizeof of_own / sizeof *of_own; i++)
+        assert_answers_to(own, of_own[i], true);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        assert_answers_to(own, others[i], false);
+        assert_answers_to((struct model_names){0}, others[i], true); // of no model, as a mirror
+    }
+    assert_answers_to(named, "first", true);
+    assert_answers_to(named, "org/second", true);
+    assert_answers_to(named, "second", false);
+    assert_answers_to(named, "Tiny 1B", false);
+}
+
+static void a_job_that_names_another_model_is_warned_or_refused_by_name(void **state)
+{
+    (void)state;
+    struct model_names names = {.own = TEXT("tiny"), .path = "tiny.gguf"};
+    struct job *job = take_with(names, "{\"prompt\":\"p\",\"model\":\"gpt-4o\"}");
+    assert_true(
+        text_equals_string(job->result.warnings[0],
+                           "model: the request names \"gpt-4o\", the answer is of \"tiny\" (--model-name "
+                           "names what a worker answers to)"));
+    job_destroy(job);
+    names.is_required = true;
+    job = take_with(names, "{\"prompt\":\"p\",\"model\":\"gpt-4o\"}");
+    assert_string_equal(job->result.error.text,
+                        "model: expected \"tiny\", this worker's model, got \"gpt-4o\"");
+    job_destroy(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_worker_answers_to_its_model_s_names),
+        cmocka_unit_test(a_job_that_names_another_model_is_warned_or_refused_by_name),
         cmocka_unit_test(a_job_knows_where_its_record_was),
         cmocka_unit_test(a_record_without_a_name_draws_by_its_place_in_any_topic),
         cmocka_unit_test(a_line_draws_alike_in_every_dataset),

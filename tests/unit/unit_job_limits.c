@@ -12,8 +12,9 @@ static const struct {
     {"'structured_outputs':{'structural_tag':{}}", "structured_outputs.structural_tag: not supported"},
     {"'structured_outputs':{'structural_tag':' '}", "structured_outputs.structural_tag: not supported"},
     {"'suffix':'s'", "suffix: not supported, got 's'"},
-    {"'functions':[]", "functions: not supported, got []"},
-    {"'function_call':'auto'", "function_call: not supported, got 'auto'"},
+    {"'functions':[{'name':'f'}]", "functions: not supported, got [{'name':'f'}]"},
+    {"'function_call':'auto'", "function_call: only 'none' is supported, got 'auto'"},
+    {"'verbosity':'low'", "verbosity: only 'medium' is supported, got 'low'"},
     {"'modalities':['text','audio']", "modalities: only ['text'] is supported, got ['text','audio']"},
     {"'audio':{}", "audio: not supported, got {}"},
     {"'prediction':{}", "prediction: not supported, got {}"},
@@ -33,7 +34,7 @@ static const struct {
     {"'encoder_repetition_penalty':1.1", "encoder_repetition_penalty: only 1 is supported, got 1.1"},
     {"'samplers':['top_k']", "samplers: not supported, got ['top_k']"},
     {"'prompt_embeds':'x'", "prompt_embeds: not supported, got 'x'"},
-    {"'vllm_xargs':{}", "vllm_xargs: not supported, got {}"},
+    {"'vllm_xargs':{'a':1}", "vllm_xargs: not supported, got {'a':1}"},
     {"'thinking_token_budget':5", "thinking_token_budget: not supported, got 5"},
     {"'repetition_detection':{}", "repetition_detection: not supported, got {}"},
     {"'regex':'a'", "regex: not supported, got 'a'"},
@@ -103,6 +104,14 @@ static void a_list_of_one_prompt_is_that_prompt(void **state)
 
 static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
 {
+    assert_recodes(
+        "{'job_id':'a','prompt':'p','verbosity':'medium','suffix':'','functions':[],'function_call':"
+        "'none','vllm_xargs':{},'extra_body':{},'stop_sequences':[],'lora':[],'guided_choice':['y'],"
+        "'structured_outputs':{'disable_any_whitespace':false,'disable_fallback':false,"
+        "'disable_additional_properties':false}}",
+        "{'job_id':'a','prompt':'p','structured_outputs':{'choice':['y']}}");
+    assert_refused("{'job_id':'a','prompt':'p','structured_outputs':{'disable_any_whitespace':true}}",
+                   ERROR_UNSUPPORTED_FIELD, "structured_outputs.disable_any_whitespace: not supported");
     assert_recodes(
         "{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
         "echo':false,"

@@ -5,7 +5,7 @@
 #include "tests/vocabulary_file.h"
 
 static const char usual_source[] = "{{ messages[0].content }}";
-static const char tools_source[] = "tools:{{ tools|length }}";
+static const char tools_source[] = "tools:{{ tools|length }} {{ messages[0].content }}";
 
 struct prepare_fixture {
     struct tokenizer *tokenizer;
@@ -109,8 +109,8 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
 {
     struct prepare_fixture fixture = open_fixture(usual_source, tools_source);
     assert_prepares(&fixture, CHAT(""), " x");
-    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "," TOOL("g") "]"), " tools:2");
-    assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0"); // as transformers: given is given
+    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "," TOOL("g") "]"), " tools:2 x");
+    assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0 x"); // as transformers: given is given
     assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "],'tool_choice':'none'"), " x");
     fixture.environment.tool_format.tools = NULL;
     assert_rejects(
@@ -119,7 +119,7 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
         "calls all the same");
     close_fixture(&fixture);
     fixture = open_fixture(NULL, tools_source);
-    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "]"), " tools:1");
+    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "]"), " tools:1 x");
     assert_rejects(&fixture, CHAT(""),
                    "messages: the model has no chat template; send a prompt, or give the "
                    "worker one with --chat-template");
@@ -137,7 +137,9 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
     static const char source[] =
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}{% if add_generation_prompt "
         "%}[assistant]{% endif %}",
-                      trims[] = "{{ messages[-1].content|trim }}#{{ messages|length }}", hides[] = "hidden";
+                      trims[] =
+                          "{% for m in messages %}{{ m.content|trim }}#{{ messages|length }}{% endfor %}",
+                      hides[] = "{% for m in messages %}{{ m.content|upper }}{% endfor %}";
 #define LAST(text) "{'job_id':'a','messages':[{'role':'u','content':'A'},{'role':'a','content':'" text "'}]"
     struct prepare_fixture fixture = open_fixture(source, NULL);
     assert_prepares(&fixture, LAST("So ") "}", " [u]A#\n[a]So #\n[assistant]");
@@ -147,12 +149,12 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
                     " [u]A#\n[a]A");
     close_fixture(&fixture);
     fixture = open_fixture(trims, NULL);
-    assert_prepares(&fixture, LAST(" So  ") ",'continue_final_message':true}", " So");
+    assert_prepares(&fixture, LAST(" So  ") ",'continue_final_message':true}", " A#2So");
     close_fixture(&fixture);
     fixture = open_fixture(hides, NULL);
     assert_rejects(&fixture, LAST("So") ",'continue_final_message':true}",
                    "continue_final_message: the chat template does not write the last message's text");
-    assert_rejects(&fixture, LAST("hidden and longer") ",'continue_final_message':true}",
+    assert_rejects(&fixture, LAST("so and longer") ",'continue_final_message':true}",
                    "continue_final_message: the chat template does not write the last message's text");
     close_fixture(&fixture);
 #undef LAST
@@ -160,9 +162,9 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
 
 static void templates_see_what_transformers_passes(void **state)
 {
-    struct prepare_fixture fixture =
-        open_fixture("{{ [bos_token, eos_token, unk_token, pad_token, tools, documents] }}", NULL);
-    assert_prepares(&fixture, CHAT(""), " ['<s> ', '</s> ', '<unk> ', '<pad> ', None, None]");
+    struct prepare_fixture fixture = open_fixture(
+        "{{ [bos_token, eos_token, unk_token, pad_token, tools, documents, messages[0].content] }}", NULL);
+    assert_prepares(&fixture, CHAT(""), " ['<s> ', '</s> ', '<unk> ', '<pad> ', None, None, 'x']");
     close_fixture(&fixture);
     fixture = open_fixture("{{ messages[0].tool_calls[0].function.arguments|tojson }}", NULL);
     assert_prepares(
@@ -175,10 +177,11 @@ static void templates_see_what_transformers_passes(void **state)
 
 static void the_date_is_that_of_the_submission_and_else_of_the_record(void **state)
 {
-    struct prepare_fixture fixture = open_fixture("{{ strftime_now('%F') }}", NULL);
-    assert_prepares(&fixture, CHAT(",'created':1721952000"), " 2024-07-26");
-    assert_rejects(&fixture, CHAT(""),
-                   "line 1: strftime_now: the time of submission is not known; the job needs a \"created\"");
+    struct prepare_fixture fixture = open_fixture("{{ strftime_now('%F') }}{{ messages[0].content }}", NULL);
+    assert_prepares(&fixture, CHAT(",'created':1721952000"), " 2024-07-26x");
+    assert_rejects(
+        &fixture, CHAT(""),
+        "messages: the chat template: line 1: strftime_now: the time of submission is not known; the job needs a \"created\"");
     struct job *job = decode_good(CHAT(""));
     job->source.written_s = 1721952000;
     struct prompt *prompt = prompt_create(job);

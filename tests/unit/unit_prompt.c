@@ -118,15 +118,59 @@ static void a_message_that_calls_tools_needs_no_content(void **state)
         "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant','content':null,"
         "'tool_calls':[{'id':'c','function':{'name':'f','arguments':{}}}]},{'role':'assistant','tool_calls':"
         "[{'id':'d','type':'function','function':{'name':'f','arguments':{'x':1}}}]}]}";
-    assert_recodes(record, record);
+    // A null is left out, as transformers leaves it out.
+    assert_recodes(record, "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant',"
+                           "'tool_calls':[{'id':'c','function':{'name':'f','arguments':{}}}]},{'role':"
+                           "'assistant','tool_calls':[{'id':'d','type':'function','function':{'name':'f',"
+                           "'arguments':{'x':1}}}]}]}");
 }
 
-static void a_message_without_content_is_an_empty_text(void **state)
+static void an_assistant_without_content_said_an_empty_text(void **state)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':null},{'role':'user'},{'role':'a',"
-                   "'content':null,'tool_calls':[]}]}",
-                   "{'job_id':'a','messages':[{'role':'user','content':''},{'role':'user','content':''},"
-                   "{'role':'a','content':'','tool_calls':[]}]}");
+    assert_recodes(
+        "{'job_id':'a','messages':[{'role':'assistant','content':null},{'role':'assistant'},{'role':"
+        "'assistant','content':null,'tool_calls':[]},{'role':'user','content':''}]}",
+        "{'job_id':'a','messages':[{'role':'assistant','content':''},{'role':'assistant','content':"
+        "''},{'role':'assistant','content':''},{'role':'user','content':''}]}");
+}
+
+static void a_message_of_another_role_has_to_have_content(void **state)
+{
+#define ONE(members) "{'job_id':'a','messages':[{'role':'assistant','content':'x'},{" members "}]}"
+#define EXPECTED     "messages[1].content: expected a string or a list of text parts, got null"
+    static const char *const roles[] = {"user", "system", "developer", "tool", "human"};
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++) {
+        char record[200];
+        snprintf(record, sizeof record, ONE("'role':'%s'"), roles[i]);
+        assert_refused(record, ERROR_INVALID_FIELD, EXPECTED);
+    }
+    assert_refused(ONE("'role':'user','content':null"), ERROR_INVALID_FIELD, EXPECTED);
+    assert_refused(ONE("'role':'user','contents':'y'"), ERROR_INVALID_FIELD,
+                   EXPECTED "; unknown field 'contents'");
+    assert_refused(ONE("'role':'user','text':'y'"), ERROR_INVALID_FIELD, EXPECTED "; unknown field 'text'");
+}
+
+static void members_that_are_not_built_are_refused_by_name(void **state)
+{
+    assert_refused(ONE("'role':'assistant','content':'y','function_call':{'name':'f'}"),
+                   ERROR_UNSUPPORTED_FIELD,
+                   "messages[1].function_call: not supported; calls belong into tool_calls");
+    assert_refused(ONE("'role':'assistant','content':'y','audio':{'id':'f'}"), ERROR_UNSUPPORTED_FIELD,
+                   "messages[1].audio: not supported");
+    assert_recodes(ONE("'role':'assistant','content':'y','function_call':null,'audio':null,'refusal':null"),
+                   ONE("'role':'assistant','content':'y'"));
+}
+
+static void thoughts_have_two_names(void **state)
+{
+    const char *const both = ONE("'role':'assistant','content':'y','reasoning':'t','reasoning_content':'t'");
+    assert_recodes(ONE("'role':'assistant','content':'y','reasoning':'t'"), both);
+    assert_recodes(ONE("'role':'assistant','content':'y','reasoning_content':'t'"),
+                   ONE("'role':'assistant','content':'y','reasoning_content':'t','reasoning':'t'"));
+    assert_recodes(both, both);
+    assert_refused(ONE("'role':'assistant','content':'y','reasoning':'t','reasoning_content':'u'"),
+                   ERROR_INVALID_FIELD,
+                   "messages[1].reasoning: given beside another reasoning_content; one of them is enough");
 }
 
 static void enable_thinking_is_a_variable_of_the_template(void **state)
@@ -431,7 +475,12 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
         {"'body':'x'", ERROR_INVALID_FIELD, "body: expected an object, got 'x'"},
         {"'method':'GET','body':{'prompt':'p'}", ERROR_INVALID_FIELD, "method: expected 'POST', got 'GET'"},
         {"'url':'/v1/embeddings','body':{'prompt':'p'}", ERROR_UNSUPPORTED_FIELD,
-         "url: only /v1/chat/completions and /v1/completions are supported, got '/v1/embeddings'"},
+         "url: only /v1/chat/completions and /v1/completions are supported, got '/v1/embeddings': sheaf embed "
+         "computes vectors"},
+        {"'url':'/v1/completions','body':{'prompt':'p','messages':[{'role':'user','content':'x'}]}",
+         ERROR_INVALID_FIELD, "messages: given beside prompt, but url '/v1/completions' takes no messages"},
+        {"'url':'/v1/completions','method':'POST'", ERROR_MISSING_FIELD,
+         "body: missing; an OpenAI batch line has its request there"},
         {"'url':'/v1/chat/completions','body':{'prompt':'p'}", ERROR_INVALID_FIELD,
          "url: '/v1/chat/completions' needs messages, which is not given"},
         {"'url':'/v1/completions','body':{'messages':[{'role':'u','content':'x'}]}", ERROR_INVALID_FIELD,
@@ -488,7 +537,10 @@ int main(void)
         cmocka_unit_test(the_choice_of_tools_is_kept),
         cmocka_unit_test(the_generation_prompt_can_be_left_out),
         cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
-        cmocka_unit_test(a_message_without_content_is_an_empty_text),
+        cmocka_unit_test(an_assistant_without_content_said_an_empty_text),
+        cmocka_unit_test(a_message_of_another_role_has_to_have_content),
+        cmocka_unit_test(members_that_are_not_built_are_refused_by_name),
+        cmocka_unit_test(thoughts_have_two_names),
         cmocka_unit_test(enable_thinking_is_a_variable_of_the_template),
         cmocka_unit_test(reasoning_effort_is_a_variable_of_the_template),
         cmocka_unit_test(tools_and_documents_that_are_absent_are_none),

@@ -102,6 +102,7 @@ static void the_bytes_of_a_result_do_not_change(void **state)
                *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
     static struct tool_call call = {TEXT("call_1"), TEXT("f"), TEXT("{\"a\": 1}")};
     done->result.choices[0].reasoning = TEXT("hm");
+    done->result.reasoning_tokens = 1;
     done->result.choices[0].tool_calls = &call;
     done->result.choices[0].n_tool_calls = 1;
     struct buffer out = encode_result(done, ENCODING_JSON);
@@ -272,8 +273,9 @@ static void a_chat_is_written_as_openai_writes_it(void **state)
     assert_at(&root, "response.body.choices.1.logprobs", "null");
     assert_at(&root, "response.body.choices.1.finish_reason", "\"length\"");
     assert_at(&root, "response.body.usage",
-              "{\"prompt_tokens\":12,\"completion_tokens\":67,\"total_tokens\":79}");
-    assert_at(&root, "warnings", "[\"unknown field \\\"color\\\" ignored\"]");
+              "{\"prompt_tokens\":12,\"completion_tokens\":67,\"total_tokens\":79,"
+              "\"completion_tokens_details\":{\"reasoning_tokens\":0}}");
+    assert_at(&root, "response.body.warnings", "[\"unknown field \\\"color\\\" ignored\"]");
     arena_finish(&arena);
     job_destroy(job);
 }
@@ -297,7 +299,8 @@ static void calls_and_thoughts_are_written_as_openai_writes_them(void **state)
               "\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]}");
     assert_at(&root, "response.body.choices.0.finish_reason", "\"tool_calls\"");
     assert_at(&root, "response.body.choices.1.message",
-              "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\"}");
+              "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\","
+              "\"reasoning\":\"hm\"}");
     struct buffer record = {0};
     struct error error;
     struct job *read = job_create();
@@ -333,6 +336,63 @@ static void a_plain_completion_is_written_as_openai_writes_it(void **state)
     root = openai(job, false, &arena);
     assert_at(&root, "response.body.usage.prompt_tokens_details", "{\"cached_tokens\":8}");
     arena_finish(&arena);
+    job_destroy(job);
+}
+
+// In the body, where there is one; else in the line.
+static void warnings_are_where_a_client_reads_them(void **state)
+{
+    struct job *jobs[] = {make_done(), make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"),
+                          make_failed(ERROR_CRASHED, "5 workers died"),
+                          make_failed(ERROR_CANCELLED, "cancelled")};
+    static const char *const paths[] = {"response.body.warnings", "response.body.warnings",
+                                        "response.body.warnings", "warnings"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct arena arena = {0};
+        jobs[i]->result.n_warnings = 0;
+        assert_true(job_warn(jobs[i], "first") && job_warn(jobs[i], "second"));
+        for (int chat = 0; chat < 2; chat++) {
+            struct value root = openai(jobs[i], chat, &arena);
+            assert_at(&root, paths[i], "[\"first\",\"second\"]");
+            assert_true((value_get(&root, "warnings") != NULL) == (i == 3));
+        }
+        arena_finish(&arena);
+        job_destroy(jobs[i]);
+    }
+}
+
+static void the_tokens_of_thoughts_are_counted_beside_the_others(void **state)
+{
+    struct job *job = make_done(), *read = job_create();
+    struct arena arena = {0};
+    struct error error;
+    (void)state;
+    job->result.reasoning_tokens = 41;
+    struct buffer out = encode_result(job, ENCODING_MSGPACK);
+    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
+                     STATUS_OK);
+    struct value root = openai(read, true, &arena);
+    assert_at(&root, "response.body.usage.completion_tokens_details", "{\"reasoning_tokens\":41}");
+    buffer_finish(&out);
+    arena_finish(&arena);
+    job_destroy(read);
+    job_destroy(job);
+}
+
+// Python's str.splitlines ends lines at them.
+static void no_character_of_an_answer_ends_its_line(void **state)
+{
+    struct job *job = make_done();
+    struct buffer out = {0};
+    (void)state;
+    job->result.choices[0].text = TEXT("a\xE2\x80\xA8"
+                                       "b\xE2\x80\xA9"
+                                       "c\xC2\x85"
+                                       "d\xE2\x80\xA7\xC2\x84\v\f");
+    result_encode_openai(job, true, &out);
+    assert_non_null(strstr(out.data, "\"a\\u2028b\\u2029c\\u0085d\xE2\x80\xA7\xC2\x84\\u000b\\f\""));
+    buffer_finish(&out);
     job_destroy(job);
 }
 
@@ -708,6 +768,9 @@ int main(void)
         cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
         cmocka_unit_test(calls_and_thoughts_are_written_as_openai_writes_them),
         cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
+        cmocka_unit_test(warnings_are_where_a_client_reads_them),
+        cmocka_unit_test(the_tokens_of_thoughts_are_counted_beside_the_others),
+        cmocka_unit_test(no_character_of_an_answer_ends_its_line),
         cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
         cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
         cmocka_unit_test(a_refused_field_is_the_error_s_param),
