@@ -318,7 +318,8 @@ static const struct option options[] = {
      "each is scored with the end of the answer behind it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
-     "a column has its share (1)"},
+     "the column agreement has its share; with --schema each property of few values is voted on, and has a column "
+     "agreement_NAME (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
      "a schema the property named, else the one of the column's name, else the first"},

@@ -218,10 +218,11 @@ static enum status collect_row(struct collecting *collecting, const struct table
     enum status status = annotate_read_votes(annotate, &collecting->record, votes, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    row_answer_take(&annotate->answer, votes);
     const struct row_answer *answer = &annotate->answer;
-    status = table_writer_add(collecting->writer, row, answer->fields,
-                              answer->failed ? NULL : answer->is_given, error);
+    status = row_answer_take(&annotate->answer, votes, error);
+    if (status == STATUS_OK)
+        status = table_writer_add(collecting->writer, row, answer->fields,
+                                  answer->failed ? NULL : answer->is_given, error);
     if (status == STATUS_OK)
         status = count_duplicates(collecting, votes, error);
     if (status == STATUS_OK)

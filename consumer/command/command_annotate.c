@@ -269,7 +269,13 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
                                                .figures = settings->annotate.output.figures};
-    return row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
+    status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
+        !annotate->answer.n_voted)
+        log_write(LOG_WARNING,
+                  "--votes: no property of the schema is voted on, for none has few values (enum, "
+                  "boolean, a small range of integers): the most frequent whole answer is taken");
+    return status;
 }
 
 static enum status open_all(struct annotate *annotate, struct error *error)

@@ -202,7 +202,33 @@ def votes_that_are_no_answers_count_for_nothing(test):
     set_answers(test, ['{"m":"x"', '{"m":"y","k":1,"k":1}', '{"m":"y","k":1}'], "s.csv.db")
     annotate(test, *options, engine=None, out="s.csv")
     row = dict(zip(*read_csv(test, "s.csv")))
-    assert (row["m"], row["agreement"][:5], row["sheaf_error"]) == ("y", "0.666", ""), row
+    assert (row["m"], row["agreement_m"][:5], row["sheaf_error"]) == ("y", "0.666", ""), row
+
+
+@case
+def votes_on_a_schema_are_counted_for_each_property_of_few_values(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    write_schema(test, {"type": "object", "properties": {
+        "why": {"type": "string"}, "mood": {"enum": ["neg", "neu", "pos"]}, "stars": {"type": "integer", "minimum": 1, "maximum": 5},
+        "tags": {"type": "array", "items": {"enum": ["p", "q", "r"]}}, "score": {"type": "number"}},
+        "required": ["why", "mood", "stars", "tags", "score"], "additionalProperties": False})
+    options = ("in.csv", "--schema", "s.json", "--votes", "5", "--max-tokens", "200")
+    annotate(test, *options, engine=None, status=None)
+    set_answers(test, [json.dumps(dict(zip(("why", "mood", "stars", "tags", "score"), draw))) for draw in (
+        ("one", "neg", 2, ["p", "q"], 0.1), ("two", "neu", 3, ["q"], 0.2), ("three", "neu", 3, ["q", "r"], 0.3), ("four", "neu", 4, ["q"], 0.4),
+        ("five", "pos", 3, ["p"], 0.5))])
+    annotate(test, *options, engine=None)
+    header, row = read_csv(test, "out.csv")
+    # two and three agree with the votes on mood and stars, two also on tags: its text and number are taken
+    assert header[2:] == ["why", "mood", "stars", "tags", "score", "agreement_mood", "agreement_stars", "agreement_tags", *BESIDE], header
+    assert row[2:] == ["two", "neu", "3", '["q"]', "0.2", "0.6", "0.6", "0.6", "stop", ""], row
+    # a schema of which nothing is voted on: the most frequent whole answer, with a warning
+    write_schema(test, {"type": "object", "properties": {"why": {"type": "string", "maxLength": 4}}, "required": ["why"]})
+    options = ("in.csv", "--schema", "s.json", "--votes", "3", "--max-tokens", "60")
+    annotate(test, *options, engine=None, out="t.csv", status=None)
+    set_answers(test, ['{"why":"a"}', '{"why":"b"}', '{"why":"b"}'], "t.csv.db")
+    done = annotate(test, *options, engine=None, out="t.csv")
+    assert "no property of the schema is voted on" in done.err and read_csv(test, "t.csv")[1][2:] == ["b", "stop", ""], done
 
 
 @case
