@@ -19,8 +19,9 @@ static const struct {
                      "reorder same-draws cases spaces bos eos now dimensions no-normalize "},
     [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
-    [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",
-                     " require-arithmetic crash-limit dead-share model-failures retain until-end rebuild "},
+    [GROUP_QUEUE] =
+        {" exit-when-idle retry-failed force-new ",
+         " no-reuse require-arithmetic crash-limit dead-share model-failures retain until-end rebuild "},
     [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
                      " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
                      " ignore-offset-map "},

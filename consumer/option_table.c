@@ -127,6 +127,9 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
+    {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
+     "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
+     "same bytes; those of equal requests of the dataset are taken all the same)"},
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
      "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
      "\"backend=cuda-sm90 kv-type=f16\""},

@@ -86,7 +86,7 @@ struct settings {
         int64_t progress_s;            // from one line to the next; 0: none
         int64_t crash_limit, dead_share, model_failures;
         char *require_arithmetic;
-        bool force_new, retry_failed, cached_tokens, same_draws;
+        bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
         bool metrics_content;
     } worker;
 

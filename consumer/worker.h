@@ -11,6 +11,7 @@
 
 #include "batching/engine_thread.h"
 #include "consumer/closing.h"
+#include "consumer/duplicates.h"
 #include "consumer/intake.h"
 #include "consumer/metrics.h"
 #include "consumer/trace.h"
@@ -39,6 +40,7 @@ struct worker_config {
         bool are_computed;        // no: each is
         struct sampling defaults; // of jobs, for whether a request is greedy
         bool time_is_read;        // by a chat template
+        struct duplicate_limits limits;
     } duplicates;
     struct {                                        // steps and Kafka's jobs
         struct store *store;                        // NULL: none

@@ -1,6 +1,7 @@
 // Job records: the bytes of a job, to read, write and compare.
 #include "schemas/encoding.h"
 #include "schemas/request.h"
+#include "schemas/schema_annotations.h"
 
 #include <stdalign.h>
 
@@ -13,6 +14,31 @@ static bool draws_tokens(const struct request *request, const struct sampling *d
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
 
+// The schema of `constraint` without what says nothing of its values. A text that is no JSON is refused when
+// it is compiled. False: out of memory.
+static bool strip_schema(struct constraint *constraint, struct arena *arena)
+{
+    struct value schema, bare;
+    struct error ignored;
+    struct buffer text = {0};
+    if (constraint->kind != CONSTRAINT_JSON_SCHEMA ||
+        json_decode(constraint->source, arena, &schema, &ignored) != STATUS_OK)
+        return true;
+    bool complete = schema_without_annotations(&schema, arena, &bare);
+    if (complete)
+        json_encode(&bare, &text);
+    const char *copy = complete && !text.failed ? arena_copy(arena, text.data, text.size) : NULL;
+    if (copy)
+        constraint->source = (struct text){copy, text.size};
+    buffer_finish(&text);
+    return copy != NULL;
+}
+
+static bool is_open(const struct request *request)
+{
+    return !request->constraint.closes && request->best_of <= (request->n > 0 ? request->n : 1);
+}
+
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)
 {
     const struct request *request = &job->request;
@@ -21,12 +47,14 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
         return true;
     struct job hashed = *job;
     hashed.request.sampling.seed_given = is_drawn; // else it is of no effect
+    hashed.request.stop.max_tokens = -1;
     alignas(16) unsigned char first[FIRST_BYTES];
     struct arena arena;
     struct value object;
     struct buffer bytes = {0};
     arena_init_within(&arena, first, sizeof first);
-    bool complete = request_encode_alone(&hashed, &arena, &object);
+    bool complete =
+        strip_schema(&hashed.request.constraint, &arena) && request_encode_alone(&hashed, &arena, &object);
     if (complete)
         msgpack_encode(&object, &bytes);
     for (int32_t i = 0; i < job->result.n_warnings; i++) { // part of the result
@@ -35,6 +63,9 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
     }
     if (time_is_read && request->prompt.kind == PROMPT_MESSAGES)
         buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
+    if (complete && !bytes.failed && is_open(request))
+        job->open_hash = digest_of(bytes.data, bytes.size);
+    buffer_add_format(&bytes, "%cmax_tokens %d", '\0', request->stop.max_tokens);
     complete = complete && !bytes.failed;
     if (complete)
         job->request_hash = digest_of(bytes.data, bytes.size);

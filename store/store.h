@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 11,
+    STORE_VERSION = 12,
     STORE_BUSY_MS = 10000,          // waiting time for a lock,
     STORE_TURN_MS = 500,            // and where the caller must not block: a member of a group
     STORE_STEPS_KEPT = 100000,      // the newest; older ones are compacted

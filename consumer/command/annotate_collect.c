@@ -280,15 +280,19 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
 // A text that is no answer is a result like others: asked again, the same request would have it again.
 static enum status report_failed(const struct collecting *collecting, struct error *error)
 {
+    const struct annotate *annotate = collecting->annotate;
     long long n_failed = collecting->n_failed, n_cut = collecting->n_cut;
     struct buffer advice = {0};
     if (collecting->reason.size && !collecting->reason.failed)
         buffer_add(&advice, collecting->reason.data, collecting->reason.size);
     add_retry(collecting, &advice);
     if (n_cut)
-        buffer_add_format(
-            &advice, "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",
-            n_cut);
+        buffer_add_format(&advice,
+                          "; %lld ended before they were whole: a larger --max-tokens computes these again%s",
+                          n_cut,
+                          annotate->prompt.seeding.is_added && !annotate->prompt.seeding.is_given
+                              ? ", and all others, whose seeds depend on it"
+                              : "");
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
               "%lld row%s no answer (column sheaf_error): exit status 3%s", n_failed,
               n_failed == 1 ? " has" : "s have", advice.data ? advice.data : "");

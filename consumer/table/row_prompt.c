@@ -7,6 +7,7 @@
 #include "consumer/table/schema_file.h"
 #include "schemas/clock.h"
 #include "schemas/nearest.h"
+#include "schemas/schema_annotations.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -307,12 +308,17 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     if (status != STATUS_OK)
         return status;
     status = close_schema(prompt, path, error);
+    struct value bare; // no prompt shows it: a changed description asks for nothing else
+    if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
+        status = refuse_memory(error);
+    if (status != STATUS_OK)
+        return status;
     add_member(prompt, "response_format");
     buffer_add_string(&prompt->parameters,
                       "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
-    json_encode(&prompt->schema, &prompt->parameters);
+    json_encode(&bare, &prompt->parameters);
     buffer_add_string(&prompt->parameters, "}}");
-    return status;
+    return STATUS_OK;
 }
 
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,

@@ -176,7 +176,7 @@ static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
     make_version(1, "");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 11, got 1"));
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 12, got 1"));
 }
 
 static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
