@@ -66,6 +66,7 @@ struct annotate {
     struct row_prompt prompt;
     struct row_answer answer;
     struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
+    struct job_set jobs;       // of all rows
     struct output_file errors; // bad rows; file NULL: nowhere
     int32_t n_votes;
     struct annotate_gold gold;

@@ -71,39 +71,19 @@ struct collecting {
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
     struct buffer reason;                   // of the first row that failed and was not cut
-    unsigned char *seen;                    // [n_seen_bytes] a bit a job, by id: rows before have it
-    size_t n_seen_bytes;
+    struct job_set seen;                    // rows before have them
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
-
-// Marks the job as a row's. False: out of memory. *is_seen: it was marked before.
-static bool mark_seen(struct collecting *collecting, int64_t id, bool *is_seen)
-{
-    size_t at = (size_t)id / 8;
-    if (at >= collecting->n_seen_bytes) {
-        size_t n = at * 2 + 1024;
-        unsigned char *seen = realloc(collecting->seen, n);
-        if (!seen)
-            return false;
-        memset(seen + collecting->n_seen_bytes, 0, n - collecting->n_seen_bytes);
-        collecting->seen = seen;
-        collecting->n_seen_bytes = n;
-    }
-    unsigned char bit = (unsigned char)(1 << (id % 8));
-    *is_seen = collecting->seen[at] & bit;
-    collecting->seen[at] |= bit;
-    return true;
-}
 
 static enum status count_duplicates(struct collecting *collecting, struct job *const *votes,
                                     struct error *error)
 {
     bool any = false;
     for (int32_t i = 0; i < collecting->annotate->n_votes; i++) {
-        bool is_seen;
-        if (!mark_seen(collecting, votes[i]->source.offset, &is_seen))
+        bool is_new;
+        if (!job_set_add(&collecting->seen, votes[i]->source.offset, &is_new))
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
-        if (is_seen && votes[i]->result.status == RESULT_DONE) {
+        if (!is_new && votes[i]->result.status == RESULT_DONE) {
             any = true;
             collecting->duplicate_tokens +=
                 votes[i]->result.prompt_tokens + votes[i]->result.completion_tokens;
@@ -323,7 +303,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         status = output_file_complete(&annotate->errors, error);
     table_writer_close(collecting.writer);
     buffer_finish(&collecting.record);
-    free(collecting.seen);
+    job_set_finish(&collecting.seen);
     if (status == STATUS_OK)
         status = store_duplicate_rows(annotate->store, annotate->dataset, collecting.n_duplicates,
                                       collecting.duplicate_tokens, error);

@@ -43,6 +43,11 @@ static enum status submit_group(struct row_group *group, struct error *error)
     }
     enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
                                                group->n, group->ids, &n_added, error);
+    for (size_t i = 0; i < group->n && status == STATUS_OK; i++) {
+        bool is_new;
+        if (!job_set_add(&annotate->jobs, group->ids[i], &is_new))
+            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    }
     if (status == STATUS_OK && !group->reorders)
         status = row_map_add(&annotate->map, group->ids, group->n, error);
     for (size_t i = 0; i < group->n && group->reorders; i++)
@@ -174,6 +179,31 @@ static void destroy_group(struct row_group *group)
     free(group);
 }
 
+// What was queued for another prompt, or for rows that the table no longer has, is not computed. Over Kafka it
+// is on the topic.
+static enum status drop_others(struct annotate *annotate, struct error *error)
+{
+    int64_t n_removed;
+    store_set_rows(annotate->store, &annotate->jobs);
+    enum status status =
+        store_keep_rows(annotate->store, annotate->dataset, &annotate->jobs, &n_removed, error);
+    if (status == STATUS_OK && n_removed)
+        log_write(LOG_INFO, "%lld queued request%s of other prompts or rows: left out", (long long)n_removed,
+                  n_removed == 1 ? " is" : "s are");
+    return status;
+}
+
+// Nothing was asked; the rows are in --errors.
+static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
+{
+    enum status status = output_file_complete(&annotate->errors, error);
+    if (status != STATUS_OK)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: all %lld rows are left out: there is nothing to ask",
+                     table_reader_name(annotate->reader), (long long)annotate->rows.n_bad);
+}
+
 enum status annotate_submit(struct annotate *annotate, struct error *error)
 {
     struct dataset_mark mark;
@@ -191,8 +221,12 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
     annotate->prompt.read.order = NULL;
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = drop_others(annotate, error);
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
+    if (status == STATUS_OK && annotate->rows.n_bad && !annotate->jobs.n)
+        status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)
         log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
                   (long long)annotate->rows.n_bad);

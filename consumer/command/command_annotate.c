@@ -322,6 +322,7 @@ static void close_all(struct annotate *annotate)
     row_answer_close(&annotate->answer);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
+    job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);
     free(annotate->chosen.rows);
@@ -329,13 +330,6 @@ static void close_all(struct annotate *annotate)
 }
 
 // ---- the work ----
-
-static void take_progress(void *context, const struct dataset_progress *progress)
-{
-    struct progress_line *line = context;
-    line->n_total = progress->submitted;
-    line->n_before = progress->done + progress->failed + progress->cancelled;
-}
 
 // Each record contains all parameters, so the worker applies no defaults of its own.
 static struct settings worker_settings(const struct annotate *annotate)
@@ -348,6 +342,14 @@ static struct settings worker_settings(const struct annotate *annotate)
     return settings;
 }
 
+// Of the table's requests, not the dataset's, which may have those of another prompt.
+static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
+                                  struct error *error)
+{
+    line->n_total = annotate->jobs.n;
+    return store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &line->n_before, error);
+}
+
 static enum status run_worker(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
@@ -357,10 +359,10 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     if (settings.worker.retry_failed)
         status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
     if (status == STATUS_OK)
-        status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+        status = count_finished(annotate, &line, error);
     if (status != STATUS_OK || !line.n_total)
         return status;
-    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of the dataset's %lld are answered",
+    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld are answered",
               (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
               (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
               (long long)line.n_before, (long long)line.n_total);
@@ -370,7 +372,7 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     status = service_run(&service, &settings, &progress, error);
     if (status != STATUS_OK || !progress.was_stopped)
         return status;
-    status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+    status = count_finished(annotate, &line, error);
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(error, STATUS_RETRY, ERROR_STORE,
                          "stopped: %lld of %lld requests are answered and"

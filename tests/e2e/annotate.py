@@ -725,13 +725,44 @@ def a_run_that_is_killed_in_its_middle_computes_one_pass_and_what_it_had_claimed
 
 
 @case
+def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
+    rows = [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(20)]
+    write_csv(test, "in.csv", rows)
+    write(test, "old.jinja", "Old: {{ title }}")
+    write(test, "new.jinja", "New: {{ title }}")
+    annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
+    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4")
+    assert "20 rows: 20 different requests are new, 0 of all 20 are answered" in done.err, done
+    done = annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
+    assert "0 different requests are new, 20 of all 20 are answered" in done.err, done  # answers of both are kept
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(40,)]
+    assert "--force-new" in annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", engine=None, status=1).err
+    annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", "--force-new", engine=None)
+    assert test.query("SELECT count(*), count(*) FILTER (WHERE worker = (SELECT max(id) FROM workers)) FROM jobs", "out.csv.db") == [(20, 20)]
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(20, 20)]
+    # stopped, and the prompt changed: what is queued for the old one is left out; so it is of rows that are gone
+    process = test.start("annotate", "in.csv", "--prompt", "old.jinja", "--max-tokens", "600", "--model", test.model, "-o", "slow.csv", "--window", "2",
+                         "--max-batch", "1")
+    test.wait_until("an answer", lambda: test.exists("slow.csv.db") and test.query("SELECT count(*) FROM results", "slow.csv.db") not in ([], [(0,)]))
+    process.kill()
+    test.wait(process)
+    (queued,), = test.query("SELECT count(*) FROM queue", "slow.csv.db")
+    write_csv(test, "in.csv", rows[:6])
+    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", out="slow.csv", engine=None)
+    assert queued > 2, queued
+    assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 are answered" in done.err, done
+    assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
+    assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
+
+
+@case
 def failed_rows_are_asked_again(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300]])
     done = annotate(test, status=3)
     out = read_csv(test, "out.csv")
     assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
     done = annotate(test, "in.csv", "--retry-failed", status=3)
-    assert "1 of the dataset's 2 are answered" in done.err, done
+    assert "1 of all 2 are answered" in done.err, done
     assert "--retry-failed" not in done.err and "--max-tokens" not in done.err, done  # it is longer than the context
     with sqlite3.connect(test.path("out.csv.db")) as store:  # the answer of a worker that failed
         store.execute("UPDATE results SET record = CAST(replace(CAST(record AS TEXT), 'context_length_exceeded', 'crashed') AS BLOB)")
