@@ -382,6 +382,10 @@ void job_reserve_finish(struct job_reserve *reserve);
 // False when memory ran out.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
 
+// Do two records ask for the same? They are the same bytes, or jobs whose requests differ in their spelling
+// alone. Priority and deadline are not compared. False also when memory ran out.
+bool job_records_equal(struct text a, struct text b, enum encoding encoding);
+
 // Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
 // Whether a cancellation applies to the job: of its dataset, or of this job of it (job_id empty: all), for

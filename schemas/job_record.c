@@ -121,3 +121,37 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
         msgpack_encode(&object, out);
     arena_finish(&arena);
 }
+
+// The answer's part of the record. False: it is no job.
+static bool encode_request(struct text record, enum encoding encoding, struct buffer *bytes)
+{
+    struct job *job = job_create();
+    struct arena arena = {0};
+    struct value object;
+    struct error ignored;
+    bool complete = job && job_decode(job, record, encoding, &ignored) == STATUS_OK &&
+                    request_encode_alone(job, &arena, &object);
+    if (complete)
+        msgpack_encode(&object, bytes);
+    for (int32_t i = 0; complete && i < job->result.n_warnings; i++) {
+        buffer_add_byte(bytes, '\0');
+        buffer_add_text(bytes, job->result.warnings[i]);
+    }
+    if (complete)
+        buffer_add_format(bytes, "%c%d", '\0', job->naming);
+    arena_finish(&arena);
+    job_destroy(job);
+    return complete && !bytes->failed;
+}
+
+bool job_records_equal(struct text a, struct text b, enum encoding encoding)
+{
+    struct buffer bytes[2] = {{0}};
+    bool are = text_equal(a, b) ||
+               (encode_request(a, encoding, &bytes[0]) && encode_request(b, encoding, &bytes[1]) &&
+                text_equal((struct text){bytes[0].data, bytes[0].size},
+                           (struct text){bytes[1].data, bytes[1].size}));
+    for (int i = 0; i < 2; i++)
+        buffer_finish(&bytes[i]);
+    return are;
+}

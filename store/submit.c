@@ -2,6 +2,7 @@
 #include "schemas/clock.h"
 #include "store/dataset_name.h"
 #include "store/hashed_jobs.h"
+#include "store/submit.h"
 #include "store/workers.h"
 
 #include <string.h>
@@ -237,9 +238,8 @@ static enum status queue_added(struct store *store, int64_t first, struct error 
     return database_run(&store->database, queue, error);
 }
 
-// ids: [n] of the jobs, those that were there before too; may be NULL.
-static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
-                              size_t n, size_t *n_added, int64_t *ids, struct error *error)
+enum status submit_jobs(struct store *store, struct text dataset, const struct submission *submissions,
+                        size_t n, size_t *n_added, int64_t *ids, struct error *error)
 {
     int64_t now_us = clock_wall_us();
     struct added added = {0};
@@ -277,7 +277,7 @@ enum status store_submit_requests(struct store *store, struct text dataset,
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, ids, error);
+    status = submit_jobs(store, dataset, submissions, n, n_added, ids, error);
     return database_end(&store->database, status, error);
 }
 
@@ -347,7 +347,7 @@ enum status store_submit_lines(struct store *store, struct text dataset, const s
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
+    status = submit_jobs(store, dataset, submissions, n, n_added, NULL, error);
     if (status == STATUS_OK)
         status = move_mark(store, dataset, from, upto, error);
     return database_end(&store->database, status, error);

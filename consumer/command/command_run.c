@@ -86,6 +86,8 @@ static enum status collect_output(struct run_command *run, struct error *error)
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
     if (status == STATUS_OK)
+        status = store_replace_forget(run->store, run->dataset, error);
+    if (status == STATUS_OK)
         report_files(run);
     return status == STATUS_OK && output->n_failed ? report_failed(run, error) : status;
 }
@@ -93,7 +95,7 @@ static enum status collect_output(struct run_command *run, struct error *error)
 static enum status run_in_store(struct run_command *run, struct error *error)
 {
     size_t n_added;
-    enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
+    enum status status = input_queue(&run->input, run->store, run->dataset, true, &n_added, error);
     struct progress_line line = {.message_ms = run->settings->worker.progress_s * 1000};
     int64_t n_reopened;
     if (status == STATUS_OK && run->settings->worker.retry_failed)

@@ -177,12 +177,70 @@ def a_run_done_before_writes_its_output_again_without_work(test):
     assert test.query("SELECT count(DISTINCT worker) FROM jobs", "out.jsonl.db") == [(1,)]
 
 
+def ids_of(test):
+    return [answer["custom_id"] for answer in test.answers()]
+
+
 @case
-def a_run_with_changed_input_is_refused_and_keeps_what_is_there(test):
+def a_run_computes_the_changed_and_new_lines_of_its_input_alone(test):
+    lines = [json.dumps({"custom_id": f"line {i}", "prompt": text_of(i, 3), "max_tokens": 4, "temperature": 0.8}) for i in range(9)]
+    test.write("in.jsonl", lines)
+    test.run_file()
+    before = dict(zip(ids_of(test), test.comparable().splitlines()))
+    mended = [lines[0], lines[4].replace("{", "{ ", 1), lines[2].replace('"max_tokens": 4', '"max_tokens": 5'), *lines[5:8], lines[3],
+              lines[1].replace("line 1", "new"), lines[8]]
+    test.write("in.jsonl", mended)
+    finished = test.run_file()
+    assert "7 lines are as they were, 2 are new or changed, 2 are gone" in finished.err, finished
+    assert ids_of(test) == [json.loads(line)["custom_id"] for line in mended]
+    for name, line in zip(ids_of(test), test.comparable().splitlines()):  # "run-N" is the line's place
+        assert name in ("new", "line 2") or re.sub(rb"run-\d", b"", line) == re.sub(rb"run-\d", b"", before[name]), (before[name], line)
+    assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(9, 9, 1)]
+    assert test.query("SELECT count(*) FROM jobs WHERE worker = 2", "out.jsonl.db") == [(2,)]
+    test.run("run", "in.jsonl", "-o", "fresh.jsonl", "--model", test.model)
+    assert test.comparable("fresh.jsonl") == test.comparable()
+    test.write("in.jsonl", mended[:3])
+    assert "3 lines are as they were, 0 are new or changed, 6 are gone" in test.run_file().err
+    assert ids_of(test) == [json.loads(line)["custom_id"] for line in mended[:3]]
+    test.write("in.jsonl", mended[:3] + lines[7:8])
+    test.run_file()
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.jsonl.db") == [(4, 4)]
+    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(4,)]
+
+
+@case
+def a_run_that_was_killed_goes_on_with_a_changed_input(test):
+    test.write("in.jsonl", slow_jobs(6, 400))
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--window", "2", "--max-batch", "8")
+    test.wait_until("work", lambda: test.exists("out.jsonl.db") and test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL", "out.jsonl.db") not in
+                    ([], [(0,)]))
+    process.kill()
+    test.wait(process)
+    test.write("in.jsonl", short_jobs(3) + slow_jobs(6, 3)[3:])
+    finished = test.run_file()
+    assert "6 are new or changed" in finished.err, finished
+    assert ids_of(test) == [f"line {i}" for i in range(6)] and not any(error_of(answer) for answer in test.answers())
+
+
+@case
+def answers_of_lines_without_ids_are_found_where_the_lines_stand_now(test):
+    lines = [{"prompt": f"the water {i}", "temperature": 0, "max_tokens": 3} for i in range(6)]
+    test.write("in.jsonl", lines)
+    test.run_file()
+    test.write("in.jsonl", [{"prompt": "new", "temperature": 0, "max_tokens": 3}] + lines)
+    test.run_file()
+    assert test.query("SELECT sum(NOT is_duplicate AND worker = 2) FROM jobs", "out.jsonl.db") == [(1,)]
+    assert test.query("SELECT dataset, n_done FROM datasets", "out.jsonl.db") == [("run", 7)]
+    test.run("run", "in.jsonl", "-o", "fresh.jsonl", "--model", test.model)
+    assert test.comparable("fresh.jsonl") == test.comparable()
+
+
+@case
+def a_run_of_another_input_is_refused_and_keeps_what_is_there(test):
     test.write("in.jsonl", short_jobs(5))
     test.run_file()
     before = test.read("out.jsonl")
-    test.write("in.jsonl", short_jobs(4) + short_jobs(2, 10))
+    test.write("in.jsonl", short_jobs(5, 10))
     finished = test.run_file("in.jsonl", "out.jsonl", status=1)
     assert "another input" in finished.err and "out.jsonl.db" in finished.err, finished
     assert test.read("out.jsonl") == before
