@@ -127,6 +127,8 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
+    {"overwrite", 0, FLAG, RUN | ANNOTATE, AT(overwrite), 0, 0, NULL,
+     "write -o also where it is a file that this dataset did not write"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},
@@ -225,7 +227,8 @@ static const struct option options[] = {
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
      "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
     {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
-     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
+     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never); answers of the embedded "
+     "queue, after they were collected, only where this is given"},
     {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(worker.progress_s), 0, 0, "TIME",
      "interval of progress lines if standard error is not a terminal (60; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,

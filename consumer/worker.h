@@ -48,6 +48,7 @@ struct worker_config {
         void *context;
         bool jobs_need_recording; // over Kafka; the embedded queue has them already
         int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
+        bool retains_answers;     // not those of the embedded queue's collected datasets
     } records;
     struct {
         int64_t job_bytes_max; // of the jobs held; 0: WORKER_JOB_BYTES_MAX

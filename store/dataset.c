@@ -229,6 +229,7 @@ static const char *const deletions[] = {
     "DELETE FROM compacted_failures WHERE dataset = ?",
     "DELETE FROM evaluations WHERE dataset = ?",
     "DELETE FROM table_labels WHERE dataset = ?",
+    "DELETE FROM outputs WHERE dataset = ?",
     "DELETE FROM jobs WHERE dataset = ?",
     "DELETE FROM datasets WHERE dataset = ?",
 };
@@ -257,7 +258,8 @@ static enum status move_name(struct store *store, struct text dataset, struct te
                                              "UPDATE dataset_hours SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE compacted_failures SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE evaluations SET dataset = ?2 WHERE dataset = ?1",
-                                             "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1"};
+                                             "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
         sqlite3_stmt *update = database_statement(&store->database, statements[i], error);

@@ -233,8 +233,9 @@ enum status store_dataset_rename(struct store *store, struct text dataset, struc
 // ---- old rows ----
 
 // Replaces rows older than `before_us` by sums (schemas/store-3.sql lists which): at most STORE_COMPACT_ROWS
-// rows of each kind, in one transaction. *more: further rows are old enough.
-enum status store_compact(struct store *store, int64_t before_us, bool *more,
+// rows of each kind, in one transaction. `with_answers`: collected datasets of the embedded queue too, whose
+// answers are nowhere else. *more: further rows are old enough.
+enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                           struct error *error) WARN_UNUSED;
 
 // ---- the projection, after a commit ----

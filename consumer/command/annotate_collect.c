@@ -1,6 +1,7 @@
 #include "consumer/command/annotate.h"
 
 #include "consumer/command/output_file.h"
+#include "consumer/command/own_output.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
@@ -299,6 +300,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     annotate->reader = NULL;
     if (status == STATUS_OK)
         status = table_writer_complete(collecting.writer, error);
+    if (status == STATUS_OK && !annotate->settings->annotate.output.into)
+        status = own_output_note(annotate->store, annotate->dataset, annotate->settings->output, error);
     if (status == STATUS_OK)
         status = output_file_complete(&annotate->errors, error);
     table_writer_close(collecting.writer);

@@ -5,6 +5,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/input.h"
 #include "consumer/command/input_source.h"
+#include "consumer/command/own_output.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
@@ -312,6 +313,10 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = output_file_open(&annotate->errors, settings->errors, error);
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
+    // a sample writes none; a table of a database is known by its columns
+    if (status == STATUS_OK && !settings->annotate.estimate.n_rows && !settings->annotate.output.into)
+        status = own_output_check(annotate->store, annotate->dataset, settings->output, settings->overwrite,
+                                  error);
     return status;
 }
 

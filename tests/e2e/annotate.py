@@ -43,7 +43,9 @@ def annotate(test, table="in.csv", *options, out="out.csv", engine="instant", **
     if not test.exists("p.jinja"):
         write(test, "p.jinja", PROMPT + "\n")
     prompt = () if {"--prompt", "--messages"} & set(options) else ("--prompt", "p.jinja")
-    return test.run("annotate", table, *prompt, *options, "--model", test.model, "-o", out, *engine, **others)
+    # tests write one output for several stores
+    overwrite = () if others.pop("refuses", False) else ("--overwrite",)
+    return test.run("annotate", table, *prompt, *options, *overwrite, "--model", test.model, "-o", out, *engine, **others)
 
 
 def computed(test, store="out.csv.db"):

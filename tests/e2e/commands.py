@@ -236,6 +236,65 @@ def answers_of_lines_without_ids_are_found_where_the_lines_stand_now(test):
 
 
 @case
+def answers_stay_unless_the_user_has_them_removed_and_a_repeated_run_says_how_to_go_on(test):
+    test.write("in.jsonl", short_jobs(5))
+    test.run_file()
+    before = test.read("out.jsonl")
+    month_us = 40 * 86400 * 10**6
+    with sqlite3.connect(test.path("out.jsonl.db")) as store:
+        store.execute("UPDATE jobs SET finished_at_us = finished_at_us - ?", (month_us,))
+        store.execute("UPDATE datasets SET collected_at_us = collected_at_us - ?1, last_finished_at_us = last_finished_at_us - ?1", (month_us,))
+    for _ in range(2):
+        test.run_file()
+        assert test.read("out.jsonl") == before and test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(5,)]
+        with sqlite3.connect(test.path("out.jsonl.db")) as store:
+            store.execute("UPDATE datasets SET collected_at_us = collected_at_us - ?1", (month_us,))
+    for options in (("--retain", "30d"), ()):
+        done = test.run_file("in.jsonl", "out.jsonl", *options)
+        assert "out.jsonl is there, as it was written" in done.err, done
+        assert test.query("SELECT count(*) FROM jobs", "out.jsonl.db") == [(0,)]
+    with open(test.path("out.jsonl"), "ab") as file:
+        file.write(b"{}\n")
+    done = test.run_file(status=1)
+    assert "the output is not as it was written" in done.err and "sheaf dataset delete run --store out.jsonl.db" in done.err, done
+    test.write("out.jsonl", [])
+    with open(test.path("out.jsonl"), "wb") as file:
+        file.write(before)
+    test.write("in.jsonl", short_jobs(6))
+    assert "the input has changed" in test.run_file(status=1).err
+    test.run("dataset", "delete", "run", "--store", "out.jsonl.db")
+    test.run_file("in.jsonl", "out.jsonl", "--overwrite")
+    assert len(test.answers()) == 6
+
+
+@case
+def a_run_does_not_overwrite_a_file_that_it_did_not_write(test):
+    test.write("in.jsonl", short_jobs(2))
+    test.write("out.jsonl", short_jobs(1))
+    before = test.read("out.jsonl")
+    done = test.run_file(status=1)
+    assert "out.jsonl is there, and was not written for dataset run" in done.err and test.read("out.jsonl") == before, done
+    test.run_file("in.jsonl", "out.jsonl", "--overwrite")
+    test.run_file()
+    assert len(test.answers()) == 2
+
+
+@case
+def the_rate_of_a_dataset_stays_when_another_one_works_later(test):
+    for name, minutes in (("first", 5), ("second", 0)):
+        test.write("in.jsonl", short_jobs(8))
+        test.run("submit", "in.jsonl", "--dataset", name)
+        test.run("work", "--model", test.model, "--exit-when-idle", "0", "--no-reuse")
+        with sqlite3.connect(test.path("sheaf.db")) as store:
+            store.execute("UPDATE jobs SET finished_at_us = finished_at_us - ? WHERE dataset = ?", (minutes * 60 * 10**6, name))
+            store.execute("UPDATE datasets SET last_finished_at_us = last_finished_at_us - ? WHERE dataset = ?", (minutes * 60 * 10**6, name))
+    rates = dict(test.query("SELECT dataset, jobs_per_second FROM progress"))
+    assert rates["first"] and rates["first"] > 0 and rates["second"] > 0, rates
+    printed = json.loads(test.run("status", "--json").out)
+    assert {row["dataset"]: row["jobs_per_second"] > 0 for row in printed["datasets"]} == {"first": True, "second": True}, printed
+
+
+@case
 def a_run_of_another_input_is_refused_and_keeps_what_is_there(test):
     test.write("in.jsonl", short_jobs(5))
     test.run_file()
