@@ -301,6 +301,9 @@ static const struct option options[] = {
      " in answers tabs and line feeds are written \\t and \\n"},
     {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
      "leave out rows that can't be read or rendered, and go on; default: an error"},
+    {"skip-empty", 0, FLAG, ANNOTATE, AT(annotate.input.skip_empty), 0, 0, NULL,
+     "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
+     "warning"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
      "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
     {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",

@@ -120,7 +120,7 @@ struct settings {
         } prompt;
         struct {
             char *delimiter, *table, *sql, *format;
-            bool no_header, no_quotes, skip_bad_rows;
+            bool no_header, no_quotes, skip_bad_rows, skip_empty;
         } input;
         struct {
             char *format, *into, *prefix;

@@ -13,6 +13,7 @@ struct row_group {
     char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
     size_t n;
+    int64_t n_rows; // rendered
     struct buffer records;
     struct buffer begun; // a row's record without its seed
     struct occurrences occurrences;
@@ -98,6 +99,28 @@ static enum status add_left_out(struct row_group *group, struct error *error)
                : status;
 }
 
+// What a worker refuses of the template's own text, such as an image, it refuses of every row: texts of rows
+// make no members. Found before anything is queued.
+static enum status check_first(struct row_group *group, struct error *error)
+{
+    struct buffer record = {0};
+    struct job *job = job_create();
+    buffer_add(&record, group->begun.data, group->begun.size);
+    annotate_end_record(group->annotate, 0, 0, &record);
+    enum status status =
+        job && !record.failed
+            ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
+            : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    job_destroy(job);
+    buffer_finish(&record);
+    if (status != STATUS_REJECT)
+        return status;
+    if (error->code != ERROR_UNSUPPORTED_FIELD)
+        return STATUS_OK; // the row's fault, perhaps
+    error_prefix(error, "the prompt of the first row, and so of all");
+    return error->status = STATUS_REFUSE;
+}
+
 static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = group->annotate;
@@ -113,6 +136,8 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
         status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out)
         status = annotate_expect_gold(annotate, row, error);
+    if (status == STATUS_OK && !is_left_out && !group->n_rows++)
+        status = check_first(group, error);
     if (status != STATUS_OK)
         return status;
     return is_left_out ? add_left_out(group, error) : add_row(group, error);
@@ -193,6 +218,22 @@ static enum status drop_others(struct annotate *annotate, struct error *error)
     return status;
 }
 
+static void warn_of_empty(const struct annotate *annotate)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    long long n = annotate->rows.n_empty;
+    if (!n)
+        return;
+    struct text column = columns->names[annotate->rows.empty_column];
+    log_write(LOG_WARNING,
+              "%s: %lld row%s an empty cell in a column that the prompt names, the first in \"%.*s\": %s",
+              table_reader_name(annotate->reader), n, n == 1 ? " has" : "s have", (int)column.size,
+              column.data,
+              annotate->settings->annotate.input.skip_empty
+                  ? "left out"
+                  : "asked all the same (--skip-empty leaves them out)");
+}
+
 // Nothing was asked; the rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
@@ -225,6 +266,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
         status = drop_others(annotate, error);
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
+    warn_of_empty(annotate);
     if (status == STATUS_OK && annotate->rows.n_bad && !annotate->jobs.n)
         status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)

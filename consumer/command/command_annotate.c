@@ -258,6 +258,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     struct job *job;
     enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
     bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
+    bool has_logprobs = status == STATUS_OK && job->request.sampling.logprobs && !job->request.hides_logprobs;
     job_destroy(job);
     if (status != STATUS_OK)
         return status;
@@ -269,7 +270,8 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
                                                .is_constrained = is_constrained,
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
-                                               .figures = settings->annotate.output.figures};
+                                               .figures = settings->annotate.output.figures,
+                                               .logprobs = has_logprobs};
     status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
         !annotate->answer.n_voted)

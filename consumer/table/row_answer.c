@@ -1,11 +1,12 @@
 #include "consumer/table/row_answer.h"
 
+#include "consumer/table/row_logprobs.h"
 #include "schemas/json_answer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_BESIDE = 8 }; // of the answer: whole, agreement, margin, figures, reason, error
+enum { COLUMNS_BESIDE = 9 }; // of the answer: whole, agreement, margin, logprobs, figures, reason, error
 
 static enum status refuse_memory(struct error *error)
 {
@@ -83,7 +84,12 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
         status = add_column(answer, prefix, answer->options.choices[i], input, error);
     if (answer->options.probabilities && status == STATUS_OK)
         status = add_column(answer, prefix, TEXT("margin"), input, error);
-    return status == STATUS_OK ? add_agreements(answer, input, error) : status;
+    if (status == STATUS_OK)
+        status = add_agreements(answer, input, error);
+    answer->logprobs_column = answer->columns.n;
+    return status == STATUS_OK && answer->options.logprobs
+               ? add_column(answer, prefix, TEXT("logprobs"), input, error)
+               : status;
 }
 
 // Of each column of the answer.
@@ -303,7 +309,8 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
         take_probabilities(answer, job);
 }
 
-static void take_vote(struct row_answer *answer, const struct vote *vote)
+// False: out of memory.
+static bool take_vote(struct row_answer *answer, const struct vote *vote)
 {
     answer->was_cut = false; // as another vote was, perhaps
     answer->fields[answer->columns.n - 2] =
@@ -311,6 +318,8 @@ static void take_vote(struct row_answer *answer, const struct vote *vote)
     take_value(answer, &vote->value);
     if (answer->options.probabilities)
         take_probabilities(answer, vote->job);
+    return !answer->options.logprobs || row_logprobs(&vote->job->result.choices[0], &answer->row_arena,
+                                                     &answer->fields[answer->logprobs_column]);
 }
 
 // ---- votes on single properties ----
@@ -365,7 +374,8 @@ static bool take_properties(struct row_answer *answer, struct ballot *ballot)
     for (size_t i = 0; i < n; i++)
         if (answer->vote_rules[i].kind != VOTE_NONE && !count_property(answer, i, ballot, &outcomes[i]))
             return false;
-    take_vote(answer, choose_draw(ballot));
+    if (!take_vote(answer, choose_draw(ballot)))
+        return false;
     for (size_t i = 0; i < n; i++) {
         if (answer->vote_rules[i].kind == VOTE_NONE)
             continue;
@@ -387,10 +397,10 @@ static bool take_votes(struct row_answer *answer, const struct vote *votes)
             ballot.draws[ballot.n++] = &votes[i];
     if (answer->n_voted)
         return take_properties(answer, &ballot);
-    take_vote(answer, choose_vote(answer, votes, &n_equal));
+    bool is_taken = take_vote(answer, choose_vote(answer, votes, &n_equal));
     if (answer->options.n_votes > 1 && !answer->properties.n)
         answer->fields[answer->agreement_column] = value_float((double)n_equal / answer->options.n_votes);
-    return true;
+    return is_taken;
 }
 
 enum status row_answer_take(struct row_answer *answer, struct job *const *votes, struct error *error)

@@ -25,6 +25,7 @@ struct row_answer_options {
     int32_t n_votes;
     bool probabilities; // of the choices
     bool figures;
+    bool logprobs; // of the answer's tokens
 };
 
 struct row_answer {
@@ -40,6 +41,7 @@ struct row_answer {
     struct vote_rule *vote_rules;     // [properties.n] of several votes
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
     size_t agreement_column;          // the first of them
+    size_t logprobs_column;           // with options.logprobs
     bool failed;                      // this row
     bool was_cut;                     // failed, because the answer ended before it was whole
     struct error fault;               // of a text that is no answer

@@ -207,6 +207,9 @@ static enum status add_parameter(struct row_prompt *prompt, const char *source, 
     if (is_of_rows(name))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" is no parameter of all rows",
                          source, (int)name.size, name.data);
+    if (text_equals_string(name, "prompt_logprobs") && value->kind != VALUE_NULL)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: prompt_logprobs: no column of the table would have them", source);
     if (text_equals_string(name, "seed")) {
         prompt->seeding.value = value->kind == VALUE_INTEGER ? value->integer : 0;
         prompt->seeding.is_given = true;

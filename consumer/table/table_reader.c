@@ -205,7 +205,7 @@ static enum status next_unquoted(struct table_reader *reader, struct table_row *
     size_t n = 0;
     enum table_line_end line_end = TABLE_LINE_END_NONE;
     enum status status = next_line(reader, &line, &line_end, error);
-    *row = (struct table_row){.line = reader->lines.number, .line_end = line_end};
+    *row = (struct table_row){.line = reader->lines.number, .line_end = line_end, .rejected = line};
     if (status != STATUS_OK || !line.data)
         return status;
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)

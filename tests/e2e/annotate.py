@@ -534,6 +534,100 @@ def a_bad_row_is_an_error_with_its_place_or_is_left_out(test):
         assert kept == [["title", "text"], ["c", "d"]] + ([["e", "f"]] if last else []), (row, kept)
         error, = test.answers(f"errors{number}.jsonl")
         assert error["line"] == 3 and error["error"], error
+        assert error["row"] == row.decode(errors="replace").removesuffix("\n"), error
+
+
+@case
+def rows_that_are_left_out_stand_beside_their_errors_in_every_format(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the \xe9"]])
+    write(test, "bad.jinja", "{{ title }}{% if title == 'c' %}{{ raise_exception('no') }}{% endif %}")
+    annotate(test, "in.csv", "--prompt", "bad.jinja", "--skip-bad-rows", "--errors", "errors.jsonl")
+    assert [(error["line"], error["row"]) for error in test.answers("errors.jsonl")] == [(3, "c,the \xe9")]
+    write(test, "in.tsv", "title\ttext\na\tb\nc\n")
+    annotate(test, "in.tsv", "--no-quotes", "--skip-bad-rows", "--errors", "errors.jsonl", out="out.tsv")
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ["c"]
+    write(test, "in.jsonl", '{"title":"a","text":"b"}\n{"title":\n')
+    annotate(test, "in.jsonl", "--skip-bad-rows", "--errors", "errors.jsonl", out="out.jsonl")
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ['{"title":']
+    database = sqlite3.connect(test.path("in.db"))
+    database.executescript("CREATE TABLE t (title, text); INSERT INTO t VALUES ('a', 1), (x'00ff', NULL)")
+    database.close()
+    annotate(test, "in.db", "--table", "t", "--skip-bad-rows", "--errors", "errors.jsonl", out="sql.csv")
+    assert [(error["row"]) for error in test.answers("errors.jsonl")] == [{"title": "AP8=", "text": None}]
+
+
+@case
+def a_table_of_bad_rows_alone_is_an_error(test):
+    write(test, "in.csv", "title,text\na\nb\n")
+    done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
+    assert "all 2 rows are left out" in done.err and not test.exists("out.csv"), done
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ["a", "b"]
+
+
+@case
+def empty_cells_of_the_prompt_s_columns_are_counted_or_left_out(test):
+    write_csv(test, "in.csv", [["title", "text", "n"], ["a", "", "1"], [" ", "b", "2"], ["c", "d", ""]])
+    done = annotate(test, "in.csv")
+    assert 'in.csv: 2 rows have an empty cell in a column that the prompt names, the first in "text": asked all the same' in done.err, done
+    done = annotate(test, "in.csv", "--skip-empty", "--errors", "errors.jsonl")
+    assert "left out" in done.err and [row[0] for row in read_csv(test, "out.csv")] == ["title", "c"], done
+    assert [(error["line"], error["error"]) for error in test.answers("errors.jsonl")] == [(2, 'column "text" is empty'), (3, 'column "title" is empty')]
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    assert "empty cell" not in annotate(test, "in.csv").err
+
+
+@case
+def an_output_that_another_program_wrote_is_not_overwritten(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    write(test, "out.csv", "mine\n1\n")
+    done = annotate(test, "in.csv", refuses=True, status=1)
+    assert "out.csv is there, and was not written for dataset annotate of out.csv.db" in done.err and "--overwrite" in done.err, done
+    assert test.read("out.csv") == b"mine\n1\n" and test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
+    annotate(test, "in.csv")  # --overwrite
+    written = test.read("out.csv")
+    annotate(test, "in.csv", refuses=True)
+    with open(test.path("out.csv"), "a", encoding="utf-8") as file:
+        file.write("edited\n")  # still this dataset's
+    annotate(test, "in.csv", refuses=True)
+    assert test.read("out.csv") == written
+    assert "--overwrite" in annotate(test, "in.csv", "--store", "out.csv.db", "--dataset", "other", refuses=True, status=1).err
+    write(test, "empty.csv", "")
+    annotate(test, "in.csv", out="empty.csv", refuses=True)
+    annotate(test, "in.csv", "--sample", "1", "--store", "s.db", refuses=True)  # writes nothing
+
+
+@case
+def what_a_worker_refuses_of_the_template_itself_is_found_before_anything_is_queued(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write(test, "m.jinja", '{"role": "user", "content": [{"type": "text", "text": "{{ title }}"}, '
+                           '{"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}]}')
+    done = annotate(test, "in.csv", "--messages", "m.jinja", status=1)
+    assert "the prompt of the first row, and so of all: messages[0]" in done.err, done
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
+
+
+@case
+def logprobs_that_are_asked_for_are_a_column(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write(test, "l.json", '{"logprobs": true, "top_logprobs": 2}')
+    annotate(test, "in.csv", "--parameters", "l.json", "--max-tokens", "3", engine=None, out="out.jsonl", status=0)
+    for row in test.answers("out.jsonl"):
+        assert len(row["logprobs"]) == 3 and list(row)[-4:] == ["answer", "logprobs", *BESIDE], row
+        assert all(entry["logprob"] <= 0 and len(entry["top_logprobs"]) == 2 for entry in row["logprobs"]), row
+        assert "".join(entry["token"] for entry in row["logprobs"]).strip("\ufffd")[:1] == row["answer"].strip("\ufffd")[:1], row
+    write(test, "p.json", '{"prompt_logprobs": 1}')
+    assert "prompt_logprobs: no column" in annotate(test, "in.csv", "--parameters", "p.json", status=2).err
+
+
+@case
+def lists_are_compared_with_gold_ones_by_value(test):
+    write(test, "s.json", json.dumps({"type": "object", "properties": {"tags": {"type": "array", "items": {"const": "x"}, "minItems": 2, "maxItems": 2},
+                                      "n": {"const": [1, 2.5]}}, "required": ["tags", "n"]}))
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[ "x", "x" ]'], ["c", "d", '["x"]']])
+    done = annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=tags", engine=None)
+    assert "accuracy: 0.5000" in done.out, done.out
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[1.0, 2.50]']])
+    assert "accuracy: 1.0000" in annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=n", engine=None).out
 
 
 @case
