@@ -15,6 +15,12 @@ enum status store_submit_requests(struct store *store, struct text dataset,
 // dataset. Those that are finished stay: their prompt may come back.
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
                             int64_t *n_removed, struct error *error) WARN_UNUSED;
+// The rows' numbers in the table, by which queries find a row: job_index of jobs[i] becomes indexes[i].
+enum status store_place_rows(struct store *store, const int64_t *jobs, const int64_t *indexes, size_t n,
+                             struct error *error) WARN_UNUSED;
+// The dataset's other jobs have none any more.
+enum status store_clear_places(struct store *store, struct text dataset, const struct job_set *rows,
+                               struct error *error) WARN_UNUSED;
 // From now on force_new of store_check_arithmetic queues these alone again, and removes the dataset's others.
 // NULL: all. The caller's, as long as the store is open.
 void store_set_rows(struct store *store, const struct job_set *rows);

@@ -269,6 +269,17 @@ enum status submit_jobs(struct store *store, struct text dataset, const struct s
     return database_run(&store->database, update, error);
 }
 
+static enum status mark_table(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET is_table = 1 WHERE dataset = ? AND is_table = 0", error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, dataset);
+    return database_run(&store->database, update, error);
+}
+
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error)
@@ -278,6 +289,8 @@ enum status store_submit_requests(struct store *store, struct text dataset,
     if (status != STATUS_OK)
         return status;
     status = submit_jobs(store, dataset, submissions, n, n_added, ids, error);
+    if (status == STATUS_OK && ids)
+        status = mark_table(store, dataset, error);
     return database_end(&store->database, status, error);
 }
 
@@ -294,8 +307,7 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
-                           "SELECT fingerprint, n_lines, complete, (SELECT job_index IS NULL FROM jobs"
-                           " WHERE jobs.dataset = datasets.dataset LIMIT 1) FROM datasets WHERE dataset = ?",
+                           "SELECT fingerprint, n_lines, complete, is_table FROM datasets WHERE dataset = ?",
                            error);
     if (!select)
         return error->status;
@@ -308,7 +320,7 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
         *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
                                       (uint64_t)sqlite3_column_int64(select, 0), false};
         *complete = sqlite3_column_int(select, 2);
-    } else if (code == SQLITE_ROW) { // only lines have an index
+    } else if (code == SQLITE_ROW) {
         mark->is_of_requests = sqlite3_column_int(select, 3);
     }
     sqlite3_reset(select);

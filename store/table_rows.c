@@ -66,3 +66,51 @@ enum status store_count_rows(struct store *store, struct text dataset, const str
     sqlite3_reset(select);
     return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting rows", error);
 }
+
+enum status store_place_rows(struct store *store, const int64_t *jobs, const int64_t *indexes, size_t n,
+                             struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+        sqlite3_stmt *update =
+            database_statement(&store->database,
+                               "UPDATE jobs SET job_index = ?2 WHERE id = ?1 AND job_index IS NOT ?2", error);
+        if (!update)
+            status = error->status;
+        else
+            BIND_INTEGERS(update, 1, jobs[i], indexes[i]);
+        if (status == STATUS_OK)
+            status = database_run(&store->database, update, error);
+    }
+    return database_end(&store->database, status, error);
+}
+
+static enum status clear_places(struct store *store, struct text dataset, const struct job_set *rows,
+                                struct error *error)
+{
+    int64_t n_others;
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT id, 0 FROM jobs WHERE dataset = ? AND job_index IS NOT NULL", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status = select_others(store, select, rows, &n_others, error);
+    if (status != STATUS_OK || !n_others)
+        return status;
+    return database_execute(
+        &store->database, "UPDATE jobs SET job_index = NULL WHERE id IN (SELECT job FROM temp.removed_jobs)",
+        error);
+}
+
+enum status store_clear_places(struct store *store, struct text dataset, const struct job_set *rows,
+                               struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = clear_places(store, dataset, rows, error);
+    return database_end(&store->database, status, error);
+}

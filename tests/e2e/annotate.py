@@ -821,6 +821,28 @@ def a_run_that_is_killed_in_its_middle_computes_one_pass_and_what_it_had_claimed
 
 
 @case
+def answers_of_two_prompts_are_compared_row_by_row(test):
+    rows = [["title", "text"]] + [[f"title {i % 4}", "the same"] for i in range(6)]
+    write_csv(test, "in.csv", rows)
+    write(test, "other.jinja", "Other: {{ title }}")
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "first", "--max-tokens", "4")
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "second", "--prompt", "other.jinja", "--max-tokens", "4", "--reorder", out="b.csv")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, "store", "QUERIES.md"), encoding="utf-8") as file:
+        query = file.read().split("Where do two runs disagree?")[1].split("```sql\n")[1].split(";\n```")[0]
+    answers = [[row[2] for row in read_csv(test, name)[1:5]] for name in ("out.csv", "b.csv")]
+    expected = [(i + 1, first, second) for i, (first, second) in enumerate(zip(*answers)) if first != second]
+    assert expected and test.query(query, "jobs.db") == expected, (expected, test.query(query, "jobs.db"))
+    # rows move and go: the numbers are the table's that was read last
+    write_csv(test, "in.csv", [rows[0], *reversed(rows[2:4])])
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "first", "--max-tokens", "4")
+    assert test.query("SELECT job_index FROM answers WHERE dataset = 'first' ORDER BY 1", "jobs.db") == [(None,), (None,), (1,), (2,)]
+    write(test, "lines.jsonl", '{"prompt":"a"}\n')
+    refused = test.run("submit", "lines.jsonl", "--dataset", "first", "--store", "jobs.db", status=1)
+    assert "made from a table" in refused.err, refused
+
+
+@case
 def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     rows = [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(20)]
     write_csv(test, "in.csv", rows)
