@@ -125,7 +125,8 @@ static struct table_target make_target(const struct annotate *annotate)
                                   .is_verbatim = is_alike,
                                   .header = table_reader_header(annotate->reader),
                                   .input = table_reader_columns(annotate->reader),
-                                  .added = &annotate->answer.columns};
+                                  .added = &annotate->answer.columns,
+                                  .declarations = table_reader_declarations(annotate->reader)};
     if (is_alike)
         target.style = table_reader_style(annotate->reader);
     return target;

@@ -459,6 +459,11 @@ struct text table_reader_header(const struct table_reader *reader)
     return reader->header;
 }
 
+const struct table_declaration *table_reader_declarations(const struct table_reader *reader)
+{
+    return reader->query ? table_query_declarations(reader->query) : NULL;
+}
+
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)
 {
     enum status status = reader->query                          ? next_sqlite(reader, row, error)

@@ -557,6 +557,39 @@ def rows_that_are_left_out_stand_beside_their_errors_in_every_format(test):
 
 
 @case
+def a_copy_of_a_database_s_table_keeps_what_its_columns_are_declared_as(test):
+    database = sqlite3.connect(test.path("in.db"))
+    database.executescript("""
+        CREATE TABLE t (text VARCHAR(10) NOT NULL, title TEXT, "n, m" DECIMAL(10, 2), id INTEGER PRIMARY KEY, free, g INT AS (id + 1));
+        INSERT INTO t (text, title, "n, m", id, free) VALUES ('b', 'a', 1.5, 7, '12'), ('d', 'c', 2, 3, x'00');
+        CREATE TABLE pairs (title TEXT COLLATE NOCASE, text TEXT, n ANY, PRIMARY KEY (text, title)) STRICT, WITHOUT ROWID;
+        INSERT INTO pairs VALUES ('a', 'b', '12'), ('A', 'c', 12);
+        CREATE VIEW v AS SELECT title, text, 1 AS one FROM t;""")
+    database.close()
+    columns = "SELECT name, type, \"notnull\", pk FROM pragma_table_info('{}') WHERE name NOT LIKE 'sheaf%' AND name <> 'answer'"
+    for number, (given, expected, values) in enumerate((
+            (["--table", "t"], [("text", "VARCHAR(10)", 1, 0), ("title", "TEXT", 0, 0), ("n, m", "DECIMAL(10, 2)", 0, 0), ("id", "INTEGER", 0, 1),
+                                ("free", "", 0, 0), ("g", "INT", 0, 0)], "SELECT * FROM t"),
+            (["--table", "pairs"], [("title", "TEXT", 1, 2), ("text", "TEXT", 1, 1), ("n", "", 0, 0)], "SELECT * FROM pairs"),
+            (["--table", "v"], [("title", "TEXT", 0, 0), ("text", "VARCHAR(10)", 0, 0), ("one", "", 0, 0)], "SELECT * FROM v"),
+            (["--sql", "SELECT title, text, id, id * 2 AS twice FROM t ORDER BY id"],
+             [("title", "TEXT", 0, 0), ("text", "VARCHAR(10)", 0, 0), ("id", "INTEGER", 0, 0), ("twice", "", 0, 0)],
+             "SELECT title, text, id, id * 2 FROM t ORDER BY id"))):
+        annotate(test, "in.db", *given, "--into", "copy", out=f"out{number}.db", engine=None)
+        assert test.query(columns.format("copy"), f"out{number}.db") == expected, (given, test.query(columns.format("copy"), f"out{number}.db"))
+        copied = [row[:len(expected)] for row in test.query("SELECT * FROM copy", f"out{number}.db")]
+        assert copied == test.query(values, "in.db"), (copied, given)
+    annotate(test, "in.db", "--table", "t", "--into", "t2", out="in.db", engine=None)  # beside it, and once more
+    annotate(test, "in.db", "--table", "t", "--into", "t2", out="in.db", engine=None)
+    with sqlite3.connect(test.path("in.db")) as copy:
+        try:
+            copy.execute("INSERT INTO t2 (text, id) VALUES (NULL, 9)")
+            raise AssertionError("NOT NULL is not kept")
+        except sqlite3.IntegrityError:
+            pass
+
+
+@case
 def a_table_of_bad_rows_alone_is_an_error(test):
     write(test, "in.csv", "title,text\na\nb\n")
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
