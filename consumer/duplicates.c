@@ -11,12 +11,14 @@ struct duplicate_entry {
     struct job_list followers;
 };
 
-bool duplicates_init(struct duplicates *duplicates, int32_t n_jobs_max)
+bool duplicates_init(struct duplicates *duplicates, const struct duplicate_limits *limits, int32_t n_jobs_max)
 {
     size_t n = 64;
     while (n < (size_t)n_jobs_max * 2)
         n *= 2;
-    *duplicates = (struct duplicates){.buckets = calloc(n, sizeof(struct duplicate_entry *)), .n_buckets = n};
+    *duplicates = (struct duplicates){.buckets = calloc(n, sizeof(struct duplicate_entry *)),
+                                      .n_buckets = n,
+                                      .limits = *limits};
     return duplicates->buckets != NULL;
 }
 
@@ -70,12 +72,12 @@ static bool is_more_urgent(const struct job *job, const struct job *leader)
     return job->deadline_s && (!leader->deadline_s || job->deadline_s < leader->deadline_s);
 }
 
-static bool share_record(const struct duplicates *duplicates, struct job *job, enum encoding encoding)
+static bool share_record(const struct duplicates *duplicates, struct job *job)
 {
     struct error ignored; // the job is computed
     struct text record = {duplicates->record.data, duplicates->record.size};
     return record.size && !duplicates->record.failed &&
-           result_share(job, record, encoding, &ignored) == STATUS_OK;
+           result_share(job, record, ENCODING_MSGPACK, &ignored) == STATUS_OK;
 }
 
 static void encode_answer(struct duplicates *duplicates, const struct job *leader)
@@ -85,11 +87,58 @@ static void encode_answer(struct duplicates *duplicates, const struct job *leade
         result_encode(leader, ENCODING_MSGPACK, &duplicates->record);
 }
 
-static bool find_in_store(struct duplicates *duplicates, struct job *job, struct store *store)
+struct taking {
+    const struct duplicate_limits *limits;
+    struct job *job;
+    bool is_shorter; // the answer is of a smaller max_tokens
+    bool is_taken;
+};
+
+static int64_t max_tokens_of(const struct duplicate_limits *limits, const struct job *job)
 {
-    struct error ignored; // a store that fails answers no request, and is reported where it is written
-    return store && store_find_equal(store, job, &duplicates->record, &ignored) == STATUS_OK &&
-           share_record(duplicates, job, ENCODING_JSON);
+    int32_t given = job->request.stop.max_tokens;
+    return given >= 0 ? given : limits->max_tokens_default ? limits->max_tokens_default : INT32_MAX;
+}
+
+// Would the job be admitted, and computed with the same frequencies? Its answer under a smaller limit was.
+static bool fits(const struct duplicate_limits *limits, const struct job *job)
+{
+    int64_t n_prompt = job->result.prompt_tokens, most = max_tokens_of(limits, job);
+    if (job->request.stop.max_tokens < 0 && most > limits->n_context - n_prompt)
+        most = limits->n_context - n_prompt; // as many as fit
+    return n_prompt + most <= limits->n_positions;
+}
+
+static bool take_record(void *context, struct text record)
+{
+    struct taking *taking = context;
+    struct error ignored; // of another model or arithmetic
+    struct job before = *taking->job;
+    taking->is_taken = result_share(taking->job, record, ENCODING_JSON, &ignored) == STATUS_OK;
+    if (taking->is_taken && taking->is_shorter && !fits(taking->limits, taking->job)) {
+        taking->job->result = before.result;
+        taking->job->figures = before.figures;
+        taking->is_taken = false;
+    }
+    return taking->is_taken;
+}
+
+// Answers of before. A store that fails answers no request, and is reported where it is written.
+static bool find_in_store(const struct duplicates *duplicates, struct job *job, struct store *store)
+{
+    const struct duplicate_limits *limits = &duplicates->limits;
+    struct equal_search search = {.kind = limits->is_within_dataset ? EQUAL_IN_DATASET : EQUAL_ANYWHERE,
+                                  .max_tokens = (int32_t)max_tokens_of(limits, job)};
+    struct taking taking = {.limits = limits, .job = job};
+    struct error ignored;
+    if (!store || store_find_equal(store, job, &search, take_record, &taking, &ignored) != STATUS_OK)
+        return false;
+    if (taking.is_taken || limits->is_within_dataset)
+        return taking.is_taken;
+    search.kind = EQUAL_BUT_SHORTER;
+    taking.is_shorter = true;
+    return store_find_equal(store, job, &search, take_record, &taking, &ignored) == STATUS_OK &&
+           taking.is_taken;
 }
 
 static enum duplicate follow_entry(struct duplicates *duplicates, struct duplicate_entry *entry,
@@ -97,7 +146,7 @@ static enum duplicate follow_entry(struct duplicates *duplicates, struct duplica
 {
     if (entry->leader->result.status == RESULT_DONE) { // not committed yet
         encode_answer(duplicates, entry->leader);
-        return share_record(duplicates, job, ENCODING_MSGPACK) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
+        return share_record(duplicates, job) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
     }
     if (entry->leader->result.status != RESULT_NONE || job->source.crashes ||
         is_more_urgent(job, entry->leader))
@@ -142,7 +191,7 @@ void duplicates_answer(struct duplicates *duplicates, const struct job *job, str
     encode_answer(duplicates, job);
     duplicates->n_followers -= (int32_t)entry->followers.n_jobs;
     for (struct job *follower; (follower = job_list_take(&entry->followers));)
-        job_list_append(share_record(duplicates, follower, ENCODING_MSGPACK) ? finished : compute, follower);
+        job_list_append(share_record(duplicates, follower) ? finished : compute, follower);
 }
 
 void duplicates_leave(struct duplicates *duplicates, const struct job *job, struct job_list *list)

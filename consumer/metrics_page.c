@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { REFRESH_S = 5 };
 
@@ -103,7 +104,11 @@ static void add_jobs(struct buffer *out, const struct recent *recent, const stru
         const struct recent_job *job = &jobs[i % n_kept];
         buffer_add_string(out, "<tr>");
         add_cell(out, text_from_string(job->dataset));
-        add_cell(out, text_from_string(job->custom_id));
+        char name[RECENT_NAME_BYTES + 24];
+        snprintf(name, sizeof name, "%s", job->custom_id);
+        if (job->index >= 0) // the line, or the table's row
+            snprintf(name + strlen(name), sizeof name - strlen(name), " #%lld", (long long)job->index);
+        add_cell(out, text_from_string(name));
         if (are_errors)
             add_cell(out, text_from_string(error_code_name(job->code)));
         if (recent->keeps_content) {

@@ -285,7 +285,7 @@ static void compact_store(struct mirror *mirror)
     bool more = false;
     struct error error;
     int64_t before_us = clock_wall_us() - (int64_t)mirror->config->retain_s * 1000000;
-    if (store_compact(mirror->config->store, before_us, &more, &error) != STATUS_OK)
+    if (store_compact(mirror->config->store, before_us, true, &more, &error) != STATUS_OK)
         log_write(LOG_WARNING, "%s; old rows stay for now", error.text);
     mirror->compact_at_ms = clock_ms() + (more ? 0 : COMPACT_INTERVAL_MS);
 }

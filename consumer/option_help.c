@@ -15,12 +15,12 @@ static const struct {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] = {" prompt system messages parameters schema choice json-schema regex "
                      "grammar type tokens generate batch sample table sql special pooling ",
-                     " delimiter no-header no-quotes skip-bad-rows input-format seed votes "
+                     " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
                      "reorder same-draws cases spaces bos eos now dimensions no-normalize "},
-    [GROUP_OUTPUT] = {" errors json watch force into probabilities evaluate figures estimate ",
+    [GROUP_OUTPUT] = {" errors json watch force overwrite into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
-    [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new ",
-                     " require-arithmetic crash-limit dead-share model-failures retain until-end rebuild "},
+    [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new retain ",
+                     " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild "},
     [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
                      " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
                      " ignore-offset-map "},

@@ -127,6 +127,11 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
+    {"overwrite", 0, FLAG, RUN | ANNOTATE, AT(overwrite), 0, 0, NULL,
+     "write -o also where it is a file that this dataset did not write"},
+    {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
+     "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
+     "same bytes; those of equal requests of the dataset are taken all the same)"},
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
      "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
      "\"backend=cuda-sm90 kv-type=f16\""},
@@ -224,7 +229,8 @@ static const struct option options[] = {
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
      "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
     {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
-     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never)"},
+     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never); answers of the embedded "
+     "queue, after they were collected, only where this is given"},
     {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(worker.progress_s), 0, 0, "TIME",
      "interval of progress lines if standard error is not a terminal (60; 0: never)"},
     {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
@@ -297,6 +303,9 @@ static const struct option options[] = {
      " in answers tabs and line feeds are written \\t and \\n"},
     {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
      "leave out rows that can't be read or rendered, and go on; default: an error"},
+    {"skip-empty", 0, FLAG, ANNOTATE, AT(annotate.input.skip_empty), 0, 0, NULL,
+     "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
+     "warning"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
      "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
     {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",
@@ -320,7 +329,8 @@ static const struct option options[] = {
      "each is scored with the end of the answer behind it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
-     "a column has its share (1)"},
+     "the column agreement has its share; with --schema each property of few values is voted on, and has a column "
+     "agreement_NAME (1)"},
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
      "a schema the property named, else the one of the column's name, else the first"},

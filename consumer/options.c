@@ -14,7 +14,6 @@
 
 enum {
     DURATION_DAYS_MAX = 36525,
-    RETAIN_DAYS_DEFAULT = 30,
     PROGRESS_S_DEFAULT = 60,
     CRASH_LIMIT_DEFAULT = 5, // two among few, three alone: a worker killed from outside is no proof
     DEAD_SHARE_DEFAULT = 50,
@@ -515,7 +514,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                                              .crash_limit = CRASH_LIMIT_DEFAULT,
                                              .dead_share = DEAD_SHARE_DEFAULT,
                                              .model_failures = MODEL_FAILURES_DEFAULT,
-                                             .retain_s = RETAIN_DAYS_DEFAULT * 86400LL,
+                                             .retain_s = -1,
                                              .progress_s = PROGRESS_S_DEFAULT},
                                   .bench = {.prompt = 128, .generate = 32, .repeat = 3}};
     const struct command *command = argc > 0 ? option_table_find_command(argv[0]) : NULL;

@@ -29,7 +29,7 @@ struct settings {
 
     char *store, *dataset;
     char *output, *errors;
-    bool json, force;
+    bool json, force, overwrite;
 
     struct {
         char *brokers;
@@ -84,11 +84,11 @@ struct settings {
     struct {
         char *metrics, *metrics_token; // address, file
         int64_t exit_when_idle_s;      // -1: never
-        int64_t retain_s;              // 0: unlimited
+        int64_t retain_s;              // 0: unlimited; -1: not given (settings_retain_s)
         int64_t progress_s;            // from one line to the next; 0: none
         int64_t crash_limit, dead_share, model_failures;
         char *require_arithmetic;
-        bool force_new, retry_failed, cached_tokens, same_draws;
+        bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
         bool metrics_content;
     } worker;
 
@@ -122,7 +122,7 @@ struct settings {
         } prompt;
         struct {
             char *delimiter, *table, *sql, *format;
-            bool no_header, no_quotes, skip_bad_rows;
+            bool no_header, no_quotes, skip_bad_rows, skip_empty;
         } input;
         struct {
             char *format, *into, *prefix;
@@ -148,6 +148,14 @@ struct settings {
 // (settings_finish).
 enum status options_parse(struct settings *settings, int argc, char **argv, struct error *error) WARN_UNUSED;
 void settings_finish(struct settings *settings);
+
+enum { RETAIN_DAYS_DEFAULT = 30 };
+// How long a store keeps rows; 0: for ever. Answers of the embedded queue are removed only where the user says
+// so: worker.retain_s > 0.
+static inline int64_t settings_retain_s(const struct settings *settings)
+{
+    return settings->worker.retain_s >= 0 ? settings->worker.retain_s : RETAIN_DAYS_DEFAULT * INT64_C(86400);
+}
 // Of a command's two options those that are missing, NULL for one that is given: "sheaf run: give -o OUT".
 enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
                                    struct error *error);

@@ -59,6 +59,7 @@ void recent_add(struct recent *recent, const struct job *job)
     struct recent_job *kept = is_done ? &recent->answers[recent->n_answers++ % RECENT_ANSWERS]
                                       : &recent->errors[recent->n_errors++ % RECENT_ERRORS];
     kept->code = job->result.error.code;
+    kept->index = job->index;
     kept->prompt[0] = kept->text[0] = '\0';
     copy_text(kept->dataset, sizeof kept->dataset, job->dataset);
     copy_text(kept->custom_id, sizeof kept->custom_id, job->custom_id);

@@ -14,6 +14,7 @@ enum {
 
 struct recent_job {
     char dataset[RECENT_NAME_BYTES], custom_id[RECENT_NAME_BYTES];
+    int64_t index; // of the line or the table's row; -1: none
     enum error_code code;
     char prompt[RECENT_TEXT_BYTES],
         text[RECENT_TEXT_BYTES]; // with `keeps_content`; the answer or the error's text

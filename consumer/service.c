@@ -167,6 +167,22 @@ static void begin_close(struct closing *closing, struct exporter *exporter, cons
         exporter_announce_close(exporter, reason);
 }
 
+static struct duplicate_limits duplicate_limits(const struct settings *settings,
+                                                const struct runtime *runtime)
+{
+    const struct batch_limits *batch = &runtime->plan.batch;
+    int32_t n_context = runtime->model->shape.n_context;
+    int64_t n_positions = (int64_t)batch->n_pages * batch->page_positions;
+    if (n_positions > runtime->model->shape.n_context_original)
+        n_positions = runtime->model->shape.n_context_original;
+    if (n_positions > n_context)
+        n_positions = n_context;
+    return (struct duplicate_limits){.is_within_dataset = settings->worker.no_reuse,
+                                     .max_tokens_default = (int32_t)runtime->defaults.max_tokens,
+                                     .n_context = n_context,
+                                     .n_positions = (int32_t)n_positions};
+}
+
 // All but what belongs to the run: transport, files, metrics and contexts.
 static struct worker_config configure_worker(const struct service *service, const struct settings *settings,
                                              const struct runtime *runtime)
@@ -178,11 +194,13 @@ static struct worker_config configure_worker(const struct service *service, cons
         .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
         .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
                   settings->worker.same_draws, runtime->names},
-        .duplicates = {service->requests_differ, runtime->defaults.sampling, runtime_reads_time(runtime)},
+        .duplicates = {service->requests_differ && settings->worker.no_reuse, runtime->defaults.sampling,
+                       runtime_reads_time(runtime), duplicate_limits(settings, runtime)},
         .records.store = service->store,
         .records.find_store = service->late ? find_store : NULL,
         .records.jobs_need_recording = settings->kafka.brokers != NULL,
-        .records.retain_s = settings->worker.retain_s,
+        .records.retain_s = settings_retain_s(settings),
+        .records.retains_answers = settings->worker.retain_s <= 0,
         .limits.idle_s = service->exit_when_idle_s,
         .limits.crashes = (int32_t)settings->worker.crash_limit,
         .limits.model_failures = (int32_t)settings->worker.model_failures,

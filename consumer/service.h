@@ -10,7 +10,7 @@ struct service {
     struct store *store;        // of the embedded queue; NULL with `late`
     struct late_store *late;    // for Kafka's figures; NULL: embedded queue
     struct text dataset;        // embedded queue: only this dataset; size 0: any
-    bool requests_differ;       // no two jobs of it are equal (annotate's): none is compared
+    bool requests_differ;       // no two jobs of it are equal (annotate's)
     int exit_when_idle_s;       // -1: never
     struct progress_line *line; // NULL: no progress line
 };

@@ -406,7 +406,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.commits.is_published = calloc((size_t)config->n_jobs_max, sizeof *worker.commits.is_published);
     worker.figures.steps = calloc(WORKER_STEPS_KEPT_MAX, sizeof *worker.figures.steps);
     worker.stop.abort = order_create(ORDER_ABORT);
-    bool has_duplicates = duplicates_init(&worker.duplicates, config->n_jobs_max);
+    bool has_duplicates = duplicates_init(&worker.duplicates, &config->duplicates.limits, config->n_jobs_max);
     enum status status = STATUS_OK;
     if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
         !worker.stop.abort || !has_duplicates)

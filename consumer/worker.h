@@ -11,6 +11,7 @@
 
 #include "batching/engine_thread.h"
 #include "consumer/closing.h"
+#include "consumer/duplicates.h"
 #include "consumer/intake.h"
 #include "consumer/metrics.h"
 #include "consumer/trace.h"
@@ -39,6 +40,7 @@ struct worker_config {
         bool are_computed;        // no: each is
         struct sampling defaults; // of jobs, for whether a request is greedy
         bool time_is_read;        // by a chat template
+        struct duplicate_limits limits;
     } duplicates;
     struct {                                        // steps and Kafka's jobs
         struct store *store;                        // NULL: none
@@ -46,6 +48,7 @@ struct worker_config {
         void *context;
         bool jobs_need_recording; // over Kafka; the embedded queue has them already
         int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
+        bool retains_answers;     // not those of the embedded queue's collected datasets
     } records;
     struct {
         int64_t job_bytes_max; // of the jobs held; 0: WORKER_JOB_BYTES_MAX

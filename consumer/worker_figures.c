@@ -146,8 +146,8 @@ void worker_figures_compact(struct worker *worker)
         return;
     bool more = false;
     struct error error;
-    if (store_compact(store, clock_wall_us() - (int64_t)config->records.retain_s * 1000000, &more, &error) !=
-        STATUS_OK)
+    if (store_compact(store, clock_wall_us() - (int64_t)config->records.retain_s * 1000000,
+                      !config->records.retains_answers, &more, &error) != STATUS_OK)
         log_write(LOG_DEBUG, "%s; old rows stay for now", error.text);
     worker->figures.compact_at_ms = clock_ms() + (more ? WORKER_RECORD_INTERVAL_MS : COMPACT_INTERVAL_MS);
 }

@@ -343,6 +343,7 @@ struct job {
     int64_t deadline_s; // seconds since 1970 UTC: not computed from then on; 0: none
     struct request request;
     struct digest request_hash; // of a request that may share its answer (job_hash_request); else not set
+    struct digest open_hash;    // of it without max_tokens, where an answer that ended by itself needs none
     struct result result;
     struct job_figures figures;
     struct job_source source;
@@ -375,10 +376,17 @@ void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_d
 void job_reserve_finish(struct job_reserve *reserve);
 
 // Sets request_hash where the answer is a function of the request without the job's identity: it is greedy or
-// has a seed of its own, and no tools, whose calls have ids. `defaults`: of jobs that give no temperature.
+// has a seed of its own, and no tools, whose calls have ids. A schema is hashed without its annotations
+// (schema_annotations.h). Sets open_hash too where an answer that ended by a stop rule under one max_tokens
+// is the answer under each larger one: it does not close at max_tokens, and all of its sequences are choices.
+// `defaults`: of jobs that give no temperature.
 // `time_is_read`: the chat template depends on the time of submission, which is hashed then for messages.
 // False when memory ran out.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
+
+// Do two records ask for the same? They are the same bytes, or jobs whose requests differ in their spelling
+// alone. Priority and deadline are not compared. False also when memory ran out.
+bool job_records_equal(struct text a, struct text b, enum encoding encoding);
 
 // Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;

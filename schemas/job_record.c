@@ -1,6 +1,7 @@
 // Job records: the bytes of a job, to read, write and compare.
 #include "schemas/encoding.h"
 #include "schemas/request.h"
+#include "schemas/schema_annotations.h"
 
 #include <stdalign.h>
 
@@ -13,6 +14,31 @@ static bool draws_tokens(const struct request *request, const struct sampling *d
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
 
+// The schema of `constraint` without what says nothing of its values. A text that is no JSON is refused when
+// it is compiled. False: out of memory.
+static bool strip_schema(struct constraint *constraint, struct arena *arena)
+{
+    struct value schema, bare;
+    struct error ignored;
+    struct buffer text = {0};
+    if (constraint->kind != CONSTRAINT_JSON_SCHEMA ||
+        json_decode(constraint->source, arena, &schema, &ignored) != STATUS_OK)
+        return true;
+    bool complete = schema_without_annotations(&schema, arena, &bare);
+    if (complete)
+        json_encode(&bare, &text);
+    const char *copy = complete && !text.failed ? arena_copy(arena, text.data, text.size) : NULL;
+    if (copy)
+        constraint->source = (struct text){copy, text.size};
+    buffer_finish(&text);
+    return copy != NULL;
+}
+
+static bool is_open(const struct request *request)
+{
+    return !request->constraint.closes && request->best_of <= (request->n > 0 ? request->n : 1);
+}
+
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)
 {
     const struct request *request = &job->request;
@@ -21,12 +47,14 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
         return true;
     struct job hashed = *job;
     hashed.request.sampling.seed_given = is_drawn; // else it is of no effect
+    hashed.request.stop.max_tokens = -1;
     alignas(16) unsigned char first[FIRST_BYTES];
     struct arena arena;
     struct value object;
     struct buffer bytes = {0};
     arena_init_within(&arena, first, sizeof first);
-    bool complete = request_encode_alone(&hashed, &arena, &object);
+    bool complete =
+        strip_schema(&hashed.request.constraint, &arena) && request_encode_alone(&hashed, &arena, &object);
     if (complete)
         msgpack_encode(&object, &bytes);
     for (int32_t i = 0; i < job->result.n_warnings; i++) { // part of the result
@@ -35,6 +63,9 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
     }
     if (time_is_read && request->prompt.kind == PROMPT_MESSAGES)
         buffer_add_format(&bytes, "%c%lld", '\0', (long long)job_submitted_s(job));
+    if (complete && !bytes.failed && is_open(request))
+        job->open_hash = digest_of(bytes.data, bytes.size);
+    buffer_add_format(&bytes, "%cmax_tokens %d", '\0', request->stop.max_tokens);
     complete = complete && !bytes.failed;
     if (complete)
         job->request_hash = digest_of(bytes.data, bytes.size);
@@ -90,4 +121,38 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
     else
         msgpack_encode(&object, out);
     arena_finish(&arena);
+}
+
+// The answer's part of the record. False: it is no job.
+static bool encode_request(struct text record, enum encoding encoding, struct buffer *bytes)
+{
+    struct job *job = job_create();
+    struct arena arena = {0};
+    struct value object;
+    struct error ignored;
+    bool complete = job && job_decode(job, record, encoding, &ignored) == STATUS_OK &&
+                    request_encode_alone(job, &arena, &object);
+    if (complete)
+        msgpack_encode(&object, bytes);
+    for (int32_t i = 0; complete && i < job->result.n_warnings; i++) {
+        buffer_add_byte(bytes, '\0');
+        buffer_add_text(bytes, job->result.warnings[i]);
+    }
+    if (complete)
+        buffer_add_format(bytes, "%c%d", '\0', job->naming);
+    arena_finish(&arena);
+    job_destroy(job);
+    return complete && !bytes->failed;
+}
+
+bool job_records_equal(struct text a, struct text b, enum encoding encoding)
+{
+    struct buffer bytes[2] = {{0}};
+    bool are = text_equal(a, b) ||
+               (encode_request(a, encoding, &bytes[0]) && encode_request(b, encoding, &bytes[1]) &&
+                text_equal((struct text){bytes[0].data, bytes[0].size},
+                           (struct text){bytes[1].data, bytes[1].size}));
+    for (int i = 0; i < 2; i++)
+        buffer_finish(&bytes[i]);
+    return are;
 }

@@ -389,11 +389,17 @@ static bool is_line_field(struct text name)
            text_equals_string(name, "body");
 }
 
+// A field that is refused, or has no effect, is none to recommend.
+static bool is_read(const struct field *field)
+{
+    return field->kind != FIELD_ONLY && field->kind != FIELD_NO_EFFECT;
+}
+
 static bool warn_of_unknown(struct job *job, struct text name, enum collect collect)
 {
     struct nearest nearest = nearest_begin(name);
     for (int i = 0; i < N_FIELDS && job->result.n_warnings < JOB_WARNINGS_MAX; i++)
-        if (collect != COLLECT_REQUEST || !fields[i].identity)
+        if ((collect != COLLECT_REQUEST || !fields[i].identity) && is_read(&fields[i]))
             (void)nearest_try(&nearest, fields[i].name);
     return job_warn(job, "unknown field \"%.*s\" ignored%s%.*s", (int)(name.size < 128 ? name.size : 128),
                     name.data, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,

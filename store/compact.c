@@ -162,7 +162,8 @@ static const char collected_jobs[] =
     " WHERE collected_at_us < ?1 AND last_finished_at_us < ?1"
     " AND n_submitted = n_done + n_failed + n_cancelled AND finished_at_us IS NOT NULL LIMIT ?2";
 
-enum status store_compact(struct store *store, int64_t before_us, bool *more, struct error *error)
+enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
+                          struct error *error)
 {
     struct database *database = &store->database;
     *more = false;
@@ -178,7 +179,7 @@ enum status store_compact(struct store *store, int64_t before_us, bool *more, st
         status = compact_jobs(store, old_jobs_of_topics, before_us, more, error);
     if (status == STATUS_OK)
         status = compact_jobs(store, surplus_jobs_of_topics, STORE_JOBS_KEPT, more, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && with_answers)
         status = compact_jobs(store, collected_jobs, before_us, more, error);
     if (status == STATUS_OK)
         status = run_statement(

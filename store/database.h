@@ -50,6 +50,7 @@ struct store {
     int64_t n_claimed;    // since the store was opened
     int64_t mirror_token; // store_mirror_start's; 0: not called
     struct store_share share;
+    const struct job_set *rows; // store_set_rows; NULL: none
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode,

@@ -145,7 +145,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " prompt_tokens = NULL, completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL,"
         " prefill_us = NULL, decode_us = NULL, worker = NULL, finished_at_us = NULL, constrained_by = NULL,"
         " forced_tokens = NULL, drafted_tokens = NULL, accepted_tokens = NULL, is_duplicate = 0,"
-        " request_hash = NULL WHERE " CHOSEN};
+        " request_hash = NULL, open_hash = NULL, max_tokens = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);
@@ -229,6 +229,7 @@ static const char *const deletions[] = {
     "DELETE FROM compacted_failures WHERE dataset = ?",
     "DELETE FROM evaluations WHERE dataset = ?",
     "DELETE FROM table_labels WHERE dataset = ?",
+    "DELETE FROM outputs WHERE dataset = ?",
     "DELETE FROM jobs WHERE dataset = ?",
     "DELETE FROM datasets WHERE dataset = ?",
 };
@@ -257,7 +258,8 @@ static enum status move_name(struct store *store, struct text dataset, struct te
                                              "UPDATE dataset_hours SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE compacted_failures SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE evaluations SET dataset = ?2 WHERE dataset = ?1",
-                                             "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1"};
+                                             "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
         sqlite3_stmt *update = database_statement(&store->database, statements[i], error);

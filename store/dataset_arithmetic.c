@@ -1,6 +1,7 @@
 #include "store/dataset_arithmetic.h"
 
 #include "store/dataset.h"
+#include "store/table_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,8 @@ static enum status bind_one(struct store *store, struct text dataset, const char
     if (status == STATUS_OK && (claims.running || (claims.answers && !force_new)))
         return refuse_arithmetic(store, dataset, theirs, claims.running, error);
     int64_t n_reopened;
+    if (status == STATUS_OK && claims.answers && store->rows)
+        status = table_rows_remove_others(store, dataset, error);
     if (status == STATUS_OK && claims.answers)
         status = dataset_reopen(store, dataset, REOPEN_DONE | REOPEN_FAILED, &n_reopened, error);
     if (status != STATUS_OK)

@@ -3,33 +3,57 @@
 #include "store/database.h"
 #include "store/dataset_name.h"
 
-static struct text hash_of(const struct job *job)
+static struct text bytes_of(const struct digest *digest)
 {
-    return (struct text){(const char *)&job->request_hash, sizeof job->request_hash};
+    return (struct text){(const char *)digest, sizeof *digest};
 }
 
-// The index jobs_computed has one row a computed request; of another arithmetic than today's there may be
-// more. A dataset of a topic has its own name, or, where that was another's, one with the topic
-// (store/dataset_name.h): one statement looks for both, so the name need not be found first.
-enum status store_find_equal(struct store *store, const struct job *job, struct buffer *record,
+// The indexes jobs_computed and jobs_open have few rows a request. A dataset of a topic has its own name, or,
+// where that was another's, one with the topic (store/dataset_name.h): one statement looks for both, so the
+// name need not be found first.
+#define RECORDS  "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE "
+#define COMPUTED " AND is_duplicate = 0 AND status = 'done'"
+#define IN_DATASET                                                                                           \
+    "(topic IS NULL AND ?3 = '' AND dataset = ?2 OR topic = ?3 AND dataset IN (?2, ?2 || '@' || ?3))"
+#define NEWEST " ORDER BY " IN_DATASET " DESC, jobs.id DESC LIMIT ?4"
+
+static sqlite3_stmt *find_statement(struct store *store, const struct job *job,
+                                    const struct equal_search *search, struct error *error)
+{
+    static const char *const queries[] = {[EQUAL_IN_DATASET] =
+                                              RECORDS "request_hash = ?1 AND " IN_DATASET COMPUTED NEWEST,
+                                          [EQUAL_ANYWHERE] = RECORDS "request_hash = ?1" COMPUTED NEWEST,
+                                          [EQUAL_BUT_SHORTER] = RECORDS "open_hash = ?1" COMPUTED
+                                                                        " AND max_tokens <= ?5" NEWEST};
+    sqlite3_stmt *select = database_statement(&store->database, queries[search->kind], error);
+    if (!select)
+        return NULL;
+    bind_blob(select, 1, bytes_of(search->kind == EQUAL_BUT_SHORTER ? &job->open_hash : &job->request_hash));
+    bind_text(select, 2, job->dataset);
+    bind_text(select, 3, job->source.topic.size ? job->source.topic : TEXT(""));
+    bind_integer(select, 4, EQUAL_REQUESTS_MAX);
+    if (search->kind == EQUAL_BUT_SHORTER)
+        bind_integer(select, 5, search->max_tokens);
+    return select;
+}
+
+enum status store_find_equal(struct store *store, const struct job *job, const struct equal_search *search,
+                             bool (*take)(void *context, struct text record), void *context,
                              struct error *error)
 {
-    static const char *const queries[2] = {
-        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?1"
-        " AND is_duplicate = 0 AND dataset = ?2 AND status = 'done' ORDER BY jobs.id DESC LIMIT 1",
-        "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE request_hash = ?1"
-        " AND is_duplicate = 0 AND topic = ?3 AND (dataset = ?2 OR dataset = ?2 || '@' || ?3)"
-        " AND status = 'done' ORDER BY jobs.id DESC LIMIT 1"};
-    struct text topic = job->source.topic;
-    buffer_clear(record);
-    sqlite3_stmt *select = database_statement(&store->database, queries[topic.size > 0], error);
+    if (!digest_is_set(search->kind == EQUAL_BUT_SHORTER ? &job->open_hash : &job->request_hash))
+        return STATUS_OK;
+    int code;
+    sqlite3_stmt *select = find_statement(store, job, search, error);
     if (!select)
         return error->status;
-    bind_blob(select, 1, hash_of(job));
-    bind_text(select, 2, job->dataset);
-    if (topic.size)
-        bind_text(select, 3, topic);
-    return database_read_blob(&store->database, select, record, "looking for an equal request", error);
+    while ((code = sqlite3_step(select)) == SQLITE_ROW && !take(context, column_blob(select, 0)))
+        ;
+    bool failed = code != SQLITE_ROW && code != SQLITE_DONE;
+    enum status status =
+        failed ? database_error(&store->database, "looking for an equal request", error) : STATUS_OK;
+    sqlite3_reset(select);
+    return status;
 }
 
 enum status keep_result(struct store *store, struct dataset_names *names, const struct job *job,

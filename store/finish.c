@@ -103,6 +103,18 @@ void totals_finish(struct dataset_totals *totals)
 
 // ---- a job's end ----
 
+// Before its limit: a constraint that ends an answer with its last token leaves none for the end, which counts
+// too where there is room.
+static bool ended_by_itself(const struct job *job)
+{
+    const struct result *result = &job->result;
+    bool is_stop = result->status == RESULT_DONE && result->n_choices > 0;
+    for (int32_t i = 0; is_stop && i < result->n_choices; i++)
+        is_stop = result->choices[i].finish_reason == FINISH_STOP &&
+                  result->choices[i].n_tokens < job->request.stop.max_tokens;
+    return is_stop;
+}
+
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us)
 {
@@ -131,6 +143,10 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
                   (struct text){(const char *)&job->request_hash, sizeof job->request_hash});
     if (figures->drafted_tokens)
         BIND_INTEGERS(statement, first + 16, figures->drafted_tokens, figures->accepted_tokens);
+    if (digest_is_set(&job->open_hash) && ended_by_itself(job))
+        bind_blob(statement, first + 18, (struct text){(const char *)&job->open_hash, sizeof job->open_hash});
+    if (job->request.stop.max_tokens >= 0)
+        bind_integer(statement, first + 19, job->request.stop.max_tokens);
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -146,7 +162,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                      " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
                      " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
                      " constrained_by = ?, forced_tokens = ?, is_duplicate = ?, request_hash = ?,"
-                     " drafted_tokens = ?, accepted_tokens = ? WHERE id = ?",
+                     " drafted_tokens = ?, accepted_tokens = ?, open_hash = ?, max_tokens = ? WHERE id = ?",
                      error)
                : NULL;
     if (!update)
@@ -157,7 +173,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);
-    bind_integer(update, 19, id);
+    bind_integer(update, 21, id);
     return database_run(database, update, error);
 }
 

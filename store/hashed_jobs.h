@@ -2,6 +2,7 @@
 // store's.
 #pragma once
 
+#include "store/job_set.h"
 #include "store/store.h"
 
 // store_submit, for jobs whose id is a hash of their request: one that is there already has the same answer.
@@ -9,6 +10,23 @@
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error) WARN_UNUSED;
+// `rows`: the jobs of a table's rows, by which all of these are told from jobs of another prompt, of changed
+// or of removed rows. Removes the others that wait for a worker, unless a living worker computes jobs of the
+// dataset. Those that are finished stay: their prompt may come back.
+enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
+                            int64_t *n_removed, struct error *error) WARN_UNUSED;
+// The rows' numbers in the table, by which queries find a row: job_index of jobs[i] becomes indexes[i].
+enum status store_place_rows(struct store *store, const int64_t *jobs, const int64_t *indexes, size_t n,
+                             struct error *error) WARN_UNUSED;
+// The dataset's other jobs have none any more.
+enum status store_clear_places(struct store *store, struct text dataset, const struct job_set *rows,
+                               struct error *error) WARN_UNUSED;
+// From now on force_new of store_check_arithmetic queues these alone again, and removes the dataset's others.
+// NULL: all. The caller's, as long as the store is open.
+void store_set_rows(struct store *store, const struct job_set *rows);
+// *n_finished: of these.
+enum status store_count_rows(struct store *store, struct text dataset, const struct job_set *rows,
+                             int64_t *n_finished, struct error *error) WARN_UNUSED;
 // Each job's name and record in order of submission.
 enum status store_each_record(struct store *store, struct text dataset,
                               enum status (*receive)(void *context, struct text job_id, struct text record,

@@ -58,8 +58,9 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
     [REPORT_PROMPT_LENGTHS] = HISTOGRAM("prompt_tokens"),
     [REPORT_ANSWER_LENGTHS] = HISTOGRAM("completion_tokens"),
     [REPORT_ERRORS] =
-        "SELECT f.error_code, f.jobs, coalesce(e.custom_id, f.example), coalesce(e.error, f.message)"
-        " FROM failures f LEFT JOIN (SELECT error_code, custom_id, error,"
+        "SELECT f.error_code, f.jobs, coalesce(e.name, f.example), coalesce(e.error, f.message)"
+        " FROM failures f LEFT JOIN (SELECT error_code, error, iif((SELECT is_table FROM datasets"
+        "   WHERE dataset = ?1), coalesce('row ' || job_index, custom_id), custom_id) AS name,"
         "  row_number() OVER (PARTITION BY error_code ORDER BY id) AS place FROM jobs"
         "  WHERE dataset = ?1 AND error_code IS NOT NULL) e"
         " ON e.error_code = f.error_code AND e.place <= " NUMBER(

@@ -8,6 +8,7 @@
 
 struct spool {
     struct database database;
+    int64_t n_repeated;
 };
 
 static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, finished INTEGER NOT NULL)"
@@ -82,7 +83,9 @@ enum status spool_add_result(struct spool *spool, struct text job_id, int64_t in
     bind_text(insert, 1, job_id);
     bind_integer(insert, 2, index < 0 ? INT64_MAX : index);
     bind_blob(insert, 3, record);
-    return database_run(&spool->database, insert, error);
+    enum status status = database_run(&spool->database, insert, error);
+    spool->n_repeated += status == STATUS_OK && sqlite3_changes(spool->database.sqlite) == 0;
+    return status;
 }
 
 enum status spool_count(struct spool *spool, struct spool_counts *counts, struct error *error)
@@ -101,6 +104,7 @@ enum status spool_count(struct spool *spool, struct spool_counts *counts, struct
         counts->n_results = sqlite3_column_int64(select, 1);
         counts->n_missing = sqlite3_column_int64(select, 2);
         counts->n_finished = sqlite3_column_int64(select, 3);
+        counts->n_repeated = spool->n_repeated;
     }
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&spool->database, "counting", error);

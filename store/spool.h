@@ -19,6 +19,7 @@ struct spool_counts {
     int64_t n_jobs, n_results;
     int64_t n_missing;  // jobs without a result
     int64_t n_finished; // of these
+    int64_t n_repeated; // results of a job that had one, left out
 };
 
 // Adds a job that needs a result. A job submitted twice under one id counts once, as finished if it is both times.

@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 11,
+    STORE_VERSION = 12,
     STORE_BUSY_MS = 10000,          // waiting time for a lock,
     STORE_TURN_MS = 500,            // and where the caller must not block: a member of a group
     STORE_STEPS_KEPT = 100000,      // the newest; older ones are compacted
@@ -118,6 +118,24 @@ enum status store_submitted(struct store *store, struct text dataset, int64_t li
 enum status store_remove_line(struct store *store, struct text dataset, int64_t line,
                               const struct dataset_mark *from, const struct dataset_mark *back_to,
                               struct error *error) WARN_UNUSED;
+// Replaces a dataset's lines by those of a changed file, in one transaction: store_replace_begin,
+// store_replace_lines for all of them in order, store_replace_end. A line is its custom_id and its request: one
+// that is there stays with its answer, wherever it stands now, and its place becomes the new one. Answers of
+// lines that are gone are moved to the dataset "NAME~before", where equal requests find them;
+// store_replace_forget deletes it. STATUS_RETRY: a worker computes jobs of the dataset.
+struct replacement {
+    int64_t n_kept, n_new, n_gone;
+    int64_t n_named; // lines with the custom_id of one of before
+};
+enum status store_replace_begin(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
+enum status store_replace_lines(struct store *store, struct text dataset,
+                                const struct submission *submissions, size_t n,
+                                struct replacement *replacement, struct error *error) WARN_UNUSED;
+// `status`: of the calls before; not STATUS_OK: all is as it was.
+enum status store_replace_end(struct store *store, struct text dataset, const struct dataset_mark *upto,
+                              enum status status, struct replacement *replacement,
+                              struct error *error) WARN_UNUSED;
+enum status store_replace_forget(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
 // A job of the queue; texts are valid during the call.
@@ -215,8 +233,9 @@ enum status store_dataset_rename(struct store *store, struct text dataset, struc
 // ---- old rows ----
 
 // Replaces rows older than `before_us` by sums (schemas/store-3.sql lists which): at most STORE_COMPACT_ROWS
-// rows of each kind, in one transaction. *more: further rows are old enough.
-enum status store_compact(struct store *store, int64_t before_us, bool *more,
+// rows of each kind, in one transaction. `with_answers`: collected datasets of the embedded queue too, whose
+// answers are nowhere else. *more: further rows are old enough.
+enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                           struct error *error) WARN_UNUSED;
 
 // ---- the projection, after a commit ----

@@ -5,6 +5,7 @@
 #include "store/finish.h"
 #include "store/hashed_jobs.h"
 #include "store/share.h"
+#include "store/table_rows.h"
 #include "store/workers.h"
 
 #include <stdlib.h>
@@ -69,7 +70,9 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
 static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
 {
     bool any = false;
-    enum status status = store_keep_lock(store, error);
+    enum status status = workers_open_locks(store, error); // of a process that is no worker
+    if (status == STATUS_OK)
+        status = store_keep_lock(store, error);
     if (status != STATUS_OK)
         return status;
     for (int64_t worker = 0;;) {
@@ -289,6 +292,34 @@ enum status store_check_arithmetic(struct store *store, struct text dataset, boo
     status = free_jobs_of_the_dead(store, error);
     if (status == STATUS_OK)
         status = dataset_arithmetic_bind(store, dataset, force_new, error);
+    return database_end(&store->database, status, error);
+}
+
+static enum status keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
+                             int64_t *n_removed, struct error *error)
+{
+    enum status status = free_jobs_of_the_dead(store, error);
+    sqlite3_stmt *select =
+        status == STATUS_OK
+            ? database_statement(&store->database,
+                                 "SELECT queue.job, queue.worker IS NOT NULL FROM queue CROSS JOIN jobs ON"
+                                 " jobs.id = queue.job WHERE dataset = ? ORDER BY queue.worker IS NULL",
+                                 error)
+            : NULL;
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    return table_rows_remove(store, select, dataset, rows, n_removed, error);
+}
+
+enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
+                            int64_t *n_removed, struct error *error)
+{
+    enum status status = database_begin(&store->database, error);
+    *n_removed = 0;
+    if (status != STATUS_OK)
+        return status;
+    status = keep_rows(store, dataset, rows, n_removed, error);
     return database_end(&store->database, status, error);
 }
 

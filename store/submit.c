@@ -2,6 +2,7 @@
 #include "schemas/clock.h"
 #include "store/dataset_name.h"
 #include "store/hashed_jobs.h"
+#include "store/submit.h"
 #include "store/workers.h"
 
 #include <string.h>
@@ -237,9 +238,8 @@ static enum status queue_added(struct store *store, int64_t first, struct error 
     return database_run(&store->database, queue, error);
 }
 
-// ids: [n] of the jobs, those that were there before too; may be NULL.
-static enum status submit_all(struct store *store, struct text dataset, const struct submission *submissions,
-                              size_t n, size_t *n_added, int64_t *ids, struct error *error)
+enum status submit_jobs(struct store *store, struct text dataset, const struct submission *submissions,
+                        size_t n, size_t *n_added, int64_t *ids, struct error *error)
 {
     int64_t now_us = clock_wall_us();
     struct added added = {0};
@@ -269,6 +269,17 @@ static enum status submit_all(struct store *store, struct text dataset, const st
     return database_run(&store->database, update, error);
 }
 
+static enum status mark_table(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET is_table = 1 WHERE dataset = ? AND is_table = 0", error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, dataset);
+    return database_run(&store->database, update, error);
+}
+
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error)
@@ -277,7 +288,9 @@ enum status store_submit_requests(struct store *store, struct text dataset,
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, ids, error);
+    status = submit_jobs(store, dataset, submissions, n, n_added, ids, error);
+    if (status == STATUS_OK && ids)
+        status = mark_table(store, dataset, error);
     return database_end(&store->database, status, error);
 }
 
@@ -294,8 +307,7 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
-                           "SELECT fingerprint, n_lines, complete, (SELECT job_index IS NULL FROM jobs"
-                           " WHERE jobs.dataset = datasets.dataset LIMIT 1) FROM datasets WHERE dataset = ?",
+                           "SELECT fingerprint, n_lines, complete, is_table FROM datasets WHERE dataset = ?",
                            error);
     if (!select)
         return error->status;
@@ -308,7 +320,7 @@ static enum status read_mark(struct store *store, struct text dataset, struct da
         *mark = (struct dataset_mark){by_lines ? sqlite3_column_int64(select, 1) : STORE_WHOLE_FILE,
                                       (uint64_t)sqlite3_column_int64(select, 0), false};
         *complete = sqlite3_column_int(select, 2);
-    } else if (code == SQLITE_ROW) { // only lines have an index
+    } else if (code == SQLITE_ROW) {
         mark->is_of_requests = sqlite3_column_int(select, 3);
     }
     sqlite3_reset(select);
@@ -347,7 +359,7 @@ enum status store_submit_lines(struct store *store, struct text dataset, const s
     enum status status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
-    status = submit_all(store, dataset, submissions, n, n_added, NULL, error);
+    status = submit_jobs(store, dataset, submissions, n, n_added, NULL, error);
     if (status == STATUS_OK)
         status = move_mark(store, dataset, from, upto, error);
     return database_end(&store->database, status, error);

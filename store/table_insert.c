@@ -12,6 +12,7 @@ struct table_insert {
     size_t n_columns;
     sqlite3_stmt *row;
     struct buffer json;
+    struct buffer definitions; // of the table's columns
 };
 
 static enum status refuse_memory(const char *path, struct error *error)
@@ -80,16 +81,55 @@ enum status table_insert_check(const char *path, const char *table, const char *
     return status;
 }
 
+static void add_name(struct buffer *out, struct text column)
+{
+    char *name = sqlite3_mprintf("\"%.*w\"", (int)column.size, column.data);
+    buffer_add_string(out, name ? name : "");
+    out->failed |= !name;
+    sqlite3_free(name);
+}
+
+// The primary key's columns in their order.
+static void add_key(struct buffer *out, const struct text *columns,
+                    const struct table_declaration *declarations, size_t n)
+{
+    bool any = false;
+    for (int place = 1; place <= (int)n; place++)
+        for (size_t i = 0; i < n; i++)
+            if (declarations[i].key_place == place) {
+                buffer_add_string(out, any ? ", " : ", PRIMARY KEY (");
+                add_name(out, columns[i]);
+                any = true;
+            }
+    buffer_add_string(out, any ? ")" : "");
+}
+
+static enum status define_columns(struct table_insert *insert, const struct text *columns,
+                                  const struct table_declaration *declarations, size_t n_declared,
+                                  struct error *error)
+{
+    struct buffer *out = &insert->definitions;
+    for (size_t i = 0; i < insert->n_columns; i++) {
+        buffer_add_string(out, i ? ", " : "");
+        add_name(out, columns[i]);
+        if (i < n_declared && declarations[i].type)
+            buffer_add_format(out, " %s", declarations[i].type);
+        if (i < n_declared && declarations[i].is_not_null)
+            buffer_add_string(out, " NOT NULL");
+    }
+    add_key(out, columns, declarations, n_declared);
+    buffer_add_byte(out, '\0');
+    return out->failed ? refuse_memory(insert->database.path, error) : STATUS_OK;
+}
+
 // The list of columns, and the parameters of a row.
 static enum status create_rows(struct table_insert *insert, const struct text *columns, struct error *error)
 {
     struct buffer names = {0}, row = {0};
     buffer_add_string(&row, "INSERT INTO temp.sheaf_rows VALUES (");
     for (size_t i = 0; i < insert->n_columns; i++) {
-        char *name = sqlite3_mprintf("%s\"%.*w\"", i ? ", " : "", (int)columns[i].size, columns[i].data);
-        buffer_add_string(&names, name ? name : "");
-        names.failed |= !name;
-        sqlite3_free(name);
+        buffer_add_string(&names, i ? ", " : "");
+        add_name(&names, columns[i]);
         buffer_add_string(&row, i ? ", ?" : "?");
     }
     buffer_add_string(&row, ")");
@@ -108,7 +148,9 @@ static enum status create_rows(struct table_insert *insert, const struct text *c
 }
 
 enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,
-                              const struct text *columns, size_t n_columns, struct error *error)
+                              const struct text *columns, size_t n_columns,
+                              const struct table_declaration *declarations, size_t n_declared,
+                              struct error *error)
 {
     struct table_insert *opened = calloc(1, sizeof *opened);
     if (!opened)
@@ -120,6 +162,8 @@ enum status table_insert_open(struct table_insert **insert, const char *path, co
         opened->database.path && opened->table ? open_database(opened, error) : refuse_memory(path, error);
     if (status == STATUS_OK)
         status = create_rows(opened, columns, error);
+    if (status == STATUS_OK)
+        status = define_columns(opened, columns, declarations, n_declared, error);
     if (status == STATUS_OK)
         *insert = opened;
     else
@@ -182,8 +226,12 @@ enum status table_insert_complete(struct table_insert *insert, struct error *err
     status = execute_sql(insert, sqlite3_mprintf("DROP TABLE IF EXISTS main.\"%w\"", insert->table), error);
     if (status == STATUS_OK)
         status = execute_sql(
+            insert, sqlite3_mprintf("CREATE TABLE main.\"%w\" (%s)", insert->table, insert->definitions.data),
+            error);
+    if (status == STATUS_OK)
+        status = execute_sql(
             insert,
-            sqlite3_mprintf("CREATE TABLE main.\"%w\" AS SELECT * FROM temp.sheaf_rows ORDER BY rowid",
+            sqlite3_mprintf("INSERT INTO main.\"%w\" SELECT * FROM temp.sheaf_rows ORDER BY rowid",
                             insert->table),
             error);
     return database_end(&insert->database, status, error);
@@ -196,6 +244,7 @@ void table_insert_close(struct table_insert *insert)
     sqlite3_finalize(insert->row);
     database_close(&insert->database);
     buffer_finish(&insert->json);
+    buffer_finish(&insert->definitions);
     free(insert->table);
     free(insert);
 }

@@ -1,9 +1,11 @@
-// Writes a table of a SQLite database, of any columns without types. Rows are kept in SQLite's temporary file
+// Writes a table of a SQLite database: columns as a table declares them that they are copied from, and others
+// without types. Rows are kept in SQLite's temporary file
 // until table_insert_complete writes them to the database in one transaction, replacing a table of that name:
 // readers see the old table or the complete new one. Thread: main.
 #pragma once
 
 #include "schemas/value.h"
+#include "store/table_declaration.h"
 
 enum { TABLE_INSERT_COLUMNS_MAX = 2000 }; // SQLITE_MAX_COLUMN, unless SQLite is built with another
 
@@ -13,8 +15,11 @@ struct table_insert;
 // before anything is computed. A missing file or table is accepted.
 enum status table_insert_check(const char *path, const char *table, const char *marker,
                                struct error *error) WARN_UNUSED;
+// declarations: [n_declared] of the first columns; the others have none.
 enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,
-                              const struct text *columns, size_t n_columns, struct error *error) WARN_UNUSED;
+                              const struct text *columns, size_t n_columns,
+                              const struct table_declaration *declarations, size_t n_declared,
+                              struct error *error) WARN_UNUSED;
 // Arrays, objects and booleans are written as JSON.
 enum status table_insert_add(struct table_insert *insert, const struct value *fields,
                              struct error *error) WARN_UNUSED;

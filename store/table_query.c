@@ -1,14 +1,18 @@
 #include "store/table_query.h"
 
+#include "schemas/arena.h"
 #include "store/database.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct table_query {
     struct database database;
     sqlite3_stmt *select;
-    struct value *fields; // [n]
+    struct value *fields;                   // [n]
+    struct table_declaration *declarations; // [n]
+    struct arena arena;                     // of their texts
     size_t n;
 };
 
@@ -48,6 +52,88 @@ static enum status prepare_table(struct table_query *query, const char *table, s
     return status;
 }
 
+// ---- declarations ----
+
+// A name and perhaps numbers in parentheses: VARCHAR(10). ANY of a strict table would be a number's type in
+// others.
+static bool is_plain_type(const char *type)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
+    size_t n = strspn(type, letters);
+    if (!n || strcasecmp(type, "ANY") == 0)
+        return false;
+    n += strspn(type + n, " 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
+    if (type[n] == '(') {
+        n += 1 + strspn(type + n + 1, "0123456789+-., ");
+        if (type[n++] != ')')
+            return false;
+    }
+    return type[n] == '\0';
+}
+
+static bool set_type(struct table_query *query, size_t column, const char *type)
+{
+    if (!type || !is_plain_type(type))
+        return true;
+    query->declarations[column].type = arena_copy(&query->arena, type, strlen(type));
+    return query->declarations[column].type != NULL;
+}
+
+static bool take_declaration(struct table_query *query, sqlite3_stmt *select)
+{
+    const char *name = (const char *)sqlite3_column_text(select, 0);
+    for (size_t i = 0; name && i < query->n; i++)
+        if (strcmp(table_query_column(query, i), name) == 0) {
+            query->declarations[i].is_not_null = sqlite3_column_int(select, 2) != 0;
+            query->declarations[i].key_place = sqlite3_column_int(select, 3);
+            return set_type(query, i, (const char *)sqlite3_column_text(select, 1));
+        }
+    return true;
+}
+
+static enum status refuse_memory(const struct table_query *query, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
+}
+
+static enum status read_declarations(struct table_query *query, const char *table, struct error *error)
+{
+    sqlite3_stmt *select = NULL;
+    if (sqlite3_prepare_v2(query->database.sqlite,
+                           "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1",
+                           -1, &select, NULL) != SQLITE_OK)
+        return database_error(&query->database, "reading the columns", error);
+    bind_text(select, 1, text_from_string(table));
+    bool complete = true;
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW && complete)
+        complete = take_declaration(query, select);
+    enum status status = !complete ? refuse_memory(query, error)
+                         : code == SQLITE_DONE
+                             ? STATUS_OK
+                             : database_error(&query->database, "reading the columns", error);
+    sqlite3_finalize(select);
+    return status;
+}
+
+static enum status find_declarations(struct table_query *query, const char *table, struct error *error)
+{
+    query->declarations = calloc(query->n, sizeof *query->declarations);
+    if (!query->declarations)
+        return refuse_memory(query, error);
+    if (table)
+        return read_declarations(query, table, error);
+    bool complete = true;
+    for (size_t i = 0; complete && i < query->n; i++)
+        complete = set_type(query, i, sqlite3_column_decltype(query->select, (int)i));
+    return complete ? STATUS_OK : refuse_memory(query, error);
+}
+
+const struct table_declaration *table_query_declarations(const struct table_query *query)
+{
+    return query->declarations;
+}
+
 enum status table_query_open(struct table_query **query, const char *path, const char *table, const char *sql,
                              struct error *error)
 {
@@ -63,6 +149,8 @@ enum status table_query_open(struct table_query **query, const char *path, const
     if (status == STATUS_OK && !(opened->fields = calloc(opened->n, sizeof *opened->fields)))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
     if (status == STATUS_OK)
+        status = find_declarations(opened, sql ? NULL : table, error);
+    if (status == STATUS_OK)
         *query = opened;
     else
         table_query_close(opened);
@@ -76,6 +164,8 @@ void table_query_close(struct table_query *query)
     sqlite3_finalize(query->select);
     database_close(&query->database);
     free(query->fields);
+    free(query->declarations);
+    arena_finish(&query->arena);
     free(query);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "schemas/value.h"
+#include "store/table_declaration.h"
 
 struct table_query;
 
@@ -12,6 +13,8 @@ enum status table_query_open(struct table_query **query, const char *path, const
 void table_query_close(struct table_query *query);
 size_t table_query_n_columns(const struct table_query *query);
 const char *table_query_column(const struct table_query *query, size_t column);
+// [n_columns], as long as the query is open. Of `sql` only the types of columns of tables.
+const struct table_declaration *table_query_declarations(const struct table_query *query);
 // *fields: [n_columns], valid until the next call; NULL: the end.
 enum status table_query_next(struct table_query *query, struct value **fields,
                              struct error *error) WARN_UNUSED;

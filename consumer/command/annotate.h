@@ -52,8 +52,10 @@ struct annotate_sample {
 // Counted in a pass over the rows.
 struct annotate_rows {
     int64_t n, n_bad;
-    int64_t n_added; // jobs that were not there before
-    uint64_t hash;   // of all rows
+    int64_t n_added;     // jobs that were not there before
+    uint64_t hash;       // of all rows
+    int64_t n_empty;     // with an empty cell that the prompt names
+    size_t empty_column; // of the first of them
 };
 
 struct annotate {
@@ -66,6 +68,7 @@ struct annotate {
     struct row_prompt prompt;
     struct row_answer answer;
     struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
+    struct job_set jobs;       // of all rows
     struct output_file errors; // bad rows; file NULL: nowhere
     int32_t n_votes;
     struct annotate_gold gold;

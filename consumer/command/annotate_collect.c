@@ -1,6 +1,7 @@
 #include "consumer/command/annotate.h"
 
 #include "consumer/command/output_file.h"
+#include "consumer/command/own_output.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
@@ -71,41 +72,21 @@ struct collecting {
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
     struct buffer reason;                   // of the first row that failed and was not cut
-    int64_t n_warned;                       // rows with warnings in their answers
-    struct buffer warning;                  // the first one
-    unsigned char *seen;                    // [n_seen_bytes] a bit a job, by id: rows before have it
-    size_t n_seen_bytes;
+    int64_t n_warned;      // rows with warnings in their answers
+    struct buffer warning; // the first one
+    struct job_set seen;   // rows before have them
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
-
-// Marks the job as a row's. False: out of memory. *is_seen: it was marked before.
-static bool mark_seen(struct collecting *collecting, int64_t id, bool *is_seen)
-{
-    size_t at = (size_t)id / 8;
-    if (at >= collecting->n_seen_bytes) {
-        size_t n = at * 2 + 1024;
-        unsigned char *seen = realloc(collecting->seen, n);
-        if (!seen)
-            return false;
-        memset(seen + collecting->n_seen_bytes, 0, n - collecting->n_seen_bytes);
-        collecting->seen = seen;
-        collecting->n_seen_bytes = n;
-    }
-    unsigned char bit = (unsigned char)(1 << (id % 8));
-    *is_seen = collecting->seen[at] & bit;
-    collecting->seen[at] |= bit;
-    return true;
-}
 
 static enum status count_duplicates(struct collecting *collecting, struct job *const *votes,
                                     struct error *error)
 {
     bool any = false;
     for (int32_t i = 0; i < collecting->annotate->n_votes; i++) {
-        bool is_seen;
-        if (!mark_seen(collecting, votes[i]->source.offset, &is_seen))
+        bool is_new;
+        if (!job_set_add(&collecting->seen, votes[i]->source.offset, &is_new))
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
-        if (is_seen && votes[i]->result.status == RESULT_DONE) {
+        if (!is_new && votes[i]->result.status == RESULT_DONE) {
             any = true;
             collecting->duplicate_tokens +=
                 votes[i]->result.prompt_tokens + votes[i]->result.completion_tokens;
@@ -146,7 +127,8 @@ static struct table_target make_target(const struct annotate *annotate)
                                   .is_verbatim = is_alike,
                                   .header = table_reader_header(annotate->reader),
                                   .input = table_reader_columns(annotate->reader),
-                                  .added = &annotate->answer.columns};
+                                  .added = &annotate->answer.columns,
+                                  .declarations = table_reader_declarations(annotate->reader)};
     if (is_alike)
         target.style = table_reader_style(annotate->reader);
     return target;
@@ -243,10 +225,11 @@ static enum status collect_row(struct collecting *collecting, const struct table
     enum status status = annotate_read_votes(annotate, &collecting->record, votes, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    row_answer_take(&annotate->answer, votes);
     const struct row_answer *answer = &annotate->answer;
-    status = table_writer_add(collecting->writer, row, answer->fields,
-                              answer->failed ? NULL : answer->is_given, error);
+    status = row_answer_take(&annotate->answer, votes, error);
+    if (status == STATUS_OK)
+        status = table_writer_add(collecting->writer, row, answer->fields,
+                                  answer->failed ? NULL : answer->is_given, error);
     if (status == STATUS_OK)
         status = count_duplicates(collecting, votes, error);
     if (status == STATUS_OK)
@@ -305,15 +288,19 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
 // A text that is no answer is a result like others: asked again, the same request would have it again.
 static enum status report_failed(const struct collecting *collecting, struct error *error)
 {
+    const struct annotate *annotate = collecting->annotate;
     long long n_failed = collecting->n_failed, n_cut = collecting->n_cut;
     struct buffer advice = {0};
     if (collecting->reason.size && !collecting->reason.failed)
         buffer_add(&advice, collecting->reason.data, collecting->reason.size);
     add_retry(collecting, &advice);
     if (n_cut)
-        buffer_add_format(
-            &advice, "; %lld ended before they were whole: a larger --max-tokens asks for all rows again",
-            n_cut);
+        buffer_add_format(&advice,
+                          "; %lld ended before they were whole: a larger --max-tokens computes these again%s",
+                          n_cut,
+                          annotate->prompt.seeding.is_added && !annotate->prompt.seeding.is_given
+                              ? ", and all others, whose seeds depend on it"
+                              : "");
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,
               "%lld row%s no answer (column sheaf_error): exit status 3%s", n_failed,
               n_failed == 1 ? " has" : "s have", advice.data ? advice.data : "");
@@ -340,11 +327,13 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     annotate->reader = NULL;
     if (status == STATUS_OK)
         status = table_writer_complete(collecting.writer, error);
+    if (status == STATUS_OK && !annotate->settings->annotate.output.into)
+        status = own_output_note(annotate->store, annotate->dataset, annotate->settings->output, error);
     if (status == STATUS_OK)
         status = output_file_complete(&annotate->errors, error);
     table_writer_close(collecting.writer);
     buffer_finish(&collecting.record);
-    free(collecting.seen);
+    job_set_finish(&collecting.seen);
     report_warnings(&collecting);
     if (status == STATUS_OK)
         status = store_duplicate_rows(annotate->store, annotate->dataset, collecting.n_duplicates,

@@ -10,6 +10,7 @@ enum status annotate_rewind(struct annotate *annotate, struct error *error)
 {
     annotate->rows.n = annotate->rows.n_bad = 0;
     annotate->rows.hash = 0;
+    annotate->rows.n_empty = 0;
     return table_reader_rewind(annotate->reader, error);
 }
 
@@ -26,6 +27,26 @@ static const char *line_name(const struct annotate *annotate)
     return annotate->source.format == TABLE_SQLITE ? "row" : "line";
 }
 
+// The row as it is in the file; of a query its columns.
+static void add_row(const struct annotate *annotate, const struct table_row *row, struct buffer *line)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    struct text bytes = row->raw.data ? row->raw : row->record.data ? row->record : row->rejected;
+    if (bytes.data) {
+        buffer_add_string(line, ",\"row\":");
+        json_encode_string(bytes, line);
+        return;
+    }
+    buffer_add_string(line, row->fields ? ",\"row\":{" : "");
+    for (size_t i = 0; row->fields && i < columns->n; i++) {
+        buffer_add_string(line, i ? "," : "");
+        json_encode_string(columns->names[i], line);
+        buffer_add_byte(line, ':');
+        json_encode(&row->fields[i], line);
+    }
+    buffer_add_string(line, row->fields ? "}" : "");
+}
+
 static enum status write_bad_row(struct annotate *annotate, const struct table_row *row,
                                  const struct error *fault, struct error *error)
 {
@@ -39,6 +60,7 @@ static enum status write_bad_row(struct annotate *annotate, const struct table_r
         buffer_add_format(&line, "\"column\":%lld,", (long long)row->column);
     buffer_add_string(&line, "\"error\":");
     json_encode_string(text_from_string(fault->text), &line);
+    add_row(annotate, row, &line);
     buffer_add_string(&line, "}\n");
     bool is_written = !line.failed && fwrite(line.data, 1, line.size, annotate->errors.file) == line.size;
     buffer_finish(&line);
@@ -108,11 +130,57 @@ bool annotate_is_chosen(const struct annotate *annotate, int64_t number)
     return !annotate->chosen.rows || (low < annotate->chosen.n && annotate->chosen.rows[low] == number);
 }
 
+static bool is_empty(const struct value *field)
+{
+    if (field->kind != VALUE_STRING)
+        return field->kind == VALUE_NULL;
+    size_t i = 0;
+    while (i < field->text.size && memchr(" \t\r\n", field->text.data[i], 4))
+        i++;
+    return i == field->text.size;
+}
+
+// A column that the prompt names and the row leaves empty; columns->n: none. Of a prompt that lists all
+// columns, one where all are empty.
+static size_t find_empty(const struct annotate *annotate, const struct table_row *row)
+{
+    const struct row_prompt *prompt = &annotate->prompt;
+    size_t n = table_reader_columns(annotate->reader)->n, n_empty = 0;
+    for (size_t i = 0; i < prompt->read.n_mentioned; i++)
+        if (is_empty(&row->fields[prompt->read.mentioned[i]]))
+            return prompt->read.mentioned[i];
+    for (size_t i = 0; prompt->read.all && i < n; i++)
+        n_empty += is_empty(&row->fields[i]);
+    return n && n_empty == n ? 0 : n;
+}
+
+// *is_left_out: the row has an empty cell, and --skip-empty is given.
+static enum status check_empty(struct annotate *annotate, bool report, const struct table_row *row,
+                               bool *is_left_out, struct error *error)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    size_t column = find_empty(annotate, row);
+    *is_left_out = column < columns->n && annotate->settings->annotate.input.skip_empty;
+    if (column == columns->n || !report)
+        return STATUS_OK;
+    if (!annotate->rows.n_empty++)
+        annotate->rows.empty_column = column;
+    if (!*is_left_out)
+        return STATUS_OK;
+    struct error fault;
+    (void)error_set(&fault, STATUS_REJECT, ERROR_EMPTY_PROMPT, "column \"%.*s\" is empty",
+                    (int)columns->names[column].size, columns->names[column].data);
+    return write_bad_row(annotate, row, &fault, error);
+}
+
 enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
                             struct buffer *record, bool *is_left_out, struct error *error)
 {
     buffer_clear(record);
-    enum status status = row_prompt_render(&annotate->prompt, row, record, error);
+    enum status status = check_empty(annotate, report, row, is_left_out, error);
+    if (status != STATUS_OK || *is_left_out)
+        return status;
+    status = row_prompt_render(&annotate->prompt, row, record, error);
     if (status == STATUS_OK && record->failed)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "a row's prompt: out of memory");
     if (status == STATUS_OK && record->size > JOB_RECORD_BYTES_MAX - 64)

@@ -92,8 +92,9 @@ static enum status add_row(struct sampling_report *report, struct table_row *row
     enum status status = annotate_read_votes(annotate, &report->record, votes, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    row_answer_take(&annotate->answer, votes);
-    status = annotate_render(annotate, false, row, &report->record, &is_left_out, error);
+    status = row_answer_take(&annotate->answer, votes, error);
+    if (status == STATUS_OK)
+        status = annotate_render(annotate, false, row, &report->record, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out) {
         buffer_add_format(&report->out, "row %lld: ", (long long)row->number);
         add_shown(&report->out, (struct text){annotate->prompt.text.data, annotate->prompt.text.size});

@@ -12,7 +12,10 @@ struct row_group {
     size_t ends[ANNOTATE_GROUP_JOBS]; // of the records
     char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
+    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] of a job each
+    size_t n_first;
     size_t n;
+    int64_t n_rows; // rendered
     struct buffer records;
     struct buffer begun; // a row's record without its seed
     struct occurrences occurrences;
@@ -23,6 +26,46 @@ struct row_group {
     int64_t *row_ids;                     // [spool.n][n_votes]: jobs of each row, for the map
     int64_t *places[ANNOTATE_GROUP_JOBS]; // in row_ids
 };
+
+static enum status flush_places(struct row_group *group, struct error *error)
+{
+    enum status status =
+        store_place_rows(group->annotate->store, group->first_ids, group->first_rows, group->n_first, error);
+    group->n_first = 0;
+    return status;
+}
+
+// A job is found at the first row that has it. Called in the table's order.
+static enum status place_row(struct row_group *group, int64_t id, int64_t row, struct error *error)
+{
+    bool is_new;
+    if (!job_set_add(&group->annotate->jobs, id, &is_new))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    if (!is_new)
+        return STATUS_OK;
+    group->first_ids[group->n_first] = id;
+    group->first_rows[group->n_first++] = row;
+    return group->n_first == ANNOTATE_GROUP_JOBS ? flush_places(group, error) : STATUS_OK;
+}
+
+static enum status place_group(struct row_group *group, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < group->n && status == STATUS_OK; i++)
+        status = place_row(group, group->ids[i], group->submissions[i].index, error);
+    return status == STATUS_OK ? flush_places(group, error) : status;
+}
+
+// With --reorder, after all are queued.
+static enum status place_spooled(struct row_group *group, struct error *error)
+{
+    size_t n_votes = (size_t)group->annotate->n_votes;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < group->spool.n * n_votes && status == STATUS_OK; i++)
+        if (group->row_ids[i])
+            status = place_row(group, group->row_ids[i], group->spool.rows[i / n_votes].number, error);
+    return status == STATUS_OK ? flush_places(group, error) : status;
+}
 
 // Groups hold whole rows, so that the map is written in order.
 static enum status submit_group(struct row_group *group, struct error *error)
@@ -44,6 +87,8 @@ static enum status submit_group(struct row_group *group, struct error *error)
     enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
                                                group->n, group->ids, &n_added, error);
     if (status == STATUS_OK && !group->reorders)
+        status = place_group(group, error);
+    if (status == STATUS_OK && !group->reorders)
         status = row_map_add(&annotate->map, group->ids, group->n, error);
     for (size_t i = 0; i < group->n && group->reorders; i++)
         *group->places[i] = group->ids[i];
@@ -53,8 +98,9 @@ static enum status submit_group(struct row_group *group, struct error *error)
     return status;
 }
 
-// The jobs of the row in `begun`. places: [n_votes] of row_ids, with --reorder.
-static enum status add_jobs(struct row_group *group, int64_t seed, int64_t *places, struct error *error)
+// The jobs of the row in `begun`, by its number. places: [n_votes] of row_ids, with --reorder.
+static enum status add_jobs(struct row_group *group, int64_t seed, int64_t row, int64_t *places,
+                            struct error *error)
 {
     struct annotate *annotate = group->annotate;
     enum status status = STATUS_OK;
@@ -65,32 +111,55 @@ static enum status add_jobs(struct row_group *group, int64_t seed, int64_t *plac
     for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
         buffer_add(&group->records, group->begun.data, group->begun.size);
         annotate_end_record(annotate, seed, vote, &group->records);
-        group->submissions[group->n] = (struct submission){.index = -1}; // of several rows, perhaps
+        group->submissions[group->n] = (struct submission){.index = row};
         group->places[group->n] = places ? places + vote : NULL;
         group->ends[group->n++] = group->records.size;
     }
     return status;
 }
 
-static enum status add_row(struct row_group *group, struct error *error)
+static enum status add_row(struct row_group *group, int64_t number, struct error *error)
 {
     int64_t seed;
     enum status status =
         annotate_choose_seed(group->annotate, &group->occurrences, &group->begun, &seed, error);
     if (status == STATUS_OK && group->reorders)
-        return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, error);
-    return status == STATUS_OK ? add_jobs(group, seed, NULL, error) : status;
+        return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, number,
+                             error);
+    return status == STATUS_OK ? add_jobs(group, seed, number, NULL, error) : status;
 }
 
 static enum status add_left_out(struct row_group *group, struct error *error)
 {
     static const int64_t none[ROW_VOTES_MAX] = {0};
     if (group->reorders)
-        return row_spool_add(&group->spool, (struct text){0}, 0, error);
+        return row_spool_add(&group->spool, (struct text){0}, 0, 0, error);
     enum status status = submit_group(group, error);
     return status == STATUS_OK
                ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
                : status;
+}
+
+// What a worker refuses of the template's own text, such as an image, it refuses of every row: texts of rows
+// make no members. Found before anything is queued.
+static enum status check_first(struct row_group *group, struct error *error)
+{
+    struct buffer record = {0};
+    struct job *job = job_create();
+    buffer_add(&record, group->begun.data, group->begun.size);
+    annotate_end_record(group->annotate, 0, 0, &record);
+    enum status status =
+        job && !record.failed
+            ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
+            : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    job_destroy(job);
+    buffer_finish(&record);
+    if (status != STATUS_REJECT)
+        return status;
+    if (error->code != ERROR_UNSUPPORTED_FIELD)
+        return STATUS_OK; // the row's fault, perhaps
+    error_prefix(error, "the prompt of the first row, and so of all");
+    return error->status = STATUS_REFUSE;
 }
 
 static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
@@ -108,9 +177,11 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
         status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out)
         status = annotate_expect_gold(annotate, row, error);
+    if (status == STATUS_OK && !is_left_out && !group->n_rows++)
+        status = check_first(group, error);
     if (status != STATUS_OK)
         return status;
-    return is_left_out ? add_left_out(group, error) : add_row(group, error);
+    return is_left_out ? add_left_out(group, error) : add_row(group, row->number, error);
 }
 
 static enum status submit_rows(struct row_group *group, struct error *error)
@@ -140,10 +211,13 @@ static enum status queue_spooled(struct row_group *group, struct error *error)
             continue;
         status = row_spool_read(&group->spool, row, &group->begun, error);
         if (status == STATUS_OK)
-            status = add_jobs(group, group->spool.rows[row].seed, group->row_ids + row * n_votes, error);
+            status = add_jobs(group, group->spool.rows[row].seed, group->spool.rows[row].number,
+                              group->row_ids + row * n_votes, error);
     }
     if (status == STATUS_OK)
         status = submit_group(group, error);
+    if (status == STATUS_OK)
+        status = place_spooled(group, error);
     return status == STATUS_OK ? row_map_add(&annotate->map, group->row_ids, group->spool.n * n_votes, error)
                                : status;
 }
@@ -174,6 +248,49 @@ static void destroy_group(struct row_group *group)
     free(group);
 }
 
+// What was queued for another prompt, or for rows that the table no longer has, is not computed. Over Kafka it
+// is on the topic.
+static enum status drop_others(struct annotate *annotate, struct error *error)
+{
+    int64_t n_removed;
+    store_set_rows(annotate->store, &annotate->jobs);
+    enum status status =
+        store_keep_rows(annotate->store, annotate->dataset, &annotate->jobs, &n_removed, error);
+    if (status == STATUS_OK && !annotate->chosen.rows)
+        status = store_clear_places(annotate->store, annotate->dataset, &annotate->jobs, error);
+    if (status == STATUS_OK && n_removed)
+        log_write(LOG_INFO, "%lld queued request%s of other prompts or rows: left out", (long long)n_removed,
+                  n_removed == 1 ? " is" : "s are");
+    return status;
+}
+
+static void warn_of_empty(const struct annotate *annotate)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    long long n = annotate->rows.n_empty;
+    if (!n)
+        return;
+    struct text column = columns->names[annotate->rows.empty_column];
+    log_write(LOG_WARNING,
+              "%s: %lld row%s an empty cell in a column that the prompt names, the first in \"%.*s\": %s",
+              table_reader_name(annotate->reader), n, n == 1 ? " has" : "s have", (int)column.size,
+              column.data,
+              annotate->settings->annotate.input.skip_empty
+                  ? "left out"
+                  : "asked all the same (--skip-empty leaves them out)");
+}
+
+// Nothing was asked; the rows are in --errors.
+static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
+{
+    enum status status = output_file_complete(&annotate->errors, error);
+    if (status != STATUS_OK)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: all %lld rows are left out: there is nothing to ask",
+                     table_reader_name(annotate->reader), (long long)annotate->rows.n_bad);
+}
+
 enum status annotate_submit(struct annotate *annotate, struct error *error)
 {
     struct dataset_mark mark;
@@ -191,8 +308,13 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
     annotate->prompt.read.order = NULL;
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = drop_others(annotate, error);
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
+    warn_of_empty(annotate);
+    if (status == STATUS_OK && annotate->rows.n_bad && !annotate->jobs.n)
+        status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)
         log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
                   (long long)annotate->rows.n_bad);

@@ -5,6 +5,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/input.h"
 #include "consumer/command/input_source.h"
+#include "consumer/command/own_output.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
@@ -257,6 +258,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     struct job *job;
     enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
     bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
+    bool has_logprobs = status == STATUS_OK && job->request.sampling.logprobs && !job->request.hides_logprobs;
     job_destroy(job);
     if (status != STATUS_OK)
         return status;
@@ -268,8 +270,15 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
                                                .is_constrained = is_constrained,
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
-                                               .figures = settings->annotate.output.figures};
-    return row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
+                                               .figures = settings->annotate.output.figures,
+                                               .logprobs = has_logprobs};
+    status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
+        !annotate->answer.n_voted)
+        log_write(LOG_WARNING,
+                  "--votes: no property of the schema is voted on, for none has few values (enum, "
+                  "boolean, a small range of integers): the most frequent whole answer is taken");
+    return status;
 }
 
 static enum status open_all(struct annotate *annotate, struct error *error)
@@ -306,6 +315,10 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = output_file_open(&annotate->errors, settings->errors, error);
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
+    // a sample writes none; a table of a database is known by its columns
+    if (status == STATUS_OK && !settings->annotate.estimate.n_rows && !settings->annotate.output.into)
+        status = own_output_check(annotate->store, annotate->dataset, settings->output, settings->overwrite,
+                                  error);
     return status;
 }
 
@@ -316,6 +329,7 @@ static void close_all(struct annotate *annotate)
     row_answer_close(&annotate->answer);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
+    job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);
     free(annotate->chosen.rows);
@@ -323,13 +337,6 @@ static void close_all(struct annotate *annotate)
 }
 
 // ---- the work ----
-
-static void take_progress(void *context, const struct dataset_progress *progress)
-{
-    struct progress_line *line = context;
-    line->n_total = progress->submitted;
-    line->n_before = progress->done + progress->failed + progress->cancelled;
-}
 
 // Each record contains all parameters, so the worker applies no defaults of its own.
 static struct settings worker_settings(const struct annotate *annotate)
@@ -342,6 +349,14 @@ static struct settings worker_settings(const struct annotate *annotate)
     return settings;
 }
 
+// Of the table's requests, not the dataset's, which may have those of another prompt.
+static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
+                                  struct error *error)
+{
+    line->n_total = annotate->jobs.n;
+    return store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &line->n_before, error);
+}
+
 static enum status run_worker(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
@@ -351,10 +366,10 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     if (settings.worker.retry_failed)
         status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
     if (status == STATUS_OK)
-        status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+        status = count_finished(annotate, &line, error);
     if (status != STATUS_OK || !line.n_total)
         return status;
-    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of the dataset's %lld are answered",
+    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld are answered",
               (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
               (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
               (long long)line.n_before, (long long)line.n_total);
@@ -364,7 +379,7 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     status = service_run(&service, &settings, &progress, error);
     if (status != STATUS_OK || !progress.was_stopped)
         return status;
-    status = store_progress(annotate->store, annotate->dataset, take_progress, &line, error);
+    status = count_finished(annotate, &line, error);
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(error, STATUS_RETRY, ERROR_STORE,
                          "stopped: %lld of %lld requests are answered and"

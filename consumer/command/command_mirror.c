@@ -44,7 +44,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
                                        .kafka = &kafka.config,
                                        .until_end = settings->follow.until_end,
                                        .stop_fd = stop_fd,
-                                       .retain_s = settings->worker.retain_s,
+                                       .retain_s = settings_retain_s(settings),
                                        .progress = show_progress,
                                        .progress_context = &line};
         status = mirror_run(&config, error);

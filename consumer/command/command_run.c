@@ -7,9 +7,11 @@
 #include "consumer/command/input_queue.h"
 #include "consumer/log.h"
 #include "consumer/command/output.h"
+#include "consumer/command/own_output.h"
 #include "consumer/progress_line.h"
 #include "consumer/runtime.h"
 #include "consumer/service.h"
+#include "store/outputs.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -86,14 +88,47 @@ static enum status collect_output(struct run_command *run, struct error *error)
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
     if (status == STATUS_OK)
+        status = own_output_note(run->store, run->dataset, run->settings->output, error);
+    if (status == STATUS_OK)
+        status = own_output_note(run->store, run->dataset, run->settings->errors, error);
+    if (status == STATUS_OK)
+        status = store_replace_forget(run->store, run->dataset, error);
+    if (status == STATUS_OK)
         report_files(run);
     return status == STATUS_OK && output->n_failed ? report_failed(run, error) : status;
+}
+
+// The dataset's answers were removed from the store, because the user asked for it (--retain).
+static enum status report_removed(const struct run_command *run, const struct dataset_mark *mark,
+                                  struct error *error)
+{
+    bool is_written, are_errors;
+    const struct input_position *whole = &run->input.whole;
+    enum status status =
+        own_output_is_unchanged(run->store, run->dataset, run->settings->output, &is_written, error);
+    if (status == STATUS_OK)
+        status = own_output_is_unchanged(run->store, run->dataset, run->settings->errors, &are_errors, error);
+    if (status != STATUS_OK)
+        return status;
+    bool is_same_input = whole->n_lines == mark->n_lines && whole->fingerprint == mark->hash;
+    if (is_same_input && is_written && are_errors) {
+        log_write(LOG_INFO, "%s is there, as it was written; %s no longer has the answers (--retain)",
+                  run->settings->output, run->store_path);
+        return STATUS_OK;
+    }
+    return error_set(
+        error, STATUS_REFUSE, ERROR_STORE,
+        "%s no longer has the answers of dataset %.*s (--retain), and %s: \"sheaf dataset delete %.*s"
+        " --store %s\", then the same command computes all",
+        run->store_path, (int)run->dataset.size, run->dataset.data,
+        !is_same_input ? "the input has changed" : "the output is not as it was written",
+        (int)run->dataset.size, run->dataset.data, run->store_path);
 }
 
 static enum status run_in_store(struct run_command *run, struct error *error)
 {
     size_t n_added;
-    enum status status = input_queue(&run->input, run->store, run->dataset, &n_added, error);
+    enum status status = input_queue(&run->input, run->store, run->dataset, true, &n_added, error);
     struct progress_line line = {.message_ms = run->settings->worker.progress_s * 1000};
     int64_t n_reopened;
     if (status == STATUS_OK && run->settings->worker.retry_failed)
@@ -109,7 +144,24 @@ static enum status run_in_store(struct run_command *run, struct error *error)
         struct worker_progress progress;
         status = service_run(&service, run->settings, &progress, error);
     }
+    struct dataset_mark removed = {0}; // by this worker
+    if (status == STATUS_OK)
+        status = store_removed_lines(run->store, run->dataset, &removed, error);
+    if (status == STATUS_OK && removed.n_lines)
+        return report_removed(run, &removed, error);
     return status == STATUS_OK ? collect_output(run, error) : status;
+}
+
+static enum status run_or_refuse(struct run_command *run, struct error *error)
+{
+    struct dataset_mark removed;
+    enum status status = store_removed_lines(run->store, run->dataset, &removed, error);
+    if (status == STATUS_OK && removed.n_lines)
+        return report_removed(run, &removed, error);
+    if (status == STATUS_OK)
+        status = own_output_check(run->store, run->dataset, run->settings->output, run->settings->overwrite,
+                                  error);
+    return status == STATUS_OK ? run_in_store(run, error) : status;
 }
 
 // Beside the output; beside the input where the output is a stream.
@@ -186,7 +238,7 @@ enum status command_run(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = store_open(&run.store, run.store_path, STORE_CREATE, error);
     if (status == STATUS_OK)
-        status = run_in_store(&run, error);
+        status = run_or_refuse(&run, error);
     input_close(&run.input);
     output_close(&run.output);
     struct closing closing = {0};

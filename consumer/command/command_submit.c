@@ -17,7 +17,7 @@ static enum status submit_to_store(struct input *input, const struct settings *s
     size_t n_added = 0;
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
-        status = input_queue(input, store, text_from_string(settings->dataset), &n_added, error);
+        status = input_queue(input, store, text_from_string(settings->dataset), false, &n_added, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s: %zu job%s queued in %s%s", settings->dataset, n_added,
                   n_added == 1 ? "" : "s", path,

@@ -13,6 +13,7 @@ struct queueing {
     // the mark of another process that submits the same lines; zero: none
     struct dataset_mark others;
     size_t n_added;
+    bool may_change, was_replaced;
 };
 
 // The lines up to there are another process's. Both read in groups of one size, so their marks meet.
@@ -176,6 +177,51 @@ static enum status refuse_requests(const struct queueing *queueing, struct error
                      store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data);
 }
 
+// ---- a file that was changed ----
+
+struct replacing {
+    struct queueing *queueing;
+    struct replacement counts;
+};
+
+static enum status replace_group(void *context, const struct submission *submissions, size_t n,
+                                 struct error *error)
+{
+    struct replacing *replacing = context;
+    return store_replace_lines(replacing->queueing->store, replacing->queueing->dataset, submissions, n,
+                               &replacing->counts, error);
+}
+
+// STATUS_REFUSE, with the error as it is: no line has the custom_id of one of before, so it is another input.
+static enum status replace_lines(struct queueing *queueing, struct input *input, struct error *error)
+{
+    struct replacing replacing = {.queueing = queueing};
+    struct error difference = *error;
+    enum status status = input_rewind(input, error);
+    if (status == STATUS_OK)
+        status = store_replace_begin(queueing->store, queueing->dataset, error);
+    if (status != STATUS_OK)
+        return status;
+    status = input_read(input, queueing->dataset, replace_group, &replacing, error);
+    if (status == STATUS_OK && replacing.counts.n_named == 0) {
+        *error = difference;
+        status = STATUS_REFUSE;
+    }
+    struct input_position end = input_position(input);
+    queueing->mark = (struct dataset_mark){.n_lines = end.n_lines, .hash = end.fingerprint};
+    status = store_replace_end(queueing->store, queueing->dataset, &queueing->mark, status, &replacing.counts,
+                               error);
+    if (status != STATUS_OK)
+        return status;
+    queueing->was_replaced = true;
+    queueing->n_added = (size_t)replacing.counts.n_new;
+    log_write(LOG_INFO,
+              "%s: the file has changed: %lld lines are as they were, %lld are new or changed, %lld are gone",
+              input->name, (long long)replacing.counts.n_kept, (long long)replacing.counts.n_new,
+              (long long)replacing.counts.n_gone);
+    return STATUS_OK;
+}
+
 static enum status skip_submitted(struct queueing *queueing, struct input *input, struct error *error)
 {
     struct input_position submitted = {.n_lines = queueing->mark.n_lines, .fingerprint = queueing->mark.hash};
@@ -183,6 +229,8 @@ static enum status skip_submitted(struct queueing *queueing, struct input *input
     if (status != STATUS_REFUSE)
         return status;
     status = accept_or_refuse(queueing, input, error);
+    if (status == STATUS_REFUSE && queueing->may_change)
+        return replace_lines(queueing, input, error);
     if (status == STATUS_OK)
         status = input_rewind(input, error);
     submitted =
@@ -190,10 +238,10 @@ static enum status skip_submitted(struct queueing *queueing, struct input *input
     return status == STATUS_OK ? input_skip(input, &submitted, error) : status;
 }
 
-enum status input_queue(struct input *input, struct store *store, struct text dataset, size_t *n_added,
-                        struct error *error)
+enum status input_queue(struct input *input, struct store *store, struct text dataset, bool may_change,
+                        size_t *n_added, struct error *error)
 {
-    struct queueing queueing = {.store = store, .input = input, .dataset = dataset};
+    struct queueing queueing = {.store = store, .input = input, .dataset = dataset, .may_change = may_change};
     *n_added = 0;
     enum status status = store_dataset_begin(store, dataset, &queueing.mark, error);
     if (status == STATUS_OK && queueing.mark.is_of_requests)
@@ -202,7 +250,7 @@ enum status input_queue(struct input *input, struct store *store, struct text da
         return check_whole(&queueing, input, error);
     if (status == STATUS_OK)
         status = skip_submitted(&queueing, input, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !queueing.was_replaced)
         status = input_read(input, dataset, add_group, &queueing, error);
     if (status == STATUS_OK)
         status = store_dataset_complete(store, dataset, error);

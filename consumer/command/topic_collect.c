@@ -93,6 +93,11 @@ static enum status read_topics(struct collected_topic *reading, const struct kaf
     collected->n_expected = counts.n_jobs;
     collected->n_results = counts.n_results;
     collected->n_missing = counts.n_missing;
+    if (status == STATUS_OK && counts.n_repeated)
+        log_write(LOG_WARNING,
+                  "dataset %.*s: %lld results have the job_id of another one and are left out: records of one"
+                  " job_id were produced with several requests, or twice",
+                  (int)reading->dataset.size, reading->dataset.data, (long long)counts.n_repeated);
     collected->n_lost = n_held ? 0 : counts.n_finished; // they may be behind the open transaction
     return status;
 }

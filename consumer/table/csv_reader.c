@@ -30,7 +30,8 @@ struct csv_reader {
     bool has_first;           // the first record was read, its line's end is in `style`
     int64_t line, line_bytes; // being read, from 1; bytes of it parsed
     struct csv_record record;
-    bool failed; // out of memory
+    struct buffer rejected; // the bytes of a record that is no row
+    bool failed;            // out of memory
 };
 
 static int is_never_space(unsigned char byte)
@@ -157,6 +158,15 @@ static void pass_piece(struct csv_reader *reader, struct text piece)
     }
 }
 
+static enum table_line_end cut_line_end(struct text *record)
+{
+    bool has_feed = record->size && record->data[record->size - 1] == '\n';
+    record->size -= has_feed;
+    bool has_return = record->size && record->data[record->size - 1] == '\r';
+    record->size -= has_return;
+    return !has_feed ? TABLE_LINE_END_NONE : has_return ? TABLE_LINE_END_CRLF : TABLE_LINE_END_LF;
+}
+
 // Skips the rest of the line; reading continues with the next one. `line`: of the fault, perhaps behind the
 // one in which the row begins.
 static enum status reject_record(struct csv_reader *reader, struct table_row *row, int64_t line,
@@ -169,29 +179,27 @@ static enum status reject_record(struct csv_reader *reader, struct table_row *ro
         status = needs_more(reader) ? fill_bytes(reader, error) : STATUS_OK;
         struct text piece = next_piece(reader);
         more = piece.size && piece.data[piece.size - 1] != '\n';
+        if (reader->record.bytes.size <= TABLE_ROW_BYTES_MAX)
+            buffer_add(&reader->record.bytes, piece.data, piece.size);
         pass_piece(reader, piece);
     }
+    buffer_clear(&reader->rejected);
+    buffer_add(&reader->rejected, reader->record.bytes.data, reader->record.bytes.size);
+    struct text bytes = {reader->rejected.data ? reader->rejected.data : "", reader->rejected.size};
+    (void)cut_line_end(&bytes);
     if (status != STATUS_OK || start_parser(reader, &ignored) != STATUS_OK)
         return status != STATUS_OK ? status : STATUS_REFUSE;
     bool is_later = line > reader->record.first_line;
     char begin[96] = "";
     *row = (struct table_row){.line = reader->record.first_line,
                               .n_lines = reader->line + (reader->line_bytes > 0) - reader->record.first_line,
-                              .column = is_later ? 0 : column};
+                              .column = is_later ? 0 : column,
+                              .rejected = bytes};
     if (is_later)
         snprintf(begin, sizeof begin, "; the row begins in line %lld: is a quote not closed there?",
                  (long long)reader->record.first_line);
     return error_set(error, STATUS_REJECT, ERROR_FILE, "%s: line %lld, column %lld: %s%s",
                      reader->source->name, (long long)line, (long long)column, what, begin);
-}
-
-static enum table_line_end cut_line_end(struct text *record)
-{
-    bool has_feed = record->size && record->data[record->size - 1] == '\n';
-    record->size -= has_feed;
-    bool has_return = record->size && record->data[record->size - 1] == '\r';
-    record->size -= has_return;
-    return !has_feed ? TABLE_LINE_END_NONE : has_return ? TABLE_LINE_END_CRLF : TABLE_LINE_END_LF;
 }
 
 static void take_record(struct csv_reader *reader, struct text record, struct table_row *row)
@@ -378,6 +386,7 @@ void csv_reader_close(struct csv_reader *reader)
     csv_free(&reader->parser);
     buffer_finish(&reader->record.bytes);
     buffer_finish(&reader->record.text);
+    buffer_finish(&reader->rejected);
     free(reader->bytes);
     free(reader->record.ends);
     free(reader->record.fields);

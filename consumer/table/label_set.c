@@ -208,12 +208,43 @@ static bool has_equal_value(struct text label, struct text gold)
     return read_number(label, &of_label) && read_number(gold, &of_gold) && of_label == of_gold;
 }
 
+// A number of equal value has one spelling, also within lists.
+static void spell_numbers(struct value *value)
+{
+    int64_t integer;
+    if (value_whole_number(value, &integer))
+        *value = value_integer(integer);
+    for (size_t i = 0; value->kind == VALUE_ARRAY && i < value->array.n_items; i++)
+        spell_numbers(&value->array.items[i]);
+    for (size_t i = 0; value->kind == VALUE_OBJECT && i < value->object.n_members; i++)
+        spell_numbers(&value->object.members[i].value);
+}
+
+// A list or an object, as JSON without blanks. False: it is none.
+static bool spell_json(struct text gold, struct buffer *made)
+{
+    struct arena arena = {0};
+    struct value value;
+    struct error ignored;
+    bool is_json = gold.size && (*gold.data == '[' || *gold.data == '{') &&
+                   json_decode(gold, &arena, &value, &ignored) == STATUS_OK;
+    if (is_json) {
+        spell_numbers(&value);
+        buffer_clear(made);
+        json_encode(&value, made);
+    }
+    arena_finish(&arena);
+    return is_json && !made->failed;
+}
+
 struct text label_set_match(const struct label_set *set, struct text gold, struct buffer *made)
 {
     double number;
     gold = trim_blanks(gold);
     if (label_set_has(set, gold))
         return gold;
+    if (spell_json(gold, made))
+        return (struct text){made->data, made->size};
     for (size_t i = 0; i < set->n; i++)
         if (has_equal_value(set->labels[i], gold))
             return set->labels[i];

@@ -24,5 +24,5 @@ bool label_set_of_schema(struct label_set *set, struct arena *arena, const struc
 bool label_set_has(const struct label_set *set, struct text label);
 // The label that a gold label means: its text without white space around it, or the label of equal value
 // where both are booleans or numbers, as tables spell them ("True", "1.0", "01"). A number that is no label
-// is in its shortest form, in `made`.
+// is in its shortest form, a list or an object as JSON without blanks, in `made`.
 struct text label_set_match(const struct label_set *set, struct text gold, struct buffer *made);

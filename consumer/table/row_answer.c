@@ -1,11 +1,12 @@
 #include "consumer/table/row_answer.h"
 
+#include "consumer/table/row_logprobs.h"
 #include "schemas/json_answer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_BESIDE = 8 }; // of the answer: agreement, margin, figures, reason, error
+enum { COLUMNS_BESIDE = 9 }; // of the answer: whole, agreement, margin, logprobs, figures, reason, error
 
 static enum status refuse_memory(struct error *error)
 {
@@ -36,6 +37,31 @@ static enum status add_column(struct row_answer *answer, const char *prefix, str
     return STATUS_OK;
 }
 
+// Of a schema with properties one a property that is voted on, else one.
+static enum status add_agreements(struct row_answer *answer, const struct table_columns *input,
+                                  struct error *error)
+{
+    const char *prefix = answer->options.prefix;
+    answer->agreement_column = answer->columns.n;
+    if (answer->options.n_votes <= 1)
+        return STATUS_OK;
+    if (!answer->properties.n)
+        return add_column(answer, prefix, TEXT("agreement"), input, error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < answer->properties.n && status == STATUS_OK; i++) {
+        struct buffer name = {0};
+        if (answer->vote_rules[i].kind == VOTE_NONE)
+            continue;
+        buffer_add_string(&name, "agreement_");
+        buffer_add_text(&name, answer->properties.items[i].name);
+        status = name.failed ? refuse_memory(error)
+                             : add_column(answer, prefix, (struct text){name.data, name.size}, input, error);
+        buffer_finish(&name);
+        answer->n_voted++;
+    }
+    return status;
+}
+
 static enum status add_answers(struct row_answer *answer, const struct table_columns *input,
                                struct error *error)
 {
@@ -58,9 +84,12 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
         status = add_column(answer, prefix, answer->options.choices[i], input, error);
     if (answer->options.probabilities && status == STATUS_OK)
         status = add_column(answer, prefix, TEXT("margin"), input, error);
-    if (answer->options.n_votes > 1 && status == STATUS_OK)
-        status = add_column(answer, prefix, TEXT("agreement"), input, error);
-    return status;
+    if (status == STATUS_OK)
+        status = add_agreements(answer, input, error);
+    answer->logprobs_column = answer->columns.n;
+    return status == STATUS_OK && answer->options.logprobs
+               ? add_column(answer, prefix, TEXT("logprobs"), input, error)
+               : status;
 }
 
 // Of each column of the answer.
@@ -99,9 +128,14 @@ static enum status add_beside(struct row_answer *answer, const struct table_colu
 static enum status find_properties(struct row_answer *answer, struct error *error)
 {
     const struct value *schema = answer->options.schema;
+    size_t n = 0;
     if (schema && !schema_columns_find(schema, &answer->arena, &answer->properties))
         return refuse_memory(error);
-    return STATUS_OK;
+    n = answer->properties.n;
+    answer->vote_rules = arena_allocate_array(&answer->arena, n ? n : 1, sizeof *answer->vote_rules);
+    for (size_t i = 0; answer->vote_rules && i < n; i++)
+        answer->vote_rules[i] = vote_rule_of(schema, answer->properties.items[i].schema);
+    return answer->vote_rules ? STATUS_OK : refuse_memory(error);
 }
 
 enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
@@ -109,7 +143,7 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
 {
     *answer = (struct row_answer){.options = *options};
     enum status status = find_properties(answer, error);
-    size_t n = answer->properties.n + options->n_choices + COLUMNS_BESIDE;
+    size_t n = 2 * answer->properties.n + options->n_choices + COLUMNS_BESIDE;
     answer->columns.names = arena_allocate_array(&answer->arena, n, sizeof *answer->columns.names);
     answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
     answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
@@ -275,25 +309,104 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
         take_probabilities(answer, job);
 }
 
-static void take_vote(struct row_answer *answer, const struct vote *vote, int n_equal)
+// False: out of memory.
+static bool take_vote(struct row_answer *answer, const struct vote *vote)
 {
-    const struct row_answer_options *options = &answer->options;
     answer->was_cut = false; // as another vote was, perhaps
     answer->fields[answer->columns.n - 2] =
         value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
     take_value(answer, &vote->value);
-    if (options->probabilities)
+    if (answer->options.probabilities)
         take_probabilities(answer, vote->job);
-    if (options->n_votes > 1) {
-        size_t column = answer->n_answers + (options->probabilities ? options->n_choices + 1 : 0);
-        answer->fields[column] = value_float((double)n_equal / options->n_votes);
-    }
+    return !answer->options.logprobs || row_logprobs(&vote->job->result.choices[0], &answer->row_arena,
+                                                     &answer->fields[answer->logprobs_column]);
 }
 
-void row_answer_take(struct row_answer *answer, struct job *const *votes)
+// ---- votes on single properties ----
+
+struct ballot {
+    const struct vote *draws[ROW_VOTES_MAX]; // [n] that are answers
+    size_t n;
+    size_t n_agreeing[ROW_VOTES_MAX]; // of the draw: properties that are as the vote has them
+};
+
+// The last member of that name counts, as in take_value.
+static const struct value *find_property(const struct vote *vote, struct text name)
+{
+    const struct value *found = NULL;
+    for (size_t i = 0; vote->value.kind == VALUE_OBJECT && i < vote->value.object.n_members; i++)
+        if (text_equal(vote->value.object.members[i].key, name))
+            found = &vote->value.object.members[i].value;
+    return found;
+}
+
+static bool count_property(struct row_answer *answer, size_t property, struct ballot *ballot,
+                           struct vote_outcome *outcome)
+{
+    const struct value *values[ROW_VOTES_MAX];
+    const struct vote_rule *rule = &answer->vote_rules[property];
+    for (size_t i = 0; i < ballot->n; i++)
+        values[i] = find_property(ballot->draws[i], answer->properties.items[property].name);
+    if (!vote_count(rule, values, ballot->n, &answer->row_arena, outcome))
+        return false;
+    for (size_t i = 0; i < ballot->n; i++)
+        ballot->n_agreeing[i] += vote_agrees(rule, values[i], outcome->winner);
+    return true;
+}
+
+// The first of the draws that agree with most of the votes has the properties that are not voted on, the
+// whole answer and the reason it finished.
+static const struct vote *choose_draw(const struct ballot *ballot)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < ballot->n; i++)
+        if (ballot->n_agreeing[i] > ballot->n_agreeing[best])
+            best = i;
+    return ballot->draws[best];
+}
+
+static bool take_properties(struct row_answer *answer, struct ballot *ballot)
+{
+    size_t n = answer->properties.n, column = answer->agreement_column;
+    struct vote_outcome *outcomes = arena_allocate_array(&answer->row_arena, n, sizeof *outcomes);
+    if (!outcomes)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (answer->vote_rules[i].kind != VOTE_NONE && !count_property(answer, i, ballot, &outcomes[i]))
+            return false;
+    if (!take_vote(answer, choose_draw(ballot)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (answer->vote_rules[i].kind == VOTE_NONE)
+            continue;
+        const struct value *winner = outcomes[i].winner;
+        answer->fields[i] = winner ? *winner : (struct value){.kind = VALUE_NULL};
+        answer->is_given[i] = winner != NULL;
+        answer->fields[column++] = value_float((double)outcomes[i].n_agreeing / answer->options.n_votes);
+    }
+    return true;
+}
+
+// False: out of memory.
+static bool take_votes(struct row_answer *answer, const struct vote *votes)
+{
+    struct ballot ballot = {.n = 0};
+    int n_equal;
+    for (int32_t i = 0; i < answer->options.n_votes; i++)
+        if (votes[i].job)
+            ballot.draws[ballot.n++] = &votes[i];
+    if (answer->n_voted)
+        return take_properties(answer, &ballot);
+    bool is_taken = take_vote(answer, choose_vote(answer, votes, &n_equal));
+    if (answer->options.n_votes > 1 && !answer->properties.n)
+        answer->fields[answer->agreement_column] = value_float((double)n_equal / answer->options.n_votes);
+    return is_taken;
+}
+
+enum status row_answer_take(struct row_answer *answer, struct job *const *votes, struct error *error)
 {
     struct vote read[ROW_VOTES_MAX];
-    int n_equal;
+    bool is_answered = false;
     arena_finish(&answer->row_arena);
     answer->failed = answer->was_cut = false;
     for (size_t i = 0; i < answer->columns.n; i++) {
@@ -305,12 +418,13 @@ void row_answer_take(struct row_answer *answer, struct job *const *votes)
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
         bool is_answer = is_done(votes[i]) && read_answer(answer, votes[i], &read[i].value) == STATUS_OK;
         read[i].job = is_answer ? votes[i] : NULL;
+        is_answered |= is_answer;
     }
-    const struct vote *best = choose_vote(answer, read, &n_equal);
-    if (best)
-        take_vote(answer, best, n_equal);
-    else
+    if (!is_answered)
         take_failure(answer, votes);
+    else if (!take_votes(answer, read))
+        return refuse_memory(error);
+    return STATUS_OK;
 }
 
 bool row_answer_choose_label(struct row_answer *answer, struct text property)

@@ -1,9 +1,10 @@
 // The columns that a row's answers give: the text, the label, or a column a property of the schema and, where
-// an answer may hold more than these, one of the whole; with several votes the agreement; figures; the reason
-// it finished and the error. Thread: main.
+// an answer may hold more than these, one of the whole; with several votes the agreement, of a schema one for
+// each property that is voted on (row_vote.h); figures; the reason it finished and the error. Thread: main.
 #pragma once
 
 #include "consumer/table/label_set.h"
+#include "consumer/table/row_vote.h"
 #include "consumer/table/schema_columns.h"
 #include "consumer/table/table.h"
 
@@ -24,6 +25,7 @@ struct row_answer_options {
     int32_t n_votes;
     bool probabilities; // of the choices
     bool figures;
+    bool logprobs; // of the answer's tokens
 };
 
 struct row_answer {
@@ -36,6 +38,10 @@ struct row_answer {
     size_t n_answers;                 // columns that hold the answer
     struct label_set *label_sets;     // [n_answers]
     size_t label_column;              // that gold labels are compared with
+    struct vote_rule *vote_rules;     // [properties.n] of several votes
+    size_t n_voted;                   // properties that are voted on; 0: the whole answer is
+    size_t agreement_column;          // the first of them
+    size_t logprobs_column;           // with options.logprobs
     bool failed;                      // this row
     bool was_cut;                     // failed, because the answer ended before it was whole
     struct error fault;               // of a text that is no answer
@@ -48,8 +54,9 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
                             const struct table_columns *input, struct error *error) WARN_UNUSED;
 void row_answer_close(struct row_answer *answer);
 // Fills the fields from the decoded results of the row's votes, which must live as long as the fields are
-// used.
-void row_answer_take(struct row_answer *answer, struct job *const *votes);
+// used. STATUS_REFUSE: out of memory.
+enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
+                            struct error *error) WARN_UNUSED;
 // Chooses the column that gold labels are compared with: the schema's property of that name. False: there is
 // none, and it is the first column.
 bool row_answer_choose_label(struct row_answer *answer, struct text property);

@@ -7,6 +7,7 @@
 #include "consumer/table/schema_file.h"
 #include "schemas/clock.h"
 #include "schemas/nearest.h"
+#include "schemas/schema_annotations.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,9 @@ static enum status add_parameter(struct row_prompt *prompt, const char *source, 
     if (is_of_rows(name))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" is no parameter of all rows",
                          source, (int)name.size, name.data);
+    if (text_equals_string(name, "prompt_logprobs") && value->kind != VALUE_NULL)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: prompt_logprobs: no column of the table would have them", source);
     if (text_equals_string(name, "seed")) {
         prompt->seeding.value = value->kind == VALUE_INTEGER ? value->integer : 0;
         prompt->seeding.is_given = true;
@@ -307,12 +311,17 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     if (status != STATUS_OK)
         return status;
     status = close_schema(prompt, path, error);
+    struct value bare; // no prompt shows it: a changed description asks for nothing else
+    if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
+        status = refuse_memory(error);
+    if (status != STATUS_OK)
+        return status;
     add_member(prompt, "response_format");
     buffer_add_string(&prompt->parameters,
                       "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
-    json_encode(&prompt->schema, &prompt->parameters);
+    json_encode(&bare, &prompt->parameters);
     buffer_add_string(&prompt->parameters, "}}");
-    return status;
+    return STATUS_OK;
 }
 
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,

@@ -33,7 +33,8 @@ void row_spool_close(struct row_spool *spool)
     *spool = (struct row_spool){0};
 }
 
-enum status row_spool_add(struct row_spool *spool, struct text request, int64_t seed, struct error *error)
+enum status row_spool_add(struct row_spool *spool, struct text request, int64_t seed, int64_t number,
+                          struct error *error)
 {
     if (spool->n == spool->capacity) {
         size_t capacity = spool->capacity ? 2 * spool->capacity : 1024;
@@ -45,7 +46,7 @@ enum status row_spool_add(struct row_spool *spool, struct text request, int64_t 
     }
     if (request.size && fwrite(request.data, 1, request.size, spool->file) != request.size)
         return fail_spool("writing", error);
-    spool->rows[spool->n++] = (struct row_spooled){spool->end, seed, (uint32_t)request.size};
+    spool->rows[spool->n++] = (struct row_spooled){spool->end, seed, number, (uint32_t)request.size};
     spool->end += request.size;
     return STATUS_OK;
 }

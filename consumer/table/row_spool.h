@@ -1,5 +1,5 @@
 // Requests of rows between rendering them in the table's order and queueing them in another one: a file
-// without a name, and 24 bytes a row in memory. Thread: main.
+// without a name, and 32 bytes a row in memory. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -10,8 +10,8 @@
 
 struct row_spooled {
     uint64_t offset;
-    int64_t seed;
-    uint32_t size; // 0: the row was left out
+    int64_t seed, number; // of the row in the table
+    uint32_t size;        // 0: the row was left out
 };
 
 struct row_spool {
@@ -24,7 +24,7 @@ struct row_spool {
 enum status row_spool_open(struct row_spool *spool, struct error *error) WARN_UNUSED;
 void row_spool_close(struct row_spool *spool); // also one that was never opened
 // Of the next row; an empty request: the row was left out.
-enum status row_spool_add(struct row_spool *spool, struct text request, int64_t seed,
+enum status row_spool_add(struct row_spool *spool, struct text request, int64_t seed, int64_t number,
                           struct error *error) WARN_UNUSED;
 // Replaces `request` by that of row i. After the last row was added.
 enum status row_spool_read(struct row_spool *spool, size_t i, struct buffer *request,

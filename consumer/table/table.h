@@ -34,6 +34,7 @@ struct table_row {
     struct text raw;    // TABLE_JSONL: the line; data NULL otherwise
     struct text record; // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
     enum table_line_end line_end;
+    struct text rejected; // after STATUS_REJECT of CSV, TSV: its bytes without the line's end
 };
 
 struct table_source {

@@ -205,7 +205,7 @@ static enum status next_unquoted(struct table_reader *reader, struct table_row *
     size_t n = 0;
     enum table_line_end line_end = TABLE_LINE_END_NONE;
     enum status status = next_line(reader, &line, &line_end, error);
-    *row = (struct table_row){.line = reader->lines.number, .line_end = line_end};
+    *row = (struct table_row){.line = reader->lines.number, .line_end = line_end, .rejected = line};
     if (status != STATUS_OK || !line.data)
         return status;
     if (reader->lines.line_bytes > TABLE_ROW_BYTES_MAX)
@@ -457,6 +457,11 @@ struct table_style table_reader_style(const struct table_reader *reader)
 struct text table_reader_header(const struct table_reader *reader)
 {
     return reader->header;
+}
+
+const struct table_declaration *table_reader_declarations(const struct table_reader *reader)
+{
+    return reader->query ? table_query_declarations(reader->query) : NULL;
 }
 
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "consumer/table/table.h"
+#include "store/table_declaration.h"
 
 struct table_reader;
 
@@ -20,6 +21,9 @@ struct table_style {
 struct table_style table_reader_style(const struct table_reader *reader);
 // The first line of CSV, or of TSV with quotes, without its end; data NULL: there is none.
 struct text table_reader_header(const struct table_reader *reader);
+
+// Of the columns of a SQLite table or query; NULL: of another format.
+const struct table_declaration *table_reader_declarations(const struct table_reader *reader);
 
 // The next row; row->fields NULL: the end. STATUS_REJECT: a bad row, the error names its place; the next call
 // reads behind it.

@@ -260,7 +260,8 @@ static enum status open_target(struct table_writer *writer, struct error *error)
         return status;
     if (target->format == TABLE_SQLITE)
         return table_insert_open(&writer->insert, target->path, target->into, writer->names,
-                                 writer->n_columns, error);
+                                 writer->n_columns, target->declarations,
+                                 target->declarations ? target->input->n : 0, error);
     status = output_file_open(&writer->file, target->path, error);
     if (status != STATUS_OK || target->format == TABLE_JSONL)
         return status;

@@ -15,9 +15,10 @@ struct table_target {
     bool no_quotes; // TSV: a tab, CR, LF or backslash is written as an escape of C
     // CSV and TSV: the input is such a table too, and its fields and line ends are written unchanged
     bool is_verbatim;
-    struct text header;                        // with is_verbatim: the input's, unchanged; data NULL: none
-    const char *into;                          // SQLite: the table
-    const struct table_columns *input, *added; // copied
+    struct text header;                           // with is_verbatim: the input's, unchanged; data NULL: none
+    const char *into;                             // SQLite: the table
+    const struct table_columns *input, *added;    // copied
+    const struct table_declaration *declarations; // SQLite: [input->n], used while it is opened; NULL: none
 };
 
 enum status table_writer_open(struct table_writer **writer, const struct table_target *target,

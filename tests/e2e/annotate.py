@@ -43,7 +43,9 @@ def annotate(test, table="in.csv", *options, out="out.csv", engine="instant", **
     if not test.exists("p.jinja"):
         write(test, "p.jinja", PROMPT + "\n")
     prompt = () if {"--prompt", "--messages"} & set(options) else ("--prompt", "p.jinja")
-    return test.run("annotate", table, *prompt, *options, "--model", test.model, "-o", out, *engine, **others)
+    # tests write one output for several stores
+    overwrite = () if others.pop("refuses", False) else ("--overwrite",)
+    return test.run("annotate", table, *prompt, *options, *overwrite, "--model", test.model, "-o", out, *engine, **others)
 
 
 def computed(test, store="out.csv.db"):
@@ -532,6 +534,133 @@ def a_bad_row_is_an_error_with_its_place_or_is_left_out(test):
         assert kept == [["title", "text"], ["c", "d"]] + ([["e", "f"]] if last else []), (row, kept)
         error, = test.answers(f"errors{number}.jsonl")
         assert error["line"] == 3 and error["error"], error
+        assert error["row"] == row.decode(errors="replace").removesuffix("\n"), error
+
+
+@case
+def rows_that_are_left_out_stand_beside_their_errors_in_every_format(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the \xe9"]])
+    write(test, "bad.jinja", "{{ title }}{% if title == 'c' %}{{ raise_exception('no') }}{% endif %}")
+    annotate(test, "in.csv", "--prompt", "bad.jinja", "--skip-bad-rows", "--errors", "errors.jsonl")
+    assert [(error["line"], error["row"]) for error in test.answers("errors.jsonl")] == [(3, "c,the \xe9")]
+    write(test, "in.tsv", "title\ttext\na\tb\nc\n")
+    annotate(test, "in.tsv", "--no-quotes", "--skip-bad-rows", "--errors", "errors.jsonl", out="out.tsv")
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ["c"]
+    write(test, "in.jsonl", '{"title":"a","text":"b"}\n{"title":\n')
+    annotate(test, "in.jsonl", "--skip-bad-rows", "--errors", "errors.jsonl", out="out.jsonl")
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ['{"title":']
+    database = sqlite3.connect(test.path("in.db"))
+    database.executescript("CREATE TABLE t (title, text); INSERT INTO t VALUES ('a', 1), (x'00ff', NULL)")
+    database.close()
+    annotate(test, "in.db", "--table", "t", "--skip-bad-rows", "--errors", "errors.jsonl", out="sql.csv")
+    assert [(error["row"]) for error in test.answers("errors.jsonl")] == [{"title": "AP8=", "text": None}]
+
+
+@case
+def a_copy_of_a_database_s_table_keeps_what_its_columns_are_declared_as(test):
+    database = sqlite3.connect(test.path("in.db"))
+    database.executescript("""
+        CREATE TABLE t (text VARCHAR(10) NOT NULL, title TEXT, "n, m" DECIMAL(10, 2), id INTEGER PRIMARY KEY, free, g INT AS (id + 1));
+        INSERT INTO t (text, title, "n, m", id, free) VALUES ('b', 'a', 1.5, 7, '12'), ('d', 'c', 2, 3, x'00');
+        CREATE TABLE pairs (title TEXT COLLATE NOCASE, text TEXT, n ANY, PRIMARY KEY (text, title)) STRICT, WITHOUT ROWID;
+        INSERT INTO pairs VALUES ('a', 'b', '12'), ('A', 'c', 12);
+        CREATE VIEW v AS SELECT title, text, 1 AS one FROM t;""")
+    database.close()
+    columns = "SELECT name, type, \"notnull\", pk FROM pragma_table_info('{}') WHERE name NOT LIKE 'sheaf%' AND name <> 'answer'"
+    for number, (given, expected, values) in enumerate((
+            (["--table", "t"], [("text", "VARCHAR(10)", 1, 0), ("title", "TEXT", 0, 0), ("n, m", "DECIMAL(10, 2)", 0, 0), ("id", "INTEGER", 0, 1),
+                                ("free", "", 0, 0), ("g", "INT", 0, 0)], "SELECT * FROM t"),
+            (["--table", "pairs"], [("title", "TEXT", 1, 2), ("text", "TEXT", 1, 1), ("n", "", 0, 0)], "SELECT * FROM pairs"),
+            (["--table", "v"], [("title", "TEXT", 0, 0), ("text", "VARCHAR(10)", 0, 0), ("one", "", 0, 0)], "SELECT * FROM v"),
+            (["--sql", "SELECT title, text, id, id * 2 AS twice FROM t ORDER BY id"],
+             [("title", "TEXT", 0, 0), ("text", "VARCHAR(10)", 0, 0), ("id", "INTEGER", 0, 0), ("twice", "", 0, 0)],
+             "SELECT title, text, id, id * 2 FROM t ORDER BY id"))):
+        annotate(test, "in.db", *given, "--into", "copy", out=f"out{number}.db", engine=None)
+        assert test.query(columns.format("copy"), f"out{number}.db") == expected, (given, test.query(columns.format("copy"), f"out{number}.db"))
+        copied = [row[:len(expected)] for row in test.query("SELECT * FROM copy", f"out{number}.db")]
+        assert copied == test.query(values, "in.db"), (copied, given)
+    annotate(test, "in.db", "--table", "t", "--into", "t2", out="in.db", engine=None)  # beside it, and once more
+    annotate(test, "in.db", "--table", "t", "--into", "t2", out="in.db", engine=None)
+    with sqlite3.connect(test.path("in.db")) as copy:
+        try:
+            copy.execute("INSERT INTO t2 (text, id) VALUES (NULL, 9)")
+            raise AssertionError("NOT NULL is not kept")
+        except sqlite3.IntegrityError:
+            pass
+
+
+@case
+def a_table_of_bad_rows_alone_is_an_error(test):
+    write(test, "in.csv", "title,text\na\nb\n")
+    done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
+    assert "all 2 rows are left out" in done.err and not test.exists("out.csv"), done
+    assert [error["row"] for error in test.answers("errors.jsonl")] == ["a", "b"]
+
+
+@case
+def empty_cells_of_the_prompt_s_columns_are_counted_or_left_out(test):
+    write_csv(test, "in.csv", [["title", "text", "n"], ["a", "", "1"], [" ", "b", "2"], ["c", "d", ""]])
+    done = annotate(test, "in.csv")
+    assert 'in.csv: 2 rows have an empty cell in a column that the prompt names, the first in "text": asked all the same' in done.err, done
+    done = annotate(test, "in.csv", "--skip-empty", "--errors", "errors.jsonl")
+    assert "left out" in done.err and [row[0] for row in read_csv(test, "out.csv")] == ["title", "c"], done
+    assert [(error["line"], error["error"]) for error in test.answers("errors.jsonl")] == [(2, 'column "text" is empty'), (3, 'column "title" is empty')]
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    assert "empty cell" not in annotate(test, "in.csv").err
+
+
+@case
+def an_output_that_another_program_wrote_is_not_overwritten(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    write(test, "out.csv", "mine\n1\n")
+    done = annotate(test, "in.csv", refuses=True, status=1)
+    assert "out.csv is there, and was not written for dataset annotate of out.csv.db" in done.err and "--overwrite" in done.err, done
+    assert test.read("out.csv") == b"mine\n1\n" and test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
+    annotate(test, "in.csv")  # --overwrite
+    written = test.read("out.csv")
+    annotate(test, "in.csv", refuses=True)
+    with open(test.path("out.csv"), "a", encoding="utf-8") as file:
+        file.write("edited\n")  # still this dataset's
+    annotate(test, "in.csv", refuses=True)
+    assert test.read("out.csv") == written
+    assert "--overwrite" in annotate(test, "in.csv", "--store", "out.csv.db", "--dataset", "other", refuses=True, status=1).err
+    write(test, "empty.csv", "")
+    annotate(test, "in.csv", out="empty.csv", refuses=True)
+    annotate(test, "in.csv", "--sample", "1", "--store", "s.db", refuses=True)  # writes nothing
+
+
+@case
+def what_a_worker_refuses_of_the_template_itself_is_found_before_anything_is_queued(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write(test, "m.jinja", '{"role": "user", "content": [{"type": "text", "text": "{{ title }}"}, '
+                           '{"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}]}')
+    done = annotate(test, "in.csv", "--messages", "m.jinja", status=1)
+    assert "the prompt of the first row, and so of all: messages[0]" in done.err, done
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
+
+
+@case
+def logprobs_that_are_asked_for_are_a_column(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write(test, "l.json", '{"logprobs": true, "top_logprobs": 2}')
+    annotate(test, "in.csv", "--parameters", "l.json", "--max-tokens", "3", engine=None, out="out.jsonl", status=0)
+    for row in test.answers("out.jsonl"):
+        assert len(row["logprobs"]) == 3 and list(row)[-4:] == ["answer", "logprobs", *BESIDE], row
+        assert all(entry["logprob"] <= 0 and len(entry["top_logprobs"]) == 2 for entry in row["logprobs"]), row
+        assert "".join(entry["token"] for entry in row["logprobs"]).strip("\ufffd")[:1] == row["answer"].strip("\ufffd")[:1], row
+    write(test, "p.json", '{"prompt_logprobs": 1}')
+    assert "prompt_logprobs: no column" in annotate(test, "in.csv", "--parameters", "p.json", status=2).err
+
+
+@case
+def lists_are_compared_with_gold_ones_by_value(test):
+    write(test, "s.json", json.dumps({"type": "object", "properties": {"tags": {"type": "array", "items": {"const": "x"}, "minItems": 2, "maxItems": 2},
+                                      "n": {"const": [1, 2.5]}}, "required": ["tags", "n"]}))
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[ "x", "x" ]'], ["c", "d", '["x"]']])
+    done = annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=tags", engine=None)
+    assert "accuracy: 0.5000" in done.out, done.out
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[1.0, 2.50]']])
+    assert "accuracy: 1.0000" in annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=n", engine=None).out
 
 
 @case
@@ -725,13 +854,66 @@ def a_run_that_is_killed_in_its_middle_computes_one_pass_and_what_it_had_claimed
 
 
 @case
+def answers_of_two_prompts_are_compared_row_by_row(test):
+    rows = [["title", "text"]] + [[f"title {i % 4}", "the same"] for i in range(6)]
+    write_csv(test, "in.csv", rows)
+    write(test, "other.jinja", "Other: {{ title }}")
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "first", "--max-tokens", "4")
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "second", "--prompt", "other.jinja", "--max-tokens", "4", "--reorder", out="b.csv")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, "store", "QUERIES.md"), encoding="utf-8") as file:
+        query = file.read().split("Where do two runs disagree?")[1].split("```sql\n")[1].split(";\n```")[0]
+    answers = [[row[2] for row in read_csv(test, name)[1:5]] for name in ("out.csv", "b.csv")]
+    expected = [(i + 1, first, second) for i, (first, second) in enumerate(zip(*answers)) if first != second]
+    assert expected and test.query(query, "jobs.db") == expected, (expected, test.query(query, "jobs.db"))
+    # rows move and go: the numbers are the table's that was read last
+    write_csv(test, "in.csv", [rows[0], *reversed(rows[2:4])])
+    annotate(test, "in.csv", "--store", "jobs.db", "--dataset", "first", "--max-tokens", "4")
+    assert test.query("SELECT job_index FROM answers WHERE dataset = 'first' ORDER BY 1", "jobs.db") == [(None,), (None,), (1,), (2,)]
+    write(test, "lines.jsonl", '{"prompt":"a"}\n')
+    refused = test.run("submit", "lines.jsonl", "--dataset", "first", "--store", "jobs.db", status=1)
+    assert "made from a table" in refused.err, refused
+
+
+@case
+def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
+    rows = [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(20)]
+    write_csv(test, "in.csv", rows)
+    write(test, "old.jinja", "Old: {{ title }}")
+    write(test, "new.jinja", "New: {{ title }}")
+    annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
+    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4")
+    assert "20 rows: 20 different requests are new, 0 of all 20 are answered" in done.err, done
+    done = annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
+    assert "0 different requests are new, 20 of all 20 are answered" in done.err, done  # answers of both are kept
+    assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(40,)]
+    assert "--force-new" in annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", engine=None, status=1).err
+    annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", "--force-new", engine=None)
+    assert test.query("SELECT count(*), count(*) FILTER (WHERE worker = (SELECT max(id) FROM workers)) FROM jobs", "out.csv.db") == [(20, 20)]
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(20, 20)]
+    # stopped, and the prompt changed: what is queued for the old one is left out; so it is of rows that are gone
+    process = test.start("annotate", "in.csv", "--prompt", "old.jinja", "--max-tokens", "600", "--model", test.model, "-o", "slow.csv", "--window", "2",
+                         "--max-batch", "1")
+    test.wait_until("an answer", lambda: test.exists("slow.csv.db") and test.query("SELECT count(*) FROM results", "slow.csv.db") not in ([], [(0,)]))
+    process.kill()
+    test.wait(process)
+    (queued,), = test.query("SELECT count(*) FROM queue", "slow.csv.db")
+    write_csv(test, "in.csv", rows[:6])
+    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", out="slow.csv", engine=None)
+    assert queued > 2, queued
+    assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 are answered" in done.err, done
+    assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
+    assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
+
+
+@case
 def failed_rows_are_asked_again(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300]])
     done = annotate(test, status=3)
     out = read_csv(test, "out.csv")
     assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
     done = annotate(test, "in.csv", "--retry-failed", status=3)
-    assert "1 of the dataset's 2 are answered" in done.err, done
+    assert "1 of all 2 are answered" in done.err, done
     assert "--retry-failed" not in done.err and "--max-tokens" not in done.err, done  # it is longer than the context
     with sqlite3.connect(test.path("out.csv.db")) as store:  # the answer of a worker that failed
         store.execute("UPDATE results SET record = CAST(replace(CAST(record AS TEXT), 'context_length_exceeded', 'crashed') AS BLOB)")

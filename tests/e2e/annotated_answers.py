@@ -183,6 +183,75 @@ def a_schema_may_be_in_the_wrapper_of_a_response_format(test):
         assert "response_format" not in done.err and "has no keyword" not in done.err, done
 
 
+# ---- answers that are found again ----
+
+def n_computed(test, store="out.csv.db"):
+    return test.query("SELECT count(*) FROM jobs WHERE NOT is_duplicate AND status = 'done'", store)[0][0]
+
+
+@case
+def answers_that_ended_by_themselves_are_kept_when_max_tokens_is_raised(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(12)])
+    write_schema(test, {"type": "object", "properties": {"m": {"type": "string", "maxLength": 30}}, "required": ["m"]})
+    options = ("in.csv", "--schema", "s.json")
+    done = annotate(test, *options, "--max-tokens", "24", engine=None, status=None)
+    reasons = [row[-2] for row in read_csv(test, "out.csv")[1:]]
+    n_stop = reasons.count("stop")
+    assert 0 < n_stop and {"stop", "length"} >= set(reasons), (reasons, done)
+    annotate(test, *options, "--max-tokens", "100", "--figures", engine=None)
+    assert n_computed(test) == 12 + reasons.count("length"), (n_computed(test), reasons)
+    raised = test.read("out.csv")
+    annotate(test, *options, "--max-tokens", "100", "--figures", out="fresh.csv", engine=None)
+    assert test.read("fresh.csv") == raised, raised
+    # a limit that does not fit the context is refused, whatever was answered before
+    annotate(test, *options, "--max-tokens", "100000", engine=None, status=3)
+    assert all("context holds" in row[-1] for row in read_csv(test, "out.csv")[1:])
+    annotate(test, *options, "--max-tokens", "101", "--no-reuse", engine=None)
+    assert n_computed(test) == 24 + reasons.count("length"), n_computed(test)
+    # drawn with a seed of its own; with one made of the request it depends on the limit
+    annotate(test, *options, "--max-tokens", "100", "--temperature", "0.7", out="drawn.csv", engine=None)
+    annotate(test, *options, "--max-tokens", "110", "--temperature", "0.7", out="drawn.csv", engine=None)
+    assert n_computed(test, "drawn.csv.db") == 24
+    write(test, "seed.json", '{"seed": 7}')
+    for most in ("100", "110"):
+        annotate(test, *options, "--max-tokens", most, "--temperature", "0.7", "--parameters", "seed.json", out="seeded.csv", engine=None)
+    assert n_computed(test, "seeded.csv.db") == 12
+
+
+@case
+def an_answer_that_ended_under_any_limit_has_the_bytes_of_a_larger_one(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    schemas = [{"enum": ["yes", "no idea"]}, {"type": "object", "properties": {"a": {"enum": ["x y", "z"]}, "b": {"type": "boolean"}},
+               "required": ["a", "b"]}, {"type": "array", "items": {"const": "abc"}, "maxItems": 3}]
+    for number, schema in enumerate(schemas):
+        write_schema(test, schema)
+        options = ("in.csv", "--schema", "s.json", "--figures", "--store", f"{number}.db")
+        annotate(test, *options, "--max-tokens", "60", "--no-reuse", engine=None)
+        whole = test.read("out.csv")
+        for most in range(1, 30):  # one that uses its limit up counts no token for its end
+            annotate(test, *options, "--max-tokens", str(most), "--no-reuse", "--dataset", f"d{most}", engine=None, status=None)
+            annotate(test, *options, "--max-tokens", "60", "--dataset", f"d{most}", engine=None)
+            assert test.read("out.csv") == whole, (most, schema)
+
+
+@case
+def equal_requests_of_another_dataset_and_other_annotations_of_a_schema_are_answered(test):
+    write_csv(test, "in.csv", table(5))
+    n = len({tuple(row) for row in table(5)[1:]})
+    schema = {"type": "object", "properties": {"m": {"enum": ["x", "y"]}}, "required": ["m"]}
+    write_schema(test, schema)
+    options = ("in.csv", "--schema", "s.json", "--store", "jobs.db")
+    annotate(test, *options, "--dataset", "first")
+    annotate(test, *options, "--dataset", "second", out="second.csv")
+    assert test.read("second.csv") == test.read("out.csv") and n_computed(test, "jobs.db") == n
+    schema["properties"]["m"]["description"], schema["title"] = "the mood", "Mood"
+    write_schema(test, schema)
+    annotate(test, *options, "--dataset", "first")
+    assert test.query("SELECT count(*) FROM jobs", "jobs.db") == [(2 * n,)], "a description makes no other request"
+    annotate(test, *options, "--dataset", "third", "--no-reuse", out="third.csv")
+    assert test.read("third.csv") == test.read("out.csv") and n_computed(test, "jobs.db") == 2 * n
+
+
 # ---- labels and votes ----
 
 @case
@@ -202,7 +271,33 @@ def votes_that_are_no_answers_count_for_nothing(test):
     set_answers(test, ['{"m":"x"', '{"m":"y","k":1,"k":1}', '{"m":"y","k":1}'], "s.csv.db")
     annotate(test, *options, engine=None, out="s.csv")
     row = dict(zip(*read_csv(test, "s.csv")))
-    assert (row["m"], row["agreement"][:5], row["sheaf_error"]) == ("y", "0.666", ""), row
+    assert (row["m"], row["agreement_m"][:5], row["sheaf_error"]) == ("y", "0.666", ""), row
+
+
+@case
+def votes_on_a_schema_are_counted_for_each_property_of_few_values(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
+    write_schema(test, {"type": "object", "properties": {
+        "why": {"type": "string"}, "mood": {"enum": ["neg", "neu", "pos"]}, "stars": {"type": "integer", "minimum": 1, "maximum": 5},
+        "tags": {"type": "array", "items": {"enum": ["p", "q", "r"]}}, "score": {"type": "number"}},
+        "required": ["why", "mood", "stars", "tags", "score"], "additionalProperties": False})
+    options = ("in.csv", "--schema", "s.json", "--votes", "5", "--max-tokens", "200")
+    annotate(test, *options, engine=None, status=None)
+    set_answers(test, [json.dumps(dict(zip(("why", "mood", "stars", "tags", "score"), draw))) for draw in (
+        ("one", "neg", 2, ["p", "q"], 0.1), ("two", "neu", 3, ["q"], 0.2), ("three", "neu", 3, ["q", "r"], 0.3), ("four", "neu", 4, ["q"], 0.4),
+        ("five", "pos", 3, ["p"], 0.5))])
+    annotate(test, *options, engine=None)
+    header, row = read_csv(test, "out.csv")
+    # two and three agree with the votes on mood and stars, two also on tags: its text and number are taken
+    assert header[2:] == ["why", "mood", "stars", "tags", "score", "agreement_mood", "agreement_stars", "agreement_tags", *BESIDE], header
+    assert row[2:] == ["two", "neu", "3", '["q"]', "0.2", "0.6", "0.6", "0.6", "stop", ""], row
+    # a schema of which nothing is voted on: the most frequent whole answer, with a warning
+    write_schema(test, {"type": "object", "properties": {"why": {"type": "string", "maxLength": 4}}, "required": ["why"]})
+    options = ("in.csv", "--schema", "s.json", "--votes", "3", "--max-tokens", "60")
+    annotate(test, *options, engine=None, out="t.csv", status=None)
+    set_answers(test, ['{"why":"a"}', '{"why":"b"}', '{"why":"b"}'], "t.csv.db")
+    done = annotate(test, *options, engine=None, out="t.csv")
+    assert "no property of the schema is voted on" in done.err and read_csv(test, "t.csv")[1][2:] == ["b", "stop", ""], done
 
 
 @case

@@ -180,12 +180,131 @@ def a_run_done_before_writes_its_output_again_without_work(test):
     assert test.query("SELECT count(DISTINCT worker) FROM jobs", "out.jsonl.db") == [(1,)]
 
 
+def ids_of(test):
+    return [answer["custom_id"] for answer in test.answers()]
+
+
 @case
-def a_run_with_changed_input_is_refused_and_keeps_what_is_there(test):
+def a_run_computes_the_changed_and_new_lines_of_its_input_alone(test):
+    lines = [json.dumps({"custom_id": f"line {i}", "prompt": text_of(i, 3), "max_tokens": 4, "temperature": 0.8}) for i in range(9)]
+    test.write("in.jsonl", lines)
+    test.run_file()
+    before = dict(zip(ids_of(test), test.comparable().splitlines()))
+    mended = [lines[0], lines[4].replace("{", "{ ", 1), lines[2].replace('"max_tokens": 4', '"max_tokens": 5'), *lines[5:8], lines[3],
+              lines[1].replace("line 1", "new"), lines[8]]
+    test.write("in.jsonl", mended)
+    finished = test.run_file()
+    assert "7 lines are as they were, 2 are new or changed, 2 are gone" in finished.err, finished
+    assert ids_of(test) == [json.loads(line)["custom_id"] for line in mended]
+    for name, line in zip(ids_of(test), test.comparable().splitlines()):  # "run-N" is the line's place
+        assert name in ("new", "line 2") or re.sub(rb"run-\d", b"", line) == re.sub(rb"run-\d", b"", before[name]), (before[name], line)
+    assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(9, 9, 1)]
+    assert test.query("SELECT count(*) FROM jobs WHERE worker = 2", "out.jsonl.db") == [(2,)]
+    test.run("run", "in.jsonl", "-o", "fresh.jsonl", "--model", test.model)
+    assert test.comparable("fresh.jsonl") == test.comparable()
+    test.write("in.jsonl", mended[:3])
+    assert "3 lines are as they were, 0 are new or changed, 6 are gone" in test.run_file().err
+    assert ids_of(test) == [json.loads(line)["custom_id"] for line in mended[:3]]
+    test.write("in.jsonl", mended[:3] + lines[7:8])
+    test.run_file()
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.jsonl.db") == [(4, 4)]
+    assert test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(4,)]
+
+
+@case
+def a_run_that_was_killed_goes_on_with_a_changed_input(test):
+    jobs = short_jobs(40)
+    test.write("in.jsonl", jobs)
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1", "--window", "2")
+    test.wait_until("an answer", lambda: test.exists("out.jsonl.db") and test.query("SELECT count(*) FROM results", "out.jsonl.db") not in ([], [(0,)]))
+    process.kill()
+    test.wait(process)
+    (n_done, n_claimed), = test.query("SELECT (SELECT count(*) FROM results), count(*) FROM queue WHERE worker IS NOT NULL", "out.jsonl.db")
+    assert n_done < 38 and n_claimed > 0, (n_done, n_claimed)
+    test.write("in.jsonl", [*jobs[1:38], dict(jobs[38], max_tokens=3), dict(jobs[39], custom_id="new")])
+    finished = test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
+    assert "37 lines are as they were, 2 are new or changed, 3 are gone" in finished.err, finished
+    assert ids_of(test) == [*(f"line {i}" for i in range(1, 39)), "new"] and not any(error_of(answer) for answer in test.answers())
+
+
+@case
+def answers_of_lines_without_ids_are_found_where_the_lines_stand_now(test):
+    lines = [{"prompt": f"the water {i}", "temperature": 0, "max_tokens": 3} for i in range(6)]
+    test.write("in.jsonl", lines)
+    test.run_file()
+    test.write("in.jsonl", [{"prompt": "new", "temperature": 0, "max_tokens": 3}] + lines)
+    test.run_file()
+    assert test.query("SELECT sum(NOT is_duplicate AND worker = 2) FROM jobs", "out.jsonl.db") == [(1,)]
+    assert test.query("SELECT dataset, n_done FROM datasets", "out.jsonl.db") == [("run", 7)]
+    test.run("run", "in.jsonl", "-o", "fresh.jsonl", "--model", test.model)
+    assert test.comparable("fresh.jsonl") == test.comparable()
+
+
+@case
+def answers_stay_unless_the_user_has_them_removed_and_a_repeated_run_says_how_to_go_on(test):
     test.write("in.jsonl", short_jobs(5))
     test.run_file()
     before = test.read("out.jsonl")
-    test.write("in.jsonl", short_jobs(4) + short_jobs(2, 10))
+    month_us = 40 * 86400 * 10**6
+    with sqlite3.connect(test.path("out.jsonl.db")) as store:
+        store.execute("UPDATE jobs SET finished_at_us = finished_at_us - ?", (month_us,))
+        store.execute("UPDATE datasets SET collected_at_us = collected_at_us - ?1, last_finished_at_us = last_finished_at_us - ?1", (month_us,))
+    for _ in range(2):
+        test.run_file()
+        assert test.read("out.jsonl") == before and test.query("SELECT count(*) FROM results", "out.jsonl.db") == [(5,)]
+        with sqlite3.connect(test.path("out.jsonl.db")) as store:
+            store.execute("UPDATE datasets SET collected_at_us = collected_at_us - ?1", (month_us,))
+    for options in (("--retain", "30d"), ()):
+        done = test.run_file("in.jsonl", "out.jsonl", *options)
+        assert "out.jsonl is there, as it was written" in done.err, done
+        assert test.query("SELECT count(*) FROM jobs", "out.jsonl.db") == [(0,)]
+    with open(test.path("out.jsonl"), "ab") as file:
+        file.write(b"{}\n")
+    done = test.run_file(status=1)
+    assert "the output is not as it was written" in done.err and "sheaf dataset delete run --store out.jsonl.db" in done.err, done
+    test.write("out.jsonl", [])
+    with open(test.path("out.jsonl"), "wb") as file:
+        file.write(before)
+    test.write("in.jsonl", short_jobs(6))
+    assert "the input has changed" in test.run_file(status=1).err
+    test.run("dataset", "delete", "run", "--store", "out.jsonl.db")
+    test.run_file("in.jsonl", "out.jsonl", "--overwrite")
+    assert len(test.answers()) == 6
+
+
+@case
+def a_run_does_not_overwrite_a_file_that_it_did_not_write(test):
+    test.write("in.jsonl", short_jobs(2))
+    test.write("out.jsonl", short_jobs(1))
+    before = test.read("out.jsonl")
+    done = test.run_file(status=1)
+    assert "out.jsonl is there, and was not written for dataset run" in done.err and test.read("out.jsonl") == before, done
+    test.run_file("in.jsonl", "out.jsonl", "--overwrite")
+    test.run_file()
+    assert len(test.answers()) == 2
+
+
+@case
+def the_rate_of_a_dataset_stays_when_another_one_works_later(test):
+    for name, minutes in (("first", 5), ("second", 0)):
+        test.write("in.jsonl", short_jobs(8))
+        test.run("submit", "in.jsonl", "--dataset", name)
+        test.run("work", "--model", test.model, "--exit-when-idle", "0", "--no-reuse")
+        with sqlite3.connect(test.path("sheaf.db")) as store:
+            store.execute("UPDATE jobs SET finished_at_us = finished_at_us - ? WHERE dataset = ?", (minutes * 60 * 10**6, name))
+            store.execute("UPDATE datasets SET last_finished_at_us = last_finished_at_us - ? WHERE dataset = ?", (minutes * 60 * 10**6, name))
+    rates = dict(test.query("SELECT dataset, jobs_per_second FROM progress"))
+    assert rates["first"] and rates["first"] > 0 and rates["second"] > 0, rates
+    printed = json.loads(test.run("status", "--json").out)
+    assert {row["dataset"]: row["jobs_per_second"] > 0 for row in printed["datasets"]} == {"first": True, "second": True}, printed
+
+
+@case
+def a_run_of_another_input_is_refused_and_keeps_what_is_there(test):
+    test.write("in.jsonl", short_jobs(5))
+    test.run_file()
+    before = test.read("out.jsonl")
+    test.write("in.jsonl", short_jobs(5, 10))
     finished = test.run_file("in.jsonl", "out.jsonl", status=1)
     assert "another input" in finished.err and "out.jsonl.db" in finished.err, finished
     assert test.read("out.jsonl") == before

@@ -104,7 +104,7 @@ def a_constrained_answer_is_the_same_alone_and_in_a_batch(test):
     test.write("in.jsonl", jobs(40))
     texts = []
     for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"]):
-        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(texts)}.db", *options)
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(texts)}.db", *options)
         texts.append([text_of(answer) for answer in test.answers("out.jsonl")])
     assert texts[0] == texts[1] == texts[2]
 

@@ -56,7 +56,7 @@ def equal_requests_are_computed_once_to_the_bytes_of_each_computed_alone(test):
 
 
 @case
-def what_was_answered_before_is_taken_from_the_store_in_its_dataset(test):
+def what_was_answered_before_is_taken_from_the_store_in_any_dataset(test):
     once, again = equal_pairs()
     test.write("in.jsonl", once)
     test.run_file("in.jsonl", "out.jsonl")
@@ -68,8 +68,11 @@ def what_was_answered_before_is_taken_from_the_store_in_its_dataset(test):
     assert all(grown[f"line {i}"] == grown[f"again {i}"] for i in range(N))
     test.run_file("in.jsonl", "other.jsonl", "--dataset", "other", "--store", "out.jsonl.db")
     assert bodies(test, "other.jsonl") == grown
+    assert computed(test, "out.jsonl.db") == before
+    test.run_file("in.jsonl", "third.jsonl", "--dataset", "third", "--store", "out.jsonl.db", "--no-reuse")
+    assert bodies(test, "third.jsonl") == grown
     after = computed(test, "out.jsonl.db")
-    assert after[1] == 2 * before[1], (before, after)  # another dataset is computed by itself
+    assert after[1] == 2 * before[1], (before, after)
 
 
 @case

@@ -177,14 +177,14 @@ def the_questions_of_annotators_have_answers(test):
         test.write("in.jsonl", [{"custom_id": f"line {i}", "prompt": "the same", "max_tokens": 9, "temperature": temperature, "seed": i,
                                  "ignore_eos": True} for i in range(4)] + [{"prompt": ""},
                                 {"prompt": "x", "guided_regex": "(a)\\1"}])
-        test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--dataset", dataset, "--store", "sheaf.db")
+        test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--dataset", dataset, "--overwrite", "--store", "sheaf.db")
     rows = {}
     with sqlite3.connect(f"file:{test.path('sheaf.db')}?mode=ro", uri=True) as store:
         for number, query in questions:
             rows[int(number)] = store.execute(query).fetchall()
     assert not [n for n in range(13, 26) if not rows[n]], rows
     assert sum(n for _, n, _ in rows[14]) == sum(n for _, _, n in rows[15]) == 12, rows
-    assert {row[0] for row in rows[16]} <= {f"line {i}" for i in range(4)}
+    assert {row[0] for row in rows[16]} <= {1, 2, 3, 4}
     assert sorted(row[1:4] for row in rows[18]) == [(code, 1, f"{dataset}-{line}") for code, line in (("empty_prompt", 5), ("invalid_field", 6))
                                                     for dataset in ("first", "second")], rows[18]
     kinds = {(dataset, kind): counts for dataset, kind, *counts in rows[23]}
@@ -194,7 +194,7 @@ def the_questions_of_annotators_have_answers(test):
     assert rows[20] == [("first", "the same", 4), ("second", "the same", 4)], rows[20]
     costs = {dataset: (computed, cached, generated) for dataset, computed, cached, generated, _ in rows[19]}
     assert costs["first"][2] == 9 and costs["second"][2] == 36 and len(costs) == 3, costs  # the greedy ones are equal
-    assert rows[25] == [("first", f"line {i}", "line 0") for i in (1, 2, 3)], rows[25]
+    assert rows[25] == [("first", f"line {i}", "first", "line 0") for i in (1, 2, 3)], rows[25]
 
 
 @case

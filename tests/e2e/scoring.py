@@ -66,7 +66,7 @@ def choices_are_scored_to_the_same_bytes_in_every_batch(test):
                                  choice_logprobs=True, max_tokens=i % 3 * 20, seed=i) for i in range(40)])
     outputs = []
     for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"]):
-        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(outputs)}.db", *options)
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(outputs)}.db", *options)
         outputs.append(test.comparable("out.jsonl"))
     assert len(set(outputs)) == 1
     assert all(len(body_of(answer)["choice_logprobs"]) == 1 + i % 5 for i, answer in enumerate(test.answers()))
@@ -165,6 +165,6 @@ def a_scored_prompt_is_the_same_from_the_cache_and_in_every_batch(test):
                                  **({"prompt_logprobs": i % 4} if i % 2 else {"echo": i % 4 == 0, "logprobs": 1})) for i in range(40)])
     outputs = []
     for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"]):
-        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", f"{len(outputs)}.db", *options)
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(outputs)}.db", *options)
         outputs.append(test.comparable("out.jsonl"))
     assert len(set(outputs)) == 1

@@ -98,7 +98,7 @@ def calls_are_the_same_alone_and_in_a_batch(test):
     test.write("in.jsonl", jobs(24, n=2))
     texts = []
     for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"]):
-        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", model, "--store", f"{len(texts)}.db", *options, *template(test, THINKS))
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", model, "--overwrite", "--store", f"{len(texts)}.db", *options, *template(test, THINKS))
         texts.append([answer["response"]["body"]["choices"] for answer in test.answers("out.jsonl")])
     assert texts[0] == texts[1] == texts[2]
     ids = [call["id"] for choices in texts[0] for choice in choices for call in choice["message"].get("tool_calls", [])]

@@ -107,7 +107,7 @@ def old_rows_become_sums_and_what_nobody_collected_stays(test):
     time_before = test.query("SELECT max(collected_at_us) FROM datasets")[0][0]
     test.wait_until("a second later", lambda: time.time() * 1e6 > time_before + 1100000)
     submit(test, "new", jobs(1))
-    worker = test.start("work", "--model", test.model, "--retain", "1s")
+    worker = test.start("work", "--model", test.model, "--retain", "1s", "--no-reuse")
     test.wait_until("the old jobs to go", lambda: test.query("SELECT count(*) FROM jobs WHERE dataset = 'collected'") == [(0,)])
     worker.terminate()
     assert test.wait(worker).status == 0

@@ -193,7 +193,7 @@ static void finish_all(struct store *store)
 static void compact_everything(struct store *store)
 {
     for (bool more = true; more;)
-        assert_int_equal(store_compact(store, clock_wall_us() + 3600000000, &more, &error), STATUS_OK);
+        assert_int_equal(store_compact(store, clock_wall_us() + 3600000000, true, &more, &error), STATUS_OK);
 }
 
 static void answers_that_come_after_an_incomplete_collection_are_kept(void **state)

@@ -79,6 +79,8 @@ static bool are_equal(const char *a, const char *b)
     return equal;
 }
 
+static const struct duplicate_limits limits = {.n_context = 100, .n_positions = 100};
+
 #define PROMPT "\"prompt\":\"p\""
 #define GREEDY PROMPT ",\"temperature\":0"
 
@@ -98,6 +100,49 @@ static void requests_are_equal_by_all_but_identity_priority_and_deadline(void **
     assert_true(are_equal(PROMPT ",\"seed\":5", PROMPT ",\"seed\":5"));
     assert_true(are_equal(GREEDY ",\"seed\":5", GREEDY));
     assert_false(are_equal(PROMPT ",\"seed\":5", PROMPT ",\"seed\":6"));
+}
+
+static bool are_equal_but_for_max_tokens(const char *a, const char *b)
+{
+    struct job *first = make_job("a", a), *second = make_job("b", b);
+    bool equal = digest_equal(&first->open_hash, &second->open_hash);
+    job_destroy(first);
+    job_destroy(second);
+    return equal;
+}
+
+static void an_answer_that_ends_by_itself_does_not_depend_on_max_tokens(void **state)
+{
+    (void)state;
+    assert_true(are_equal_but_for_max_tokens(GREEDY ",\"max_tokens\":3", GREEDY ",\"max_tokens\":4"));
+    assert_true(are_equal_but_for_max_tokens(GREEDY ",\"max_tokens\":3", GREEDY));
+    assert_true(are_equal_but_for_max_tokens(PROMPT ",\"seed\":5,\"max_tokens\":3", PROMPT ",\"seed\":5"));
+    assert_false(are_equal_but_for_max_tokens(GREEDY ",\"max_tokens\":3", GREEDY ",\"n\":2"));
+    assert_false(are_equal_but_for_max_tokens(PROMPT, PROMPT)); // draws by its identity
+#define CLOSES GREEDY ",\"guided_json\":{\"type\":\"string\"},\"close_at_max_tokens\":true"
+    assert_false(are_equal_but_for_max_tokens(CLOSES ",\"max_tokens\":30", CLOSES ",\"max_tokens\":30"));
+    assert_true(are_equal(CLOSES ",\"max_tokens\":30", CLOSES ",\"max_tokens\":30"));
+#define BEST PROMPT ",\"seed\":5,\"best_of\":3" // one that is not returned may have been cut
+    assert_false(are_equal_but_for_max_tokens(BEST, BEST));
+}
+
+static void annotations_of_a_schema_are_no_part_of_a_request(void **state)
+{
+    (void)state;
+#define SCHEMA(rest) GREEDY ",\"guided_json\":{\"type\":\"object\"," rest "}"
+#define OF(p)        SCHEMA("\"properties\":{\"title\":" p "}")
+    const char *plain = OF("{\"enum\":[1]}");
+    assert_true(are_equal(plain, OF("{\"title\":\"T\",\"enum\":[1],\"description\":\"d\"}")));
+    assert_true(are_equal(plain, SCHEMA("\"$comment\":\"c\",\"properties\":{\"title\":{\"enum\":[1],"
+                                        "\"examples\":[1]}},\"description\":\"d\"")));
+    assert_true(are_equal(SCHEMA("\"anyOf\":[{\"title\":\"x\"},true]"), SCHEMA("\"anyOf\":[{},true]")));
+    assert_false(are_equal(plain, SCHEMA("\"properties\":{}"))); // a property of that name
+    assert_false(are_equal(OF("{\"const\":{\"title\":1}}"), OF("{\"const\":{}}")));
+    assert_false(are_equal(OF("{\"enum\":[{\"description\":1}]}"), OF("{\"enum\":[{}]}")));
+    assert_false(are_equal(OF("{\"default\":1}"), OF("{}")));
+    assert_false(
+        are_equal(SCHEMA("\"examples\":[{\"const\":1}],\"properties\":{\"a\":{\"$ref\":\"#/examples/0\"}}"),
+                  SCHEMA("\"examples\":[{\"const\":2}],\"properties\":{\"a\":{\"$ref\":\"#/examples/0\"}}")));
 }
 
 static void a_digest_is_blake2b_of_160_bits(void **state)
@@ -179,7 +224,7 @@ static void an_equal_request_waits_and_is_answered_under_its_own_name(void **sta
     (void)state;
     struct duplicates duplicates;
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, 8));
+    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
     struct job *other = make_job("d", "\"prompt\":\"q\",\"temperature\":0"), *late = greedy("e");
     third->result.reports_cached_tokens = true;
@@ -218,7 +263,7 @@ static void of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed(vo
 {
     (void)state;
     struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, 8));
+    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *jobs[7], *follower = greedy("f");
     for (int i = 0; i < 6; i++)
         jobs[i] = greedy("a");
@@ -246,7 +291,7 @@ static void a_suspect_takes_an_answer_but_is_not_waited_for(void **state)
 {
     (void)state;
     struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, 8));
+    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *suspect = greedy("a"), *leader = greedy("b"), *again = greedy("c");
     suspect->source.crashes = again->source.crashes = 2;
     assert_int_equal(duplicates_take(&duplicates, suspect, NULL), DUPLICATE_NONE);
@@ -266,7 +311,7 @@ static void after_a_cancelled_or_late_leader_the_next_one_leads(void **state)
     for (int i = 0; i < 2; i++) {
         struct duplicates duplicates;
         struct job_list finished = {0}, compute = {0};
-        assert_true(duplicates_init(&duplicates, 8));
+        assert_true(duplicates_init(&duplicates, &limits, 8));
         struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
         assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
         assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -291,7 +336,7 @@ static void after_a_failed_leader_each_is_computed(void **state)
     (void)state;
     struct duplicates duplicates;
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, 8));
+    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c"), *late = greedy("d");
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
     assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -311,7 +356,7 @@ static void followers_are_cancelled_and_miss_deadlines_by_themselves(void **stat
     (void)state;
     struct duplicates duplicates;
     struct job_list finished = {0};
-    assert_true(duplicates_init(&duplicates, 8));
+    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a");
     leader->deadline_s = 50;
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
@@ -346,6 +391,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_equal_by_all_but_identity_priority_and_deadline),
+        cmocka_unit_test(an_answer_that_ends_by_itself_does_not_depend_on_max_tokens),
+        cmocka_unit_test(annotations_of_a_schema_are_no_part_of_a_request),
         cmocka_unit_test(a_digest_is_blake2b_of_160_bits),
         cmocka_unit_test(requests_that_are_made_to_collide_are_not_equal),
         cmocka_unit_test(draws_without_a_seed_and_tools_have_no_equal),

@@ -250,8 +250,10 @@ enum status __wrap_store_mirror(struct store *store, const struct mirror_record 
     return __real_store_mirror(store, record, fault);
 }
 
-enum status __wrap_store_compact(struct store *store, int64_t before_us, bool *more, struct error *fault);
-enum status __wrap_store_compact(struct store *store, int64_t before_us, bool *more, struct error *fault)
+enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
+                                 struct error *fault);
+enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
+                                 struct error *fault)
 {
     (void)store, (void)fault;
     world.n_compactions++;

@@ -359,8 +359,9 @@ static void times_have_a_unit_and_an_end(void **state)
     assert_false(options_parse_duration("1w", &seconds));
     assert_false(options_parse_duration("1dd", &seconds));
     assert_int_equal(parse("work"), STATUS_OK);
-    assert_int_equal(settings.worker.retain_s, 30 * 86400); // what help and store.sql say
-    assert_int_equal(settings.worker.progress_s, 60);       // what help says
+    assert_int_equal(settings_retain_s(&settings), 30 * 86400); // what help says
+    assert_int_equal(settings.worker.retain_s, -1);             // answers stay
+    assert_int_equal(settings.worker.progress_s, 60);           // what help says
     settings_finish(&settings);
     expect_usage_error("work --retain month", "expected a time as 45s");
 }

@@ -4,66 +4,110 @@
 #include "store/hashed_jobs.h"
 #include "tests/store_jobs.h"
 
+static bool take_found(void *context, struct text record)
+{
+    buffer_clear(context);
+    buffer_add_text(context, record);
+    return true;
+}
+
+// `answer` NULL: none is found.
+static void assert_found(struct store *store, const struct job *job, enum equal_kind kind, const char *answer)
+{
+    struct buffer found = {0};
+    const struct equal_search search = {.kind = kind, .max_tokens = job->request.stop.max_tokens};
+    assert_int_equal(store_find_equal(store, job, &search, take_found, &found, &error), STATUS_OK);
+    assert_int_equal(found.size, answer ? strlen(answer) : 0);
+    assert_memory_equal(found.data ? found.data : "", answer ? answer : "", found.size);
+    buffer_finish(&found);
+}
+
+static struct job *make_done(const char *id, const char *topic, const char *dataset)
+{
+    static struct choice choice = {.text = TEXT("a"), .finish_reason = FINISH_STOP};
+    struct job *job = job_create();
+    assert_true(job && job_set_id(job, text_from_string(id)) &&
+                job_set_text(job, &job->source.topic, text_from_string(topic)) &&
+                job_set_text(job, &job->dataset, text_from_string(dataset)));
+    job->result.status = RESULT_DONE;
+    job->result.choices = &choice;
+    job->result.n_choices = 1;
+    job->request_hash = (struct digest){{7, 9}};
+    return job;
+}
+
+static void record_result(struct store *store, const struct job *job, const char *result)
+{
+    const struct job *jobs[] = {job};
+    const struct text results[] = {text_from_string(result)};
+    const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = results};
+    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+}
+
 // On Kafka the store holds results for equal requests alone.
-static void the_result_of_a_topics_job_is_found_by_its_request_within_its_dataset(void **state)
+static void the_result_of_a_topics_job_is_found_by_its_request(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
-    struct job *job = job_create();
-    struct buffer found = {0};
-    assert_true(job && job_set_id(job, TEXT("k-1")) && job_set_text(job, &job->source.topic, TEXT("jobs")) &&
-                job_set_text(job, &job->dataset, TEXT("d")));
-    job->result.status = RESULT_DONE;
-    job->request_hash = (struct digest){{7, 9}};
-    const struct job *jobs[] = {job};
-    const struct text results[] = {TEXT("{\"answer\":1}")};
-    const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = results};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, results[0].size);
-    assert_memory_equal(found.data, results[0].data, found.size);
+    struct job *job = make_done("k-1", "jobs", "d");
+    record_result(store, job, "{\"answer\":1}");
+    assert_found(store, job, EQUAL_IN_DATASET, "{\"answer\":1}");
+    assert_found(store, job, EQUAL_ANYWHERE, "{\"answer\":1}");
     job->request_hash.bytes[1] = 8;
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, 0);
+    assert_found(store, job, EQUAL_ANYWHERE, NULL);
     job->request_hash.bytes[1] = 9;
     assert_true(job_set_text(job, &job->dataset, TEXT("other")));
-    assert_int_equal(store_find_equal(store, job, &found, &error), STATUS_OK);
-    assert_int_equal(found.size, 0);
-    buffer_finish(&found);
+    assert_found(store, job, EQUAL_IN_DATASET, NULL);
+    assert_found(store, job, EQUAL_ANYWHERE, "{\"answer\":1}");
     job_destroy(job);
     store_close(store);
 }
 
 // Two topics' datasets of one name: the second is called NAME@TOPIC in the store, its jobs are not.
-static void equal_requests_of_two_topics_have_each_their_own_results(void **state)
+static void equal_requests_of_two_topics_have_each_their_own_results_first(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
-    struct buffer found = {0};
     static const char *const topics[] = {"one", "two"}, *const results[] = {"first", "second"};
     struct job *made[2];
     for (int i = 0; i < 2; i++) {
-        made[i] = job_create();
-        assert_true(made[i] && job_set_id(made[i], TEXT("k-1")) &&
-                    job_set_text(made[i], &made[i]->source.topic, text_from_string(topics[i])) &&
-                    job_set_text(made[i], &made[i]->dataset, TEXT("d")));
-        made[i]->result.status = RESULT_DONE;
-        made[i]->request_hash = (struct digest){{7, 9}};
-        assert_int_equal(store_find_equal(store, made[i], &found, &error), STATUS_OK);
-        assert_int_equal(found.size, 0);
-        const struct job *jobs[] = {made[i]};
-        const struct text kept[] = {text_from_string(results[i])};
-        const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = kept};
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        made[i] = make_done("k-1", topics[i], "d");
+        assert_found(store, made[i], EQUAL_IN_DATASET, NULL);
+        record_result(store, made[i], results[i]);
     }
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(store_find_equal(store, made[i], &found, &error), STATUS_OK);
-        assert_int_equal(found.size, strlen(results[i]));
-        assert_memory_equal(found.data, results[i], found.size);
+        assert_found(store, made[i], EQUAL_IN_DATASET, results[i]);
+        assert_found(store, made[i], EQUAL_ANYWHERE, results[i]);
     }
     for (int i = 0; i < 2; i++)
         job_destroy(made[i]);
-    buffer_finish(&found);
+    store_close(store);
+}
+
+static void an_answer_that_ended_by_itself_is_found_under_larger_limits_alone(void **state)
+{
+    (void)state;
+    struct store *store = open_store(true);
+    struct job *job = make_done("k-1", "jobs", "d");
+    job->open_hash = (struct digest){{3}};
+    job->request.stop.max_tokens = 40;
+    record_result(store, job, "40");
+    assert_true(job_set_text(job, &job->dataset, TEXT("other")));
+    for (int32_t most = 39; most <= 41; most++) {
+        job->request.stop.max_tokens = most;
+        assert_found(store, job, EQUAL_BUT_SHORTER, most < 40 ? NULL : "40");
+    }
+    job->open_hash = (struct digest){{4}};
+    assert_found(store, job, EQUAL_BUT_SHORTER, NULL);
+    job_destroy(job);
+    struct choice cut = {.text = TEXT("a"), .finish_reason = FINISH_LENGTH};
+    job = make_done("k-2", "jobs", "d");
+    job->open_hash = (struct digest){{4}};
+    job->request.stop.max_tokens = 40;
+    job->result.choices = &cut;
+    record_result(store, job, "cut");
+    assert_found(store, job, EQUAL_BUT_SHORTER, NULL);
+    job_destroy(job);
     store_close(store);
 }
 
@@ -109,9 +153,9 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_result_of_a_topics_job_is_found_by_its_request_within_its_dataset,
-                               fresh_path),
-        cmocka_unit_test_setup(equal_requests_of_two_topics_have_each_their_own_results, fresh_path),
+        cmocka_unit_test_setup(the_result_of_a_topics_job_is_found_by_its_request, fresh_path),
+        cmocka_unit_test_setup(equal_requests_of_two_topics_have_each_their_own_results_first, fresh_path),
+        cmocka_unit_test_setup(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone, fresh_path),
         cmocka_unit_test_setup(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fresh_path),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -78,7 +78,7 @@ static enum status mirror_reset(struct store *store)
 static enum status compact(struct store *store)
 {
     bool more;
-    enum status status = store_compact(store, (NOW_S + 1) * INT64_C(1000000), &more, &error);
+    enum status status = store_compact(store, (NOW_S + 1) * INT64_C(1000000), true, &more, &error);
     buffer_add_integer(&output, more);
     return status;
 }

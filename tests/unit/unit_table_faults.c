@@ -102,7 +102,7 @@ static enum status open_under_lock(void)
 {
     struct table_insert *insert = NULL;
     lock("BEGIN EXCLUSIVE");
-    enum status status = table_insert_open(&insert, path, "ours", &column, 1, &error);
+    enum status status = table_insert_open(&insert, path, "ours", &column, 1, NULL, 0, &error);
     table_insert_close(insert);
     return status;
 }
@@ -110,7 +110,7 @@ static enum status open_under_lock(void)
 static enum status write_under_lock(void)
 {
     struct table_insert *insert = NULL;
-    assert_int_equal(table_insert_open(&insert, path, "ours", &column, 1, &error), STATUS_OK);
+    assert_int_equal(table_insert_open(&insert, path, "ours", &column, 1, NULL, 0, &error), STATUS_OK);
     lock("BEGIN IMMEDIATE");
     enum status status = table_insert_complete(insert, &error);
     table_insert_close(insert);
@@ -165,7 +165,7 @@ static enum status write_table(void)
     row[3] = (struct value){.kind = VALUE_BYTES, .text = TEXT("b")};
     row[4] = (struct value){.kind = VALUE_ARRAY, .array = {items, 2}};
     row[6] = (struct value){.kind = VALUE_BOOL, .boolean = true};
-    enum status status = table_insert_open(&insert, path, "t", columns, N, &error);
+    enum status status = table_insert_open(&insert, path, "t", columns, N, NULL, 0, &error);
     if (status != STATUS_OK)
         return status;
     for (int i = 0; status == STATUS_OK && i < 3; i++)

@@ -123,7 +123,7 @@ static enum status spool_rows(void *context, struct error *error)
     (void)context;
     enum status status = row_spool_open(&spool, error);
     for (int i = 0; i < 1500 && status == STATUS_OK; i++)
-        status = row_spool_add(&spool, TEXT("request"), i, error);
+        status = row_spool_add(&spool, TEXT("request"), i, i, error);
     if (status == STATUS_OK)
         status = row_spool_read(&spool, 1400, &request, error);
     if (status == STATUS_OK && request.failed)

@@ -1,0 +1,90 @@
+#include "consumer/command/own_output.h"
+
+#include "consumer/file.h"
+#include "store/outputs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PIECE_BYTES = 65536 };
+
+// The file's place. False: there is none to know, as a stream.
+static bool find_place(const char *path, struct file_place *place)
+{
+    return path && !file_is_stream(path) && file_follow(path, place);
+}
+
+static enum status fail(const char *path, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
+}
+
+// Piece by piece: each digest is of the one before and the next PIECE_BYTES.
+static enum status digest_file(const char *path, struct digest *digest, struct error *error)
+{
+    struct {
+        struct digest before;
+        char bytes[PIECE_BYTES];
+    } piece;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail(path, error);
+    ssize_t n = 0;
+    memset(&piece.before, 0, sizeof piece.before);
+    do {
+        size_t size = 0;
+        while (size < PIECE_BYTES && (n = read(fd, piece.bytes + size, PIECE_BYTES - size)) > 0)
+            size += (size_t)n;
+        piece.before = digest_of(&piece, sizeof piece.before + size);
+    } while (n > 0);
+    *digest = piece.before;
+    enum status status = n < 0 ? fail(path, error) : STATUS_OK;
+    close(fd);
+    return status;
+}
+
+enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
+                             struct error *error)
+{
+    struct file_place place;
+    struct stat about;
+    struct written_output output;
+    if (may_overwrite || !find_place(path, &place) || stat(place.path, &about) != 0 || about.st_size == 0)
+        return STATUS_OK;
+    enum status status = store_output_find(store, dataset, place.path, &output, error);
+    if (status != STATUS_OK || output.is_found || output.is_first)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s is there, and was not written for dataset %.*s of %s: give another name, or"
+                     " --overwrite",
+                     path, (int)dataset.size, dataset.data, store_path(store));
+}
+
+enum status own_output_note(struct store *store, struct text dataset, const char *path, struct error *error)
+{
+    struct file_place place;
+    struct digest digest;
+    if (!find_place(path, &place))
+        return STATUS_OK;
+    enum status status = digest_file(place.path, &digest, error);
+    return status == STATUS_OK ? store_output_written(store, dataset, place.path, &digest, error) : status;
+}
+
+enum status own_output_is_unchanged(struct store *store, struct text dataset, const char *path,
+                                    bool *is_unchanged, struct error *error)
+{
+    struct file_place place;
+    struct digest digest;
+    struct written_output output;
+    *is_unchanged = !path;
+    if (!find_place(path, &place) || access(place.path, R_OK) != 0)
+        return STATUS_OK;
+    enum status status = store_output_find(store, dataset, place.path, &output, error);
+    if (status == STATUS_OK && output.is_found)
+        status = digest_file(place.path, &digest, error);
+    *is_unchanged = status == STATUS_OK && output.is_found && digest_equal(&digest, &output.digest);
+    return status;
+}

@@ -1,0 +1,16 @@
+// Is an output file that is there the dataset's own? An unrelated file is not overwritten. Streams are
+// nobody's, and an empty file may be. Thread: main.
+#pragma once
+
+#include "schemas/error.h"
+#include "store/store.h"
+
+// STATUS_REFUSE, ERROR_FILE: the file is there, and the dataset did not write it. `path` NULL: none.
+enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
+                             struct error *error) WARN_UNUSED;
+// After it was written.
+enum status own_output_note(struct store *store, struct text dataset, const char *path,
+                            struct error *error) WARN_UNUSED;
+// *is_unchanged: the file is there, as the dataset wrote it. Of path NULL true.
+enum status own_output_is_unchanged(struct store *store, struct text dataset, const char *path,
+                                    bool *is_unchanged, struct error *error) WARN_UNUSED;

@@ -1,0 +1,127 @@
+#include "schemas/schema_annotations.h"
+
+#include <string.h>
+
+enum { ANNOTATIONS_DEPTH_MAX = 64 };
+
+enum keyword {
+    KEYWORD_OTHER,
+    KEYWORD_ANNOTATION,
+    KEYWORD_SCHEMA,  // its value is a schema, or a list of schemas
+    KEYWORD_SCHEMAS, // its value's members are schemas
+};
+
+static enum keyword keyword_of(struct text name)
+{
+    static const struct {
+        const char *name;
+        enum keyword keyword;
+    } known[] = {{"title", KEYWORD_ANNOTATION},
+                 {"description", KEYWORD_ANNOTATION},
+                 {"examples", KEYWORD_ANNOTATION},
+                 {"$comment", KEYWORD_ANNOTATION},
+                 {"properties", KEYWORD_SCHEMAS},
+                 {"patternProperties", KEYWORD_SCHEMAS},
+                 {"dependentSchemas", KEYWORD_SCHEMAS},
+                 {"$defs", KEYWORD_SCHEMAS},
+                 {"definitions", KEYWORD_SCHEMAS},
+                 {"items", KEYWORD_SCHEMA},
+                 {"additionalItems", KEYWORD_SCHEMA},
+                 {"prefixItems", KEYWORD_SCHEMA},
+                 {"unevaluatedItems", KEYWORD_SCHEMA},
+                 {"contains", KEYWORD_SCHEMA},
+                 {"additionalProperties", KEYWORD_SCHEMA},
+                 {"unevaluatedProperties", KEYWORD_SCHEMA},
+                 {"propertyNames", KEYWORD_SCHEMA},
+                 {"allOf", KEYWORD_SCHEMA},
+                 {"anyOf", KEYWORD_SCHEMA},
+                 {"oneOf", KEYWORD_SCHEMA},
+                 {"not", KEYWORD_SCHEMA},
+                 {"if", KEYWORD_SCHEMA},
+                 {"then", KEYWORD_SCHEMA},
+                 {"else", KEYWORD_SCHEMA}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (text_equals_string(name, known[i].name))
+            return known[i].keyword;
+    return KEYWORD_OTHER;
+}
+
+struct stripping {
+    struct arena *arena;
+    bool is_referenced; // a $ref leads into examples
+};
+
+static bool strip_schema(struct stripping *stripping, const struct value *schema, struct value *bare,
+                         int depth);
+
+// Each item of a list, or each member of an object whose names are not keywords.
+static bool strip_each(struct stripping *stripping, const struct value *several, struct value *bare,
+                       int depth)
+{
+    *bare = *several;
+    if (several->kind == VALUE_OBJECT) {
+        size_t n = several->object.n_members;
+        if (!value_object_create(stripping->arena, n, bare))
+            return false;
+        for (size_t i = 0; i < n; i++, bare->object.n_members++) {
+            bare->object.members[i] = several->object.members[i];
+            if (!strip_schema(stripping, &several->object.members[i].value, &bare->object.members[i].value,
+                              depth))
+                return false;
+        }
+    } else if (several->kind == VALUE_ARRAY) {
+        size_t n = several->array.n_items;
+        bare->array.items = arena_allocate_array(stripping->arena, n ? n : 1, sizeof *bare->array.items);
+        if (!bare->array.items)
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if (!strip_schema(stripping, &several->array.items[i], &bare->array.items[i], depth))
+                return false;
+    }
+    return true;
+}
+
+static void note_reference(struct stripping *stripping, const struct value_member *member)
+{
+    static const char examples[] = "/examples/";
+    if (text_equals_string(member->key, "$ref") && member->value.kind == VALUE_STRING &&
+        member->value.text.size)
+        stripping->is_referenced |=
+            memmem(member->value.text.data, member->value.text.size, examples, sizeof examples - 1) != NULL;
+}
+
+// Recursive, ANNOTATIONS_DEPTH_MAX deep; what is deeper stays.
+static bool strip_schema(struct stripping *stripping, const struct value *schema, struct value *bare,
+                         int depth)
+{
+    *bare = *schema;
+    if (schema->kind != VALUE_OBJECT || depth == ANNOTATIONS_DEPTH_MAX)
+        return true;
+    if (!value_object_create(stripping->arena, schema->object.n_members, bare))
+        return false;
+    for (size_t i = 0; i < schema->object.n_members; i++) {
+        const struct value_member *member = &schema->object.members[i];
+        enum keyword keyword = keyword_of(member->key);
+        note_reference(stripping, member);
+        if (keyword == KEYWORD_ANNOTATION)
+            continue;
+        struct value_member *kept = &bare->object.members[bare->object.n_members++];
+        *kept = *member;
+        bool is_one = keyword == KEYWORD_SCHEMA && member->value.kind == VALUE_OBJECT;
+        if (keyword != KEYWORD_OTHER &&
+            !(is_one ? strip_schema(stripping, &member->value, &kept->value, depth + 1)
+                     : strip_each(stripping, &member->value, &kept->value, depth + 1)))
+            return false;
+    }
+    return true;
+}
+
+bool schema_without_annotations(const struct value *schema, struct arena *arena, struct value *bare)
+{
+    struct stripping stripping = {.arena = arena};
+    if (!strip_schema(&stripping, schema, bare, 0))
+        return false;
+    if (stripping.is_referenced)
+        *bare = *schema;
+    return true;
+}

@@ -1,0 +1,18 @@
+// A set of the store's jobs by their ids, a bit each: those of a table's rows. Thread: any, one at a time.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// A zeroed struct is empty.
+struct job_set {
+    unsigned char *bits; // [n_bytes]
+    size_t n_bytes;
+    int64_t n; // jobs
+};
+
+// *is_new: the job was not in the set before. False: out of memory.
+bool job_set_add(struct job_set *set, int64_t id, bool *is_new);
+bool job_set_has(const struct job_set *set, int64_t id);
+void job_set_finish(struct job_set *set);

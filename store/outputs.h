@@ -1,0 +1,20 @@
+// Files that a dataset's answers were written to, so that a command knows its own output when it finds it.
+// Thread: the store's.
+#pragma once
+
+#include "schemas/digest.h"
+#include "store/store.h"
+
+struct written_output {
+    bool is_found;
+    bool is_first; // the dataset has jobs, and no output at all is known of it: an older version's, perhaps
+    struct digest digest; // of the file as it was written
+};
+// path: absolute, without links.
+enum status store_output_find(struct store *store, struct text dataset, const char *path,
+                              struct written_output *output, struct error *error) WARN_UNUSED;
+enum status store_output_written(struct store *store, struct text dataset, const char *path,
+                                 const struct digest *digest, struct error *error) WARN_UNUSED;
+// The dataset's lines if its answers were removed (--retain); n_lines 0: they were not.
+enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,
+                                struct error *error) WARN_UNUSED;

@@ -1,0 +1,233 @@
+// The lines of a changed file in place of those that were submitted.
+#include "schemas/clock.h"
+#include "store/database.h"
+#include "store/removal.h"
+#include "store/submit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+// Where answers of lines that are gone wait for equal requests. False: the name is too long for one.
+static bool before_name(struct text dataset, char name[JOB_DATASET_BYTES_MAX + 1])
+{
+    return snprintf(name, JOB_DATASET_BYTES_MAX + 1, "%.*s~before", (int)dataset.size, dataset.data) <=
+           JOB_DATASET_BYTES_MAX;
+}
+
+static enum status run_for(struct store *store, const char *sql, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *statement = database_statement(&store->database, sql, error);
+    if (!statement)
+        return error->status;
+    bind_text(statement, 1, dataset);
+    return database_run(&store->database, statement, error);
+}
+
+static enum status check_running(struct store *store, struct text dataset, struct error *error)
+{
+    int64_t n_running;
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT count(*) FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NOT NULL"
+        " AND dataset = ?",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status =
+        database_read_integer(&store->database, select, 0, &n_running, "counting jobs", error);
+    if (status != STATUS_OK || !n_running)
+        return status;
+    return error_set(error, STATUS_RETRY, ERROR_STORE,
+                     "%s: dataset %.*s: its file has changed, and workers compute %lld of its jobs: try again"
+                     " when they have stopped",
+                     store->database.path, (int)dataset.size, dataset.data, (long long)n_running);
+}
+
+enum status store_replace_begin(struct store *store, struct text dataset, struct error *error)
+{
+    static const char names[] = "CREATE TEMP TABLE IF NOT EXISTS replaced_lines (custom_id TEXT PRIMARY KEY,"
+                                " job INTEGER NOT NULL) WITHOUT ROWID";
+    enum status status = store_check_arithmetic(store, dataset, false, error); // frees jobs of dead workers
+    if (status == STATUS_OK)
+        status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = check_running(store, dataset, error);
+    if (status == STATUS_OK)
+        status = database_execute(&store->database, names, error);
+    if (status == STATUS_OK)
+        status = database_execute(&store->database, "DELETE FROM temp.replaced_lines", error);
+    if (status == STATUS_OK)
+        status = run_for(store,
+                         "INSERT OR IGNORE INTO temp.replaced_lines (custom_id, job) SELECT custom_id, id"
+                         " FROM jobs WHERE dataset = ?",
+                         dataset, error);
+    if (status == STATUS_OK) // names of lines, which the new ones take
+        status = run_for(store, "UPDATE jobs SET job_id = char(1) || id, job_index = NULL WHERE dataset = ?",
+                         dataset, error);
+    return status == STATUS_OK ? STATUS_OK : database_end(&store->database, status, error);
+}
+
+// *id 0: no line of before has that custom_id and asks for the same.
+static enum status find_line(struct store *store, const struct submission *submission, int64_t *id,
+                             bool *is_named, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT r.job, records.record FROM temp.replaced_lines r CROSS JOIN records USING (job)"
+        " WHERE custom_id = ?",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, submission->custom_id);
+    int code = sqlite3_step(select);
+    bool is_same = code == SQLITE_ROW &&
+                   job_records_equal(column_blob(select, 1), submission->record, submission->encoding);
+    *is_named = code == SQLITE_ROW;
+    *id = is_same ? sqlite3_column_int64(select, 0) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a line", error);
+}
+
+static enum status keep_line(struct store *store, const struct submission *submission, int64_t id,
+                             struct error *error)
+{
+    static const char *const statements[] = {
+        "UPDATE jobs SET job_id = ?2, job_index = ?3, priority = ?4, deadline_us = ?5 WHERE id = ?1",
+        "UPDATE queue SET priority = ?4, deadline_us = coalesce(?5, 9223372036854775807) WHERE job = ?1",
+        "UPDATE records SET record = ?6 WHERE job = ?1",
+        "UPDATE results SET record = CAST(json_replace(CAST(record AS TEXT), '$.job_id', ?2, '$.index', ?3)"
+        " AS BLOB) WHERE job = ?1",
+        "DELETE FROM temp.replaced_lines WHERE custom_id = ?7"};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
+        sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
+        if (!statement)
+            return error->status;
+        // a statement has the parameters that it names: others are out of its range, which does not matter
+        bind_integer(statement, 1, id);
+        bind_text(statement, 2, submission->job_id);
+        BIND_INTEGERS(statement, 3, submission->index, submission->priority);
+        bind_nonzero(statement, 5, clock_us_of_s(submission->deadline_s));
+        bind_blob(statement, 6, submission->record);
+        bind_text(statement, 7, submission->custom_id);
+        status = database_run(&store->database, statement, error);
+    }
+    return status;
+}
+
+enum status store_replace_lines(struct store *store, struct text dataset,
+                                const struct submission *submissions, size_t n,
+                                struct replacement *replacement, struct error *error)
+{
+    struct submission *others = calloc(n, sizeof *others);
+    size_t n_others = 0, n_added = 0;
+    enum status status = STATUS_OK;
+    if (!others)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "replacing %zu lines: out of memory", n);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++) {
+        int64_t id;
+        bool is_named;
+        status = find_line(store, &submissions[i], &id, &is_named, error);
+        if (status == STATUS_OK && id)
+            status = keep_line(store, &submissions[i], id, error);
+        else
+            others[n_others++] = submissions[i];
+        replacement->n_kept += status == STATUS_OK && id;
+        replacement->n_named += status == STATUS_OK && is_named;
+    }
+    if (status == STATUS_OK && n_others)
+        status = submit_jobs(store, dataset, others, n_others, &n_added, NULL, error);
+    replacement->n_new += (int64_t)n_added;
+    free(others);
+    return status;
+}
+
+// Jobs of lines that are gone, or that ask for something else, have no place.
+#define GONE     "dataset = ?1 AND job_index IS NULL"
+#define ANSWERED GONE " AND status = 'done' AND request_hash IS NOT NULL"
+
+static enum status move_answers(struct store *store, struct text dataset, struct text name,
+                                struct error *error)
+{
+    static const char *const statements[] = {
+        "INSERT INTO datasets (dataset, submitted_at_us, complete, arithmetic, model) SELECT ?2,"
+        " submitted_at_us, 1, arithmetic, model FROM datasets WHERE dataset = ?1 AND EXISTS (SELECT 1 FROM jobs"
+        " WHERE " ANSWERED ") ON CONFLICT DO NOTHING",
+        "UPDATE jobs SET dataset = ?2 WHERE " ANSWERED};
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
+        sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
+        if (!statement)
+            return error->status;
+        bind_text(statement, 1, dataset);
+        bind_text(statement, 2, name);
+        status = database_run(&store->database, statement, error);
+    }
+    return status == STATUS_OK ? removal_recount(store, name, error) : status;
+}
+
+static enum status remove_gone(struct store *store, struct text dataset, struct replacement *replacement,
+                               struct error *error)
+{
+    char name[JOB_DATASET_BYTES_MAX + 1];
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT count(*) FROM jobs WHERE " GONE, error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status =
+        database_read_integer(&store->database, select, 0, &replacement->n_gone, "counting lines", error);
+    if (status == STATUS_OK && before_name(dataset, name))
+        status = move_answers(store, dataset, text_from_string(name), error);
+    if (status == STATUS_OK)
+        status = removal_begin(store, error);
+    if (status == STATUS_OK)
+        status =
+            run_for(store, "INSERT INTO temp.removed_jobs SELECT id FROM jobs WHERE " GONE, dataset, error);
+    return status == STATUS_OK ? removal_end(store, dataset, error) : status;
+}
+
+static enum status set_mark(struct store *store, struct text dataset, const struct dataset_mark *upto,
+                            struct error *error)
+{
+    sqlite3_stmt *update =
+        database_statement(&store->database,
+                           "UPDATE datasets SET fingerprint = ?, n_lines = ?, complete = 1 WHERE dataset = ?",
+                           error);
+    if (!update)
+        return error->status;
+    BIND_INTEGERS(update, 1, (int64_t)upto->hash, upto->n_lines);
+    bind_text(update, 3, dataset);
+    return database_run(&store->database, update, error);
+}
+
+enum status store_replace_end(struct store *store, struct text dataset, const struct dataset_mark *upto,
+                              enum status status, struct replacement *replacement, struct error *error)
+{
+    if (status == STATUS_OK)
+        status = remove_gone(store, dataset, replacement, error);
+    if (status == STATUS_OK)
+        status = set_mark(store, dataset, upto, error);
+    return database_end(&store->database, status, error);
+}
+
+enum status store_replace_forget(struct store *store, struct text dataset, struct error *error)
+{
+    char name[JOB_DATASET_BYTES_MAX + 1];
+    int64_t found;
+    if (!before_name(dataset, name))
+        return STATUS_OK;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT count(*) FROM datasets WHERE dataset = ?", error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, text_from_string(name));
+    enum status status =
+        database_read_integer(&store->database, select, 0, &found, "looking for a dataset", error);
+    return status == STATUS_OK && found ? store_dataset_delete(store, text_from_string(name), true, error)
+                                        : status;
+}
