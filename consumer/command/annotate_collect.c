@@ -72,9 +72,9 @@ struct collecting {
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
     struct buffer reason;                   // of the first row that failed and was not cut
-    int64_t n_warned;      // rows with warnings in their answers
-    struct buffer warning; // the first one
-    struct job_set seen;   // rows before have them
+    int64_t n_warned;                       // rows with warnings in their answers
+    struct buffer warning;                  // the first one
+    struct job_set seen;                    // rows before have them
     int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
 };
 
