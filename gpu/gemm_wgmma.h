@@ -249,6 +249,36 @@ struct wgmma_fragments {
     }
 };
 
+// A group of a tile in shared memory, as tile_group. Fragments of F16 and BF16 are what is loaded: each is
+// loaded where it is used, so that no load writes registers that a wgmma in flight reads. The stage is in use
+// until the last fragment is made.
+template <enum tensor_type type> struct wgmma_group : tile_group<type> {
+};
+
+template <> struct wgmma_group<TENSOR_F16> {
+    const unsigned char *fragments;
+
+    template <class Memory>
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *, int, int lane)
+    {
+        fragments = plane + lane * 16;
+    }
+
+    __device__ __forceinline__ void prepare() {}
+
+    __device__ __forceinline__ void fragment(int f, uint32_t a[4]) const
+    {
+        uint4 words = shared_memory::load_16(fragments + f * 512);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            a[i] = word_of(words, i);
+    }
+};
+
+template <> struct wgmma_group<TENSOR_BF16> : wgmma_group<TENSOR_F16> {
+};
+
 // Partial sums of one split-K chunk: groups [begin, end).
 template <class shape>
 static __device__ __forceinline__ void
@@ -267,21 +297,21 @@ wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int pan
         for (int part = 0; part < format.n_groups; part++) {
             if (first + part >= end)
                 break;
-            struct tile_group<shape::type> group;
+            struct wgmma_group<shape::type> group;
             group.template load<shared_memory>(
                 at + part * format.quants_bytes,
                 at + format.n_groups * format.quants_bytes + part * format.high_bytes,
                 at + format.n_groups * (format.quants_bytes + format.high_bytes), part, lane);
-            if (part == format.n_groups - 1 || first + part + 1 >= end) {
-                __syncwarp();
-                slice.tiles.release(progress.n_tiles);
-            }
             group.prepare();
 #pragma unroll
             for (int half = 0; half < 2; half++) {
 #pragma unroll
                 for (int f = 0; f < 4; f++)
                     group.fragment(half * 4 + f, fragments.halves[half][f]);
+                if (half > 0 && (part == format.n_groups - 1 || first + part + 1 >= end)) {
+                    __syncwarp();
+                    slice.tiles.release(progress.n_tiles);
+                }
                 slice.x.wait_full(progress.n_x);
                 uint64_t x = wgmma_rows(slice.x.stage(progress.n_x));
                 wgmma_fence();
