@@ -618,7 +618,9 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
     }
     registers_raise<shape::registers_consumer>();
     launch_wait(); // the results may be what an earlier launch still reads
-    int slice_index = warp / shape::n_panels, panel = warp % shape::n_panels;
+    // Uniform in a warp, which compilers cannot tell from `warp`: addresses of the slice are in uniform registers.
+    int slice_index = shape::over_chunks == 1 ? 0 : __shfl_sync(0xFFFFFFFFu, warp / shape::n_panels, 0);
+    int panel = warp % shape::n_panels;
     const wgmma_slice<shape> slice(memory, slice_index);
     float acc[shape::n_rows / 2];
     struct wgmma_progress progress = {0, 0};
