@@ -32,7 +32,7 @@ struct recent_kernels {
 
 struct device {
     int index;
-    bool sync, overlaps;
+    bool sync, overlaps, has_carveout;
     cudaStream_t stream;
     cudaError_t failure; // the first one
     const char *failed_call, *failed_kernel;
@@ -145,6 +145,7 @@ enum status device_open(struct device **out, const struct device_options *option
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->index = options->index;
     device->sync = options->sync;
+    device->has_carveout = !options->no_carveout;
     enum status status = read_facts(&device->facts, device->index, error);
     device->facts.has_wgmma = device->facts.has_wgmma && !options->no_wgmma;
     if (options->shared_bytes_max && options->shared_bytes_max < device->facts.shared_bytes_max)
@@ -235,6 +236,9 @@ enum status device_load_kernels(struct device *device, struct error *error)
         if (code == cudaSuccess)
             code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)(device->facts.shared_bytes_max - attributes.sharedSizeBytes));
+        if (code == cudaSuccess && device->has_carveout)
+            code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                        cudaSharedmemCarveoutMaxShared);
         if (!check_kernel(device, code, kernel))
             return device_status(device, error);
     }

@@ -90,6 +90,11 @@ def launches_one_after_the_other_give_the_same_bytes(test):
 
 
 @case
+def each_kernel_s_own_carveout_of_shared_memory_gives_the_same_bytes(test):
+    same_as_reference(test, "--no-carveout")
+
+
+@case
 def steps_planned_one_after_the_other_give_the_bytes_of_steps_planned_ahead(test):
     same_as_reference(test, "--no-ahead")
 
