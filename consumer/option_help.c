@@ -26,7 +26,7 @@ static const struct {
                      " ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k chat-template quantize ",
-         " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-wgmma gpu-sync no-ahead trace-steps speculate kv-type"
+         " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty tool-format special-in-content pre model-name require-model engine-test "},
     [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},

@@ -161,6 +161,8 @@ static const struct option options[] = {
      "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
     {"no-overlap", 0, FLAG, ENGINE, AT(engine.gpu.no_overlap), 0, 0, NULL,
      "on a GPU, begin each kernel when the one before has ended: for comparisons"},
+    {"no-carveout", 0, FLAG, ENGINE, AT(engine.gpu.no_carveout), 0, 0, NULL,
+     "on a GPU, let each kernel choose its division of shared memory and cache: for comparisons"},
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,

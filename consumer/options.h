@@ -72,7 +72,7 @@ struct settings {
             int64_t device;
             uint64_t memory_bytes;
             char *placement;
-            bool no_graphs, no_overlap, no_wgmma, sync;
+            bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
         } gpu;
     } engine;
 

@@ -224,6 +224,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
                                   .eager = settings->engine.gpu.no_graphs || settings->engine.gpu.sync,
                                   .sync = settings->engine.gpu.sync,
                                   .no_overlap = settings->engine.gpu.no_overlap,
+                                  .no_carveout = settings->engine.gpu.no_carveout,
                                   .no_wgmma = settings->engine.gpu.no_wgmma,
                                   .pool = runtime->device.pool};
     enum status status = gpu_backend_create(&runtime->device.backend, &options, error);

@@ -655,6 +655,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     struct device_options device = {.index = options->index,
                                     .sync = options->sync,
                                     .no_overlap = options->no_overlap,
+                                    .no_carveout = options->no_carveout,
                                     .no_wgmma = options->no_wgmma,
                                     .memory_bytes = options->emulated_memory_bytes,
                                     .failing_work = options->failing_work,

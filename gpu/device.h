@@ -24,6 +24,7 @@ struct device_options {
     int index;                 // among the devices visible to this process
     bool sync;                 // waits after every launch, so that an error names its kernel; slow
     bool no_overlap;           // no programmatic dependent launch, for comparisons
+    bool no_carveout;          // the driver chooses each kernel's carveout of shared memory, for comparisons
     bool no_wgmma;             // device_facts.has_wgmma is false: the same bytes by mma.sync
     uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's, emulated as of 9.0
     // Emulated device only:
@@ -59,7 +60,8 @@ static inline uint64_t device_block_bytes(uint64_t size_bytes)
 }
 
 // Loads all kernels and grants them the device's shared memory per block, once, before the first launch: what
-// CUDA loads at a kernel's first launch cannot be loaded within a graph capture.
+// CUDA loads at a kernel's first launch cannot be loaded within a graph capture. All get the same carveout, the
+// largest: a multiprocessor must be idle to change it, so kernels with different ones would not overlap.
 enum status device_load_kernels(struct device *device, struct error *error) WARN_UNUSED;
 
 // Contents undefined. NULL: out of device memory, or the device has failed (latched). Must not be called

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPABILITY_LEAST = 80, OVERLAP_CAPABILITY_LEAST = 9 };
+enum { CAPABILITY_LEAST = 80, OVERLAP_CAPABILITY_LEAST = 9, RECENT_MAX = 24 };
 
 // A launch or an event record of a capture, to be enqueued if it makes no graph.
 struct captured {
@@ -22,12 +22,21 @@ struct captured {
     _Alignas(16) unsigned char bytes[];
 };
 
+// The kernels that were enqueued since the device was last waited for, each once. An error of work is known at
+// the wait only, and is of one of them.
+struct recent_kernels {
+    const struct kernel_entry *entries[RECENT_MAX];
+    int n;
+    bool more;
+};
+
 struct device {
     int index;
-    bool sync, overlaps;
+    bool sync, overlaps, has_carveout;
     cudaStream_t stream;
     cudaError_t failure; // the first one
     const char *failed_call, *failed_kernel;
+    struct recent_kernels recent, captured_kernels; // the latter: of the capture
     struct device_facts facts;
     bool capturing, capture_failed;
     struct captured *first_captured, **last_captured;
@@ -39,6 +48,7 @@ struct device_event {
 
 struct device_graph {
     cudaGraphExec_t executable;
+    struct recent_kernels kernels; // its own
 };
 
 static bool check_call(struct device *device, cudaError_t code, const char *call)
@@ -55,6 +65,29 @@ static bool check_kernel(struct device *device, cudaError_t code, const struct k
     if (code != cudaSuccess && device->failure == cudaSuccess)
         device->failed_kernel = kernel->name;
     return check_call(device, code, "kernel");
+}
+
+static void note_kernel(struct recent_kernels *recent, const struct kernel_entry *kernel)
+{
+    for (int i = 0; i < recent->n; i++)
+        if (recent->entries[i] == kernel)
+            return;
+    if (recent->n < RECENT_MAX)
+        recent->entries[recent->n++] = kernel;
+    else
+        recent->more = true;
+}
+
+// "; enqueued since the last wait: NAME, NAME"
+static void print_recent(const struct recent_kernels *recent, char *text, size_t size)
+{
+    size_t length = 0;
+    text[0] = '\0';
+    for (int i = 0; i < recent->n && length < size; i++)
+        length += (size_t)snprintf(text + length, size - length, "%s%s",
+                                   i ? ", " : "; enqueued since the last wait: ", recent->entries[i]->name);
+    if (recent->more && length < size)
+        snprintf(text + length, size - length, " and others");
 }
 
 static enum status refuse_device(struct error *error, const char *what, cudaError_t code)
@@ -112,6 +145,7 @@ enum status device_open(struct device **out, const struct device_options *option
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
     device->index = options->index;
     device->sync = options->sync;
+    device->has_carveout = !options->no_carveout;
     enum status status = read_facts(&device->facts, device->index, error);
     device->facts.has_wgmma = device->facts.has_wgmma && !options->no_wgmma;
     if (options->shared_bytes_max && options->shared_bytes_max < device->facts.shared_bytes_max)
@@ -202,6 +236,9 @@ enum status device_load_kernels(struct device *device, struct error *error)
         if (code == cudaSuccess)
             code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)(device->facts.shared_bytes_max - attributes.sharedSizeBytes));
+        if (code == cudaSuccess && device->has_carveout)
+            code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                        cudaSharedmemCarveoutMaxShared);
         if (!check_kernel(device, code, kernel))
             return device_status(device, error);
     }
@@ -237,6 +274,7 @@ static cudaError_t enqueue_kernel(struct device *device, const struct kernel_ent
 static void launch_now(struct device *device, const struct kernel_entry *kernel,
                        const struct launch_shape *shape, const struct launch_arguments *arguments)
 {
+    note_kernel(&device->recent, kernel);
     if (check_kernel(device, enqueue_kernel(device, kernel, shape, arguments), kernel) && device->sync)
         check_kernel(device, cudaStreamSynchronize(device->stream), kernel);
 }
@@ -271,6 +309,7 @@ void device_launch(void *stream, const struct kernel_entry *kernel, const struct
         return;
     }
     device->capture_failed |= enqueue_kernel(device, kernel, shape, arguments) != cudaSuccess;
+    note_kernel(&device->captured_kernels, kernel);
     keep_captured(device, &(struct captured){.kernel = kernel, .shape = *shape, .arguments = *arguments});
 }
 
@@ -320,15 +359,19 @@ enum status device_status(struct device *device, struct error *error)
     if (device->failure == cudaSuccess)
         return STATUS_OK;
     const char *kernel = device->failed_kernel;
-    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s%s%s: %s%s", device->facts.name,
+    char recent[sizeof error->text / 2] = "";
+    if (!kernel)
+        print_recent(&device->recent, recent, sizeof recent);
+    return error_set(error, STATUS_RESTART, ERROR_DEVICE, "%s: %s%s%s: %s%s%s", device->facts.name,
                      device->failed_call, kernel ? " " : "", kernel ? kernel : "",
                      cudaGetErrorString(device->failure),
-                     kernel || device->sync ? "" : " (--gpu-sync names the kernel)");
+                     kernel || device->sync ? "" : " (--gpu-sync names the kernel)", recent);
 }
 
 enum status device_wait(struct device *device, struct error *error)
 {
-    check_call(device, cudaStreamSynchronize(device->stream), "a step");
+    if (check_call(device, cudaStreamSynchronize(device->stream), "a step") && device->failure == cudaSuccess)
+        device->recent = (struct recent_kernels){0};
     return device_status(device, error);
 }
 
@@ -382,6 +425,7 @@ void device_graph_begin(struct device *device)
     device->capture_failed =
         cudaStreamBeginCapture(device->stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess;
     device->capturing = true;
+    device->captured_kernels = (struct recent_kernels){0};
     device->last_captured = &device->first_captured;
 }
 
@@ -413,14 +457,19 @@ struct device_graph *device_graph_end(struct device *device)
     if (!good)
         (void)cudaGetLastError();
     finish_captured(device, !good);
-    if (good)
+    if (good) {
+        graph->kernels = device->captured_kernels;
         return graph;
+    }
     free(graph);
     return NULL;
 }
 
 void device_graph_launch(struct device *device, struct device_graph *graph)
 {
+    for (int i = 0; i < graph->kernels.n; i++)
+        note_kernel(&device->recent, graph->kernels.entries[i]);
+    device->recent.more |= graph->kernels.more;
     check_call(device, cudaGraphLaunch(graph->executable, device->stream), "launching a graph");
 }
 

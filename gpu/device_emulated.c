@@ -150,6 +150,7 @@ static void run_until(struct device *device, const struct device_event *event)
 static void run_waiting(struct device *device)
 {
     run_until(device, NULL);
+    emulate_launches_end();
 }
 
 // --- Life ---
@@ -294,6 +295,7 @@ struct device_copy {
 static void run_copy(struct emulated_work *work)
 {
     struct device_copy *copy = (struct device_copy *)(void *)work;
+    emulate_launches_end();
     if (copy->from)
         memcpy(copy->to, copy->from, copy->size_bytes);
     else
@@ -367,6 +369,7 @@ struct recording {
 static void run_recording(struct emulated_work *work)
 {
     struct device_event *event = ((struct recording *)(void *)work)->event;
+    emulate_launches_end();
     event->time_ns = clock_ns();
     event->ran = true;
 }
@@ -415,8 +418,10 @@ struct replay {
 static void run_replay(struct emulated_work *work)
 {
     struct device_graph *graph = ((struct replay *)(void *)work)->graph;
+    emulate_launches_end();
     for (struct emulated_work *captured = graph->work.first; captured; captured = captured->next)
         captured->run(captured);
+    emulate_launches_end();
 }
 
 void device_graph_begin(struct device *device)

@@ -26,7 +26,7 @@ struct emulate_shape {
 struct emulate_fiber {
     struct emulate_shape thread, block, block_shape, grid_shape;
     unsigned char *shared;
-    bool waited; // for the launches before: launch_wait
+    bool early; // launches before may not have ended: until launch_wait
 };
 
 #ifdef __cplusplus
@@ -37,6 +37,8 @@ extern "C" {
 // has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
                  void (*thread)(void *context), void *context);
+// All launches so far have ended before the next begins: a copy, an event, the border of a graph.
+void emulate_launches_end(void);
 // Runs blocks and threads from last to first, and bulk copies at once, not at the wait: a missing barrier
 // changes results in one of the two orders.
 void emulate_reverse(bool reverse);
@@ -51,6 +53,8 @@ struct emulate_moment {
     const struct emulate_clock *clock; // NULL: none is kept
     uint32_t n_fences;                 // shared_fence_async() of the thread
     bool shared;                       // shared memory of the block
+    bool early;                        // the thread has not called launch_wait when it issued the access
+    uint32_t n_ended;                  // launches that had certainly ended when this one began
 };
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment);

@@ -177,9 +177,13 @@ static void issue_copy(struct bulk_copy *copy)
     struct emulate_block block = emulate_block_now();
     unsigned actor = EMULATE_ACTOR_COPIES + (unsigned)(barrier - barriers);
     copy->clock = emulate_clock_create();
-    copy->by = (struct emulate_asynchronous){actor, ++barrier->copy_time, block.n_barriers, copy->clock};
+    copy->by = (struct emulate_asynchronous){actor, ++barrier->copy_time, block.n_barriers, copy->clock,
+                                             emulate_fiber_now()->early};
     emulate_clock_release(copy->clock, block.thread);
     emulate_watch_asynchronous(&copy->by, copy->to, copy->n_bytes, EMULATE_STORES);
+    if (copy->by.early)
+        emulate_watch_asynchronous(&copy->by, copy->from, copy->n_bytes, EMULATE_LOADS);
+    copy->by.early = false; // it has been checked
     if (!copy->clock)
         return;
     copy->clock->times[actor] = barrier->copy_time;

@@ -50,6 +50,8 @@ void emulate_copy(void *shared, const void *global, bool valid)
     thread->copies[thread->n_copies++] =
         (struct asynchronous_copy){shared, valid ? global : NULL, thread->n_groups};
     emulate_watch_access(shared, 16, EMULATE_STORES);
+    if (valid && emulate_fiber_now()->early)
+        emulate_watch_access(global, 16, EMULATE_LOADS);
 }
 
 void emulate_copies_commit(void)

@@ -108,10 +108,18 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-static void report_race(const struct touch *before, const struct touch *now, uintptr_t address)
+// Before launch_wait: launches before may still load what is stored now, or store what is loaded.
+static bool is_early(const struct touch *store, const struct touch *now, const struct emulate_moment *moment)
+{
+    return moment->early && !moment->shared &&
+           (now->access != EMULATE_LOADS || (store->launch > moment->n_ended && store->launch < now->launch));
+}
+
+static void report_race(const struct touch *before, const struct touch *now, uintptr_t address, bool early)
 {
     struct emulate_race race = {(const void *)address, before->access, now->access, before->thread,
-                                now->thread,           before->block,  now->block};
+                                now->thread,           before->block,  now->block,  early};
+    assert((receive_race || !early) && "a thread touches memory of launches before it called launch_wait");
     assert(receive_race && "threads touch the same memory without an order: a debugger shows `race`");
     receive_race(&race);
 }
@@ -179,14 +187,15 @@ static void note_access(const void *memory, size_t size, enum emulate_access acc
     for (uintptr_t at = (uintptr_t)memory; at < (uintptr_t)memory + size; at++) {
         struct byte_touches *touches = touches_of(at);
         bool race = is_race(&touches->store, &now, &moment) || is_unfenced(&touches->store, &now, &moment);
+        bool early = is_early(&touches->store, &now, &moment);
         const struct touch *before = &touches->store;
         if (!race && access != EMULATE_LOADS) {
             race = is_race(&touches->loads, &now, &moment);
             before = &touches->loads;
         }
-        if (race && !is_reported)
-            report_race(before, &now, at);
-        is_reported |= race;
+        if ((race || early) && !is_reported)
+            report_race(before, &now, at, !race);
+        is_reported |= race || early;
         if (access == EMULATE_LOADS)
             add_load(&touches->loads, &now, &moment);
         else

@@ -18,6 +18,11 @@
 //                        before a shared_fence_async() of the storing thread (that the fence precedes the
 //                        barrier is not checked)
 //
+// Of a launch that may begin before the launches before it have ended (launch_overlapped), a thread that has not
+// called launch_wait must store nothing outside of shared memory, and load nothing that a launch since the last copy,
+// event or border of a graph has stored: such an access is reported too. For asynchronous copies it counts when
+// they are issued.
+//
 // For each byte the last store and the last loads are recorded; of several loads since a barrier only whether
 // they were by one thread, one warp or more, so a report names one of them. A race that an atomic hides from
 // a later load is missed. In blocks with mbarriers, named barriers or wgmma two loads are recorded, the first
@@ -39,6 +44,7 @@ struct emulate_race {
     const void *address;
     enum emulate_access before, now;
     unsigned thread_before, thread_now, block_before, block_now;
+    bool early; // now is before its thread's launch_wait, and before is an earlier launch's, or nobody's
 };
 
 // Callback for races; NULL, the default: an assert fails.

@@ -47,6 +47,7 @@ struct emulate_asynchronous {
     unsigned actor;
     uint32_t time, n_barriers; // passed when it was issued
     const struct emulate_clock *clock;
+    bool early; // issued before the thread's launch_wait
 };
 
 void emulate_watch_asynchronous(const struct emulate_asynchronous *by, const void *memory, size_t size,

@@ -58,6 +58,7 @@ static struct emulated_run {
     bool reverse, active;
     struct {
         uint32_t launch, block; // of the launch
+        uint32_t n_ended;       // launches before the last border
     } counts;
     struct {
         unsigned char *bytes;
@@ -161,6 +162,8 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
                                 .time = 1,
                                 .clock = emulate_order_now(run.current),
                                 .n_fences = fiber->n_fences,
+                                .early = fiber->seen.early,
+                                .n_ended = run.counts.n_ended,
                                 .shared = is_within(memory, run.shared.bytes, run.shared.size) ||
                                           is_within(memory, __data_start, (size_t)(_end - __data_start))};
     if (moment->clock)
@@ -170,6 +173,7 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
         moment->n_barriers_issued = run.watch.asynchronous->n_barriers;
         moment->time = run.watch.asynchronous->time;
         moment->clock = run.watch.asynchronous->clock;
+        moment->early = run.watch.asynchronous->early;
     }
     return true;
 }
@@ -356,6 +360,11 @@ void emulate_threads_begin(const struct emulate_program *program, unsigned n_thr
     run.active = true;
     run.counts.launch++;
     run.counts.block = 0;
+}
+
+void emulate_launches_end(void)
+{
+    run.counts.n_ended = run.counts.launch;
 }
 
 void emulate_threads_end(void)

@@ -172,7 +172,7 @@ static void watch_and_load_rows(struct operation *operation, uint16_t *b)
     emulate_clock_join(seen, operation->warps[0]);
     for (int warp = 1; warp < GROUP_WARPS; warp++)
         emulate_clock_meet(seen, operation->warps[warp]);
-    struct emulate_asynchronous by = {actor, ++times[group], operation->n_barriers, seen};
+    struct emulate_asynchronous by = {actor, ++times[group], operation->n_barriers, seen, false};
     load_rows(operation, &by, b);
     emulate_clock_destroy(seen);
     if (operation->warps[0])

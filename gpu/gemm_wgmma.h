@@ -43,7 +43,7 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     // multiprocessor's 65,536 in multiples of 8; producers give theirs to consumers. Asked for more, the last
     // warpgroup would wait for ever.
     static constexpr int registers_start = 65536 / n_threads / 8 * 8;
-    static constexpr int registers_producer = 24;
+    static constexpr int registers_producer = 32; // 24 would give consumers no more, in multiples of 8
     static constexpr int registers_left =
         (n_threads * registers_start - WARPGROUP * registers_producer) / n_consumers / 8 * 8;
     static constexpr int registers_consumer = registers_left < 232 ? registers_left : 232;
@@ -69,11 +69,14 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int totals_at = over_chunks * slice_bytes;
     static constexpr int barriers_at = totals_at + total_bytes;
     static constexpr int slice_barriers = 2 * (n_x_stages + n_tile_stages) + n_panels;
-    static constexpr int is_last_at = barriers_at + over_chunks * slice_barriers * 8;
+    static constexpr int done_at = barriers_at + over_chunks * slice_barriers * 8; // a barrier of the block
+    static constexpr int is_last_at = done_at + 8;
     static constexpr int shared_bytes = WGMMA_BYTES_ALIGNMENT + is_last_at + 8;
+    // The last word is never of the aligned memory before it: dynamic_shared() is aligned to 128 bytes.
+    static constexpr int began_at = shared_bytes - 4;
     // Else there is no such kernel.
     static constexpr bool fits = n_x_stages >= 2 && shared_bytes <= WGMMA_BYTES_MAX &&
-                                 over_chunks * slice_barriers * 8 + 8 <= WGMMA_BYTES_BARRIERS;
+                                 is_last_at + 8 - barriers_at <= WGMMA_BYTES_BARRIERS;
     static constexpr bool is_divisible = total_bytes <= PRODUCT_PARTIAL_TILE_BYTES;
 };
 
@@ -120,8 +123,14 @@ static __device__ __forceinline__ wgmma_part find_part(const struct product_plan
     return part;
 }
 
+// The time at which the block began, for barrier_wait_timed: at an address that is constant, so it takes no register.
+template <int began_at> static __device__ __forceinline__ uint32_t *block_began()
+{
+    return (uint32_t *)(dynamic_shared() + began_at);
+}
+
 // A ring of stages and its barriers. Stages are counted without end.
-template <int n_stages, int stage_bytes> struct stage_ring {
+template <int n_stages, int stage_bytes, int began_at> struct stage_ring {
     unsigned char *stages;
     uint64_t *full, *empty;
 
@@ -143,7 +152,7 @@ template <int n_stages, int stage_bytes> struct stage_ring {
     __device__ __forceinline__ void wait_empty(uint32_t i) const // a stage is empty before its first use
     {
         if (i >= n_stages)
-            barrier_wait(empty + i % n_stages, i / n_stages % 2 ^ 1);
+            barrier_wait_timed(empty + i % n_stages, i / n_stages % 2 ^ 1, block_began<began_at>());
     }
 
     __device__ __forceinline__ void release(uint32_t i) const // by each consumer warp
@@ -162,8 +171,8 @@ template <int n_stages, int stage_bytes> struct stage_ring {
 };
 
 template <class shape> struct wgmma_slice {
-    stage_ring<shape::n_x_stages, shape::x_stage_bytes> x;
-    stage_ring<shape::n_tile_stages, shape::tile_stage_bytes> tiles;
+    stage_ring<shape::n_x_stages, shape::x_stage_bytes, shape::began_at> x;
+    stage_ring<shape::n_tile_stages, shape::tile_stage_bytes, shape::began_at> tiles;
     uint64_t *turns; // [panels]
 
     __device__ __forceinline__ wgmma_slice(unsigned char *memory, int slice)
@@ -249,6 +258,36 @@ struct wgmma_fragments {
     }
 };
 
+// A group of a tile in shared memory, as tile_group. Fragments of F16 and BF16 are what is loaded: each is
+// loaded where it is used, so that no load writes registers that a wgmma in flight reads. The stage is in use
+// until the last fragment is made.
+template <enum tensor_type type> struct wgmma_group : tile_group<type> {
+};
+
+template <> struct wgmma_group<TENSOR_F16> {
+    const unsigned char *fragments;
+
+    template <class Memory>
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *, int, int lane)
+    {
+        fragments = plane + lane * 16;
+    }
+
+    __device__ __forceinline__ void prepare() {}
+
+    __device__ __forceinline__ void fragment(int f, uint32_t a[4]) const
+    {
+        uint4 words = shared_memory::load_16(fragments + f * 512);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            a[i] = word_of(words, i);
+    }
+};
+
+template <> struct wgmma_group<TENSOR_BF16> : wgmma_group<TENSOR_F16> {
+};
+
 // Partial sums of one split-K chunk: groups [begin, end).
 template <class shape>
 static __device__ __forceinline__ void
@@ -267,21 +306,21 @@ wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int pan
         for (int part = 0; part < format.n_groups; part++) {
             if (first + part >= end)
                 break;
-            struct tile_group<shape::type> group;
+            struct wgmma_group<shape::type> group;
             group.template load<shared_memory>(
                 at + part * format.quants_bytes,
                 at + format.n_groups * format.quants_bytes + part * format.high_bytes,
                 at + format.n_groups * (format.quants_bytes + format.high_bytes), part, lane);
-            if (part == format.n_groups - 1 || first + part + 1 >= end) {
-                __syncwarp();
-                slice.tiles.release(progress.n_tiles);
-            }
             group.prepare();
 #pragma unroll
             for (int half = 0; half < 2; half++) {
 #pragma unroll
                 for (int f = 0; f < 4; f++)
                     group.fragment(half * 4 + f, fragments.halves[half][f]);
+                if (half > 0 && (part == format.n_groups - 1 || first + part + 1 >= end)) {
+                    __syncwarp();
+                    slice.tiles.release(progress.n_tiles);
+                }
                 slice.x.wait_full(progress.n_x);
                 uint64_t x = wgmma_rows(slice.x.stage(progress.n_x));
                 wgmma_fence();
@@ -572,9 +611,12 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
                            plan.call.x.n_rows - place.rows * shape::n_rows < shape::n_rows
                                ? plan.call.x.n_rows - place.rows * shape::n_rows
                                : shape::n_rows};
+    uint64_t *done = (uint64_t *)(memory + shape::done_at);
     if (threadIdx.x == 0) {
         for (int i = 0; i < shape::over_chunks; i++)
             wgmma_slice<shape>(memory, i).init();
+        barrier_init(done, 1);
+        *block_began<shape::began_at>() = time_coarse();
         barrier_init_fence();
     }
     __syncthreads();
@@ -582,13 +624,18 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
     if (warp >= shape::n_consumers / 32) {
         registers_lower<shape::registers_producer>();
         int slice = warp - shape::n_consumers / 32;
-        if (slice < shape::over_chunks)
+        if (slice < shape::over_chunks) {
             wgmma_produce<shape>(plan, rows, part, wgmma_slice<shape>(memory, slice), slice);
+            // Consumers have no registers for a limit of time, so producers wait for their end with one.
+            barrier_wait_timed(done, 0, block_began<shape::began_at>());
+        }
         return;
     }
     registers_raise<shape::registers_consumer>();
     launch_wait(); // the results may be what an earlier launch still reads
-    int slice_index = warp / shape::n_panels, panel = warp % shape::n_panels;
+    // Uniform in a warp, which compilers cannot tell from `warp`: addresses of the slice are in uniform registers.
+    int slice_index = shape::over_chunks == 1 ? 0 : __shfl_sync(0xFFFFFFFFu, warp / shape::n_panels, 0);
+    int panel = warp % shape::n_panels;
     const wgmma_slice<shape> slice(memory, slice_index);
     float acc[shape::n_rows / 2];
     struct wgmma_progress progress = {0, 0};
@@ -604,6 +651,8 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
             wgmma_add<shape>(memory, slice, slice_index, chunk, panel, lane, acc);
     }
     barrier_named(1, shape::n_consumers);
+    if (threadIdx.x == 0)
+        barrier_arrive(done);
     if (shape::is_divisible && part.divided && !wgmma_merge<shape>(division, part, memory))
         return;
     if (plan.call.next.out.items)

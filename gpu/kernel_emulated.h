@@ -104,14 +104,16 @@ template <typename... P> struct emulated_launch {
     {
         emulated_launch *self = (emulated_launch *)context;
         struct emulate_fiber *fiber = emulate_fiber_now();
-        fiber->waited = !self->overlaps;
+        fiber->early = self->overlaps;
         std::apply(self->kernel, self->arguments);
-        assert((fiber->waited || fiber->thread.x > 0) && "a block of launch_overlapped did not wait");
+        assert((!fiber->early || fiber->thread.x > 0) && "a block of launch_overlapped did not wait");
     }
 
     static void run_work(struct emulated_work *work)
     {
         emulated_launch *self = (emulated_launch *)work;
+        if (!self->overlaps)
+            emulate_launches_end();
         emulate_run({self->shape.blocks_x, self->shape.blocks_y, self->shape.blocks_z}, self->shape.n_threads,
                     self->shape.shared_bytes, run_thread, self);
     }
@@ -170,7 +172,7 @@ static inline void launch_next() {}
 
 static inline void launch_wait()
 {
-    emulate_fiber_now()->waited = true;
+    emulate_fiber_now()->early = false;
 }
 
 static inline unsigned char *dynamic_shared()

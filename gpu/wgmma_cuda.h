@@ -45,18 +45,43 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
     ASM_SM90A("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
 
+__device__ __forceinline__ bool barrier_try_wait(uint64_t *barrier, uint32_t parity)
+{
+    uint32_t complete = 1;
+    ASM_SM90A("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+              "selp.u32 %0, 1, 0, p; }"
+              : "=r"(complete)
+              : "r"(shared_address(barrier)), "r"(parity)
+              : "memory");
+    return complete;
+}
+
+// Time in units of 2^32 ns, 4.3 s.
+__device__ __forceinline__ uint32_t time_coarse()
+{
+    uint32_t high;
+    asm volatile("mov.u32 %0, %globaltimer_hi;" : "=r"(high));
+    return high;
+}
+
+enum { BARRIER_WAIT_MOST = 3 }; // of time_coarse: 8.6 to 12.9 s
+
 // Until the phase of this parity has completed: the first has parity 0. The parity is that of the current
 // phase or of the one before it.
 __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
-    uint32_t complete = 1;
-    do {
-        ASM_SM90A("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
-                  "selp.u32 %0, 1, 0, p; }"
-                  : "=r"(complete)
-                  : "r"(shared_address(barrier)), "r"(parity)
-                  : "memory");
-    } while (!complete);
+    while (!barrier_try_wait(barrier, parity)) {
+    }
+}
+
+// The same, but not for ever: about 10 s after `began`, the time_coarse at which the block began, the kernel
+// traps and the launch fails with cudaErrorLaunchFailure. A phase that never completes would occupy the
+// device until it is reset. Not for threads with wgmma in flight, which leave too few registers.
+__device__ __forceinline__ void barrier_wait_timed(uint64_t *barrier, uint32_t parity, const uint32_t *began)
+{
+    while (!barrier_try_wait(barrier, parity))
+        if (time_coarse() - *began >= BARRIER_WAIT_MOST)
+            __trap();
 }
 
 // Copies from device to shared memory and counts the bytes at the barrier. By one thread. Addresses and

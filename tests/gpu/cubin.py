@@ -21,7 +21,7 @@ NAMES = {
     0x30: "HADD2", 0x31: "HFMA2", 0x32: "HMUL2", 0x35: "HFMA2",
     0x11D: "BAR", 0x1A7: "SYNCS", 0x1B2: "SYNCS", 0x1C5: "WARPGROUP", 0x148: "WARPSYNC", 0x11A: "DEPBAR", 0x1AF: "LDGDEPBAR",
     0x1C6: "FENCE", 0x192: "MEMBAR",
-    0x118: "NOP", 0x147: "BRA", 0x149: "BRX", 0x14D: "EXIT", 0x150: "RET",
+    0x118: "NOP", 0x147: "BRA", 0x149: "BRX", 0x14D: "EXIT", 0x150: "RET", 0x15C: "BPT",
 }
 CLASSES = {
     "products": {"HMMA", "HGMMA"},
@@ -36,9 +36,10 @@ CLASS_OF = {name: group for group, names in CLASSES.items() for name in names}
 
 
 class Instruction:
-    __slots__ = ("name", "always", "target")
+    __slots__ = ("low", "high", "name", "always", "target")
 
     def __init__(self, low, high, index):
+        self.low, self.high = low, high
         self.name = NAMES.get(low & 0x1FF, "")
         self.always = low >> 12 & 0xF == ALWAYS
         self.target = branch_target(low, high, index) if self.name == "BRA" else None
@@ -114,6 +115,9 @@ def count(instructions):
 # --- Control flow ---
 
 
+ENDS = {"BRA", "BRX", "EXIT", "RET", "BPT"}  # BPT: a trap
+
+
 def basic_blocks(instructions):
     """[(begin, end, [index of a successor])]. A call continues behind itself; the targets of BRX are not known."""
     n = len(instructions)
@@ -121,7 +125,7 @@ def basic_blocks(instructions):
     for i, one in enumerate(instructions):
         if one.target is not None and 0 <= one.target < n:
             begins.add(one.target)
-        if one.name in ("BRA", "BRX", "EXIT", "RET"):
+        if one.name in ENDS:
             begins.add(i + 1)
     begins = sorted(begin for begin in begins if begin < n)
     index = {begin: i for i, begin in enumerate(begins)}
@@ -131,7 +135,7 @@ def basic_blocks(instructions):
         last, following = instructions[end - 1], []
         if last.target in index:
             following.append(index[last.target])
-        ends = last.always and last.name in ("BRA", "BRX", "EXIT", "RET")
+        ends = last.always and last.name in ENDS
         if not ends and end in index:
             following.append(index[end])
         blocks.append((begin, end, following))

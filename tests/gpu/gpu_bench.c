@@ -2,8 +2,11 @@
 // Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
 //
 //   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]
-//   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent
+//   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash
 //
+// Launches are those of the program: in a graph, tiles of two blocks where it has them. `hash` is of y after one
+// launch with the first copy of the weights: y of the first row is the same bytes at any number of rows, so `hash`
+// of it alone must be the same in all lines of a type and shape; else "differs" follows and the exit status is 1.
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate, that of wgmma where it multiplies; the defaults are an H200's: the rates as measured
 // (gpu/README.md), the bandwidth assumed. Weights rotate over copies that exceed the second-level cache.
@@ -14,8 +17,10 @@
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/tiles.h"
+#include "schemas/hash.h"
 #include "tests/random.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +39,7 @@ static struct device *device;
 static bool tiny;
 static double bandwidth_bytes = 4300e9, mma_flop = 543e12, wgmma_flop = 885e12;
 static bool wanted[TENSOR_TYPE_COUNT]; // types of weights
+static int n_different;                // results of one row at different numbers of rows
 
 static void wait_for_device(void)
 {
@@ -59,34 +65,67 @@ static void *filled(size_t size)
     return memory;
 }
 
-static void print_line(const char *what, const char *type, int32_t n_inputs, int32_t n_outputs,
-                       int32_t n_rows, double us, double bytes, double operations, double rate)
+// Between -1 and 1. NULL: out of memory.
+static float *filled_floats(size_t n)
+{
+    enum { CHUNK = 1 << 18 };
+    float *memory = device_allocate(device, n * sizeof *memory),
+          *pinned = device_pin(device, CHUNK * sizeof *memory);
+    uint64_t random_state = 2;
+    for (size_t i = 0; pinned && i < CHUNK; i++)
+        pinned[i] = (float)(random_bits(&random_state) >> 8) * 0x1p-23f - 1.0f;
+    for (size_t at = 0; memory && pinned && at < n; at += CHUNK)
+        device_upload(device, memory + at, pinned, (n - at < CHUNK ? n - at : CHUNK) * sizeof *memory);
+    wait_for_device();
+    device_unpin(device, pinned);
+    return memory;
+}
+
+// Without the end of the line.
+static void print_times(const char *what, const char *type, int32_t n_inputs, int32_t n_outputs,
+                        int32_t n_rows, double us, double bytes, double operations, double rate)
 {
     double bound_us = bytes / bandwidth_bytes * 1e6, compute_us = operations / rate * 1e6;
     bound_us = compute_us > bound_us ? compute_us : bound_us;
-    printf("%s,%s,%d,%d,%d,%.2f,%.1f,%.2f,%.2f,%.1f\n", what, type, n_inputs, n_outputs, n_rows, us,
+    printf("%s,%s,%d,%d,%d,%.2f,%.1f,%.2f,%.2f,%.1f", what, type, n_inputs, n_outputs, n_rows, us,
            us > 0 ? bytes / us / 1e3 : 0, us > 0 ? operations / us / 1e6 : 0, bound_us,
            us > 0 ? 100 * bound_us / us : 0);
+}
+
+static void print_line(const char *what, const char *type, int32_t n_inputs, int32_t n_outputs,
+                       int32_t n_rows, double us, double bytes, double operations, double rate)
+{
+    print_times(what, type, n_inputs, n_outputs, n_rows, us, bytes, operations, rate);
+    printf(",\n");
     fflush(stdout);
 }
 
-// One launch's mean time. `launch_once` gets the number of the launch.
+// One launch's mean time, in a graph of several: a launch without one takes as long as a short kernel.
+// `launch_once` gets the number of the launch.
 static double time_of(void (*launch_once)(void *context, int i), void *context)
 {
-    int n = tiny ? 1 : REPEAT;
+    int n = tiny ? 2 : REPEAT;
     struct device_event *begin = device_event_create(device), *end = device_event_create(device);
     if (!begin || !end) {
         printf("# no memory for events\n");
         exit(1);
     }
-    for (int i = 0; !tiny && i < 3; i++)
-        launch_once(context, i);
-    device_event_record(device, begin);
+    device_graph_begin(device);
     for (int i = 0; i < n; i++)
-        launch_once(context, 3 + i);
-    device_event_record(device, end);
+        launch_once(context, i);
+    struct device_graph *graph = device_graph_end(device);
+    if (!graph) { // its launches have been enqueued: timed, they would be the host's
+        printf("# no graph could be made\n");
+        exit(1);
+    }
+    for (int i = 0; i < 2; i++) { // the first one warms up
+        device_event_record(device, begin);
+        device_graph_launch(device, graph);
+        device_event_record(device, end);
+    }
     wait_for_device();
     double us = device_event_between_us(begin, end) / n;
+    device_graph_destroy(device, graph);
     device_event_destroy(device, begin);
     device_event_destroy(device, end);
     return us;
@@ -113,9 +152,62 @@ static const char *const type_names[] = {
     [TENSOR_F32] = "f32",   [TENSOR_F16] = "f16",   [TENSOR_BF16] = "bf16", [TENSOR_Q8_0] = "q8_0",
     [TENSOR_Q4_0] = "q4_0", [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
 
+// Of y and of its first row, of which y is left [n_rows, n_outputs].
+struct product_hashes {
+    uint64_t all, first_row;
+};
+
+static struct product_hashes hash_product(struct products *products)
+{
+    const struct product_launch *call = &products->call;
+    size_t row_bytes = (size_t)call->parts[0].n_outputs * sizeof(float),
+           size = (size_t)call->x.n_rows * row_bytes;
+    void *items = malloc(size);
+    launch_once_product(products, 0);
+    if (items)
+        device_download_rows(device, items, call->parts[0].y, 1, size, size);
+    wait_for_device();
+    struct product_hashes hashes = {items ? hash_bytes(items, size, 0) : 0,
+                                    items ? hash_bytes(items, row_bytes, 0) : 0};
+    free(items);
+    return hashes;
+}
+
+// Where tiles of two blocks leave sums, as the backend has it. False: out of memory.
+static bool create_partials(struct product_partials *partials, int32_t n_inputs)
+{
+    int32_t n_multiprocessors = device_facts(device)->n_multiprocessors;
+    size_t arrivals_bytes = (size_t)product_partial_tiles(n_multiprocessors) * sizeof *partials->arrivals;
+    partials->size_bytes = product_partial_bytes(n_multiprocessors, n_inputs);
+    partials->sums = device_allocate(device, partials->size_bytes);
+    partials->arrivals = device_allocate(device, arrivals_bytes);
+    if (partials->arrivals)
+        device_zero(device, partials->arrivals, arrivals_bytes);
+    return partials->sums && partials->arrivals;
+}
+
+static void bench_rows(struct products *products, uint64_t *first_row)
+{
+    const struct product_launch *call = &products->call;
+    int32_t n_inputs = call->x.n_inputs, n_outputs = call->parts[0].n_outputs, n_rows = call->x.n_rows;
+    double bytes = (double)products->copy_bytes + (double)n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
+    print_times("product", type_names[call->type], n_inputs, n_outputs, n_rows,
+                time_of(launch_once_product, products), bytes, 2.0 * n_inputs * n_outputs * n_rows,
+                call->x.swizzled ? wgmma_flop : mma_flop);
+    struct product_hashes hashes = hash_product(products);
+    bool same = *first_row == 0 || hashes.first_row == *first_row;
+    *first_row = hashes.first_row;
+    n_different += !same;
+    printf(",%016" PRIx64 "%s\n", hashes.all, same ? "" : " differs");
+    fflush(stdout);
+}
+
 static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, const int32_t *n_rows)
 {
     struct products products = {.copy_bytes = tiles_bytes(type, n_outputs, n_inputs)};
+    struct product_partials partials = {0};
+    bool complete = create_partials(&partials, n_inputs);
+    uint64_t first_row = 0;
     uint64_t n_copies = tiny ? 1 : ROTATE_BYTES / products.copy_bytes + 1;
     products.n_copies = n_copies < COPIES_MAX ? (int)n_copies : COPIES_MAX;
     void *weights = filled((size_t)products.n_copies * products.copy_bytes);
@@ -124,12 +216,11 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
         struct activation_operand x = {type == TENSOR_BF16 ? OPERAND_BFLOAT : OPERAND_HALF,
                                        *n_rows,
                                        n_inputs,
-                                       filled(activation_operand_bytes(*n_rows, n_inputs)),
-                                       filled((size_t)*n_rows * sizeof(float)),
+                                       device_allocate(device, activation_operand_bytes(*n_rows, n_inputs)),
+                                       device_allocate(device, (size_t)*n_rows * sizeof(float)),
                                        product_is_wgmma(device_facts(device)->has_wgmma,
                                                         device_facts(device)->shared_bytes_max, *n_rows, 0)};
-        float *floats =
-                  type == TENSOR_F32 ? filled((size_t)*n_rows * (size_t)n_inputs * sizeof(float)) : NULL,
+        float *floats = filled_floats((size_t)*n_rows * (size_t)n_inputs),
               *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
         products.call =
             (struct product_launch){.type = type,
@@ -140,18 +231,20 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
                                     .floats.stride = n_inputs,
                                     .floats.rows_divisor = 1,
                                     .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                    .device.n_multiprocessors = device_facts(device)->n_multiprocessors};
-        if (weights && x.items && x.scales && y && (floats || type != TENSOR_F32)) {
-            double us = time_of(launch_once_product, &products);
-            double bytes = (double)products.copy_bytes + (double)*n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
-            print_line("product", type_names[type], n_inputs, n_outputs, *n_rows, us, bytes,
-                       2.0 * n_inputs * n_outputs * *n_rows, x.swizzled ? wgmma_flop : mma_flop);
+                                    .device.n_multiprocessors = device_facts(device)->n_multiprocessors,
+                                    .device.partials = partials};
+        if (complete && weights && x.items && x.scales && y && floats) {
+            launch_activation_operand(device_stream(device),
+                                      &(struct activation_operand_launch){x, floats, n_inputs, NULL, 1});
+            bench_rows(&products, &first_row);
         }
         void *const memory[] = {x.items, x.scales, floats, y};
         for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
             device_free(device, memory[i]);
     }
     device_free(device, weights);
+    device_free(device, partials.sums);
+    device_free(device, partials.arrivals);
 }
 
 static void bench_products(void)
@@ -404,9 +497,9 @@ int main(int argc, char **argv)
         return printf("%s\n", error.text), 1;
     printf("# %s, %d multiprocessors%s\n", device_facts(device)->name,
            device_facts(device)->n_multiprocessors, tiny ? "; tiny sizes, times mean nothing" : "");
-    printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent\n");
+    printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash\n");
     bench_products();
     bench_attentions();
     device_close(device);
-    return 0;
+    return n_different > 0;
 }

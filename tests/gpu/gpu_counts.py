@@ -11,6 +11,9 @@ The table's lines: `kernel TARGET NAME WHAT` with a number for each of FIELDS. W
 spilled and static shared memory, or `loopN`: one pass of the N-th innermost loop with products (cubin.product_loops), in
 instructions of a warp. `launches STEP PART KERNEL N`: gpu_launches. Counts hold for one version of nvcc; with another one
 they are not compared, and the case is skipped.
+
+Any nvcc will do for the check that no kernel writes a register which a wgmma in flight reads (wgmma_registers.py), in its PTX and
+in machine code, of all types of weights.
 """
 import argparse
 import concurrent.futures
@@ -23,6 +26,7 @@ import tempfile
 
 import cubin
 import gpu_quotes as quotes
+import wgmma_registers
 
 FIELDS = ["slots", "products", "copies", "shared", "global", "half", "waits", "local", "registers", "spilled", "static", "barriers"]
 # Largest deviations that are no failure, of the count in the table; of the others none is allowed.
@@ -32,6 +36,7 @@ COUNTED = {
     "sm_90a": ["product_q4_k", "product_q6_k", "product_f16", "attention_f16", "attention_q8_0", "norm", "activation_operand", "attention_store",
                "sample"],
 }
+WITH_WGMMA = ("sm_90a", "product_")  # sources that are read for overwritten registers
 AT_ONCE = 2  # compilers
 BEGIN, END = "<!-- counts", "<!-- end -->"
 
@@ -47,7 +52,7 @@ def version_of(nvcc):
 def arguments_for(target, arguments):
     """nvcc's, for one target in place of the product's own, to a cubin, with ptxas's report."""
     kept = [one for one in arguments if not one.startswith(("-gencode", "--generate-code"))]
-    return [*kept, f"-gencode=arch={target.replace('sm_', 'compute_')},code={target}", "-Xptxas", "-v", "-cubin"]
+    return [*kept, f"-gencode=arch={target.replace('sm_', 'compute_')},code={target}", "-Xptxas", "-v", "-cubin", "--keep"]
 
 
 def resources(report):
@@ -68,17 +73,38 @@ def serialized_in(report):
     return sorted({cubin.short_name(name) for name in re.findall(r"\(C75\d\d\) Potential Performance Loss: wgmma\.mma_async .* function '(\S+)'", report)})
 
 
-def count_source(nvcc, arguments, target, name, source, folder):
+class Compiler:
+    """Of one run: each source is compiled once for each target, to PTX and a cubin."""
+
+    def __init__(self, options, folder):
+        self.nvcc, *self.arguments = options.nvcc
+        self.sources, self.folder, self.compiled = options.sources, folder, {}
+
+    def compile_source(self, target, name):
+        """(PTX, cubin, ptxas's report) of one source."""
+        file, *definitions = self.sources[name].split(",")
+        folder = os.path.join(self.folder, f"{name}.{target}")
+        os.mkdir(folder)
+        out = os.path.join(folder, "cubin")
+        command = [self.nvcc, *arguments_for(target, self.arguments), "--keep-dir", folder, *(f"-D{one}" for one in definitions), file, "-o", out]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        return os.path.join(folder, os.path.basename(file).replace(".cu", ".ptx")), out, done.stdout + done.stderr
+
+    def compile_all(self, wanted):
+        """{(target, name): (PTX, cubin, report)} of pairs of target and name."""
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            jobs = {key: pool.submit(self.compile_source, *key) for key in wanted if key not in self.compiled}
+        self.compiled |= {key: job.result() for key, job in jobs.items()}
+        return {key: self.compiled[key] for key in wanted}
+
+
+def count_source(target, name, out, report):
     """{(target, kernel, what): {field: number}} of one source."""
-    file, *definitions = source.split(",")
-    out = os.path.join(folder, f"{name}.{target}.cubin")
-    command = [nvcc, *arguments_for(target, arguments), *(f"-D{one}" for one in definitions), file, "-o", out]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-    if serialized := serialized_in(done.stdout + done.stderr):
+    if serialized := serialized_in(report):
         raise RuntimeError(f"{name}: ptxas waits after each wgmma in {', '.join(serialized)}")
-    used = resources(done.stdout + done.stderr)
+    used = resources(report)
     if nvdisasm := shutil.which("nvdisasm"):
         wrong = list(cubin.disassembly_differences(nvdisasm, out))
         if wrong:
@@ -94,13 +120,11 @@ def count_source(nvcc, arguments, target, name, source, folder):
     return counts
 
 
-def count_kernels(nvcc, arguments, sources, targets):
+def count_kernels(compiler, targets):
     counts = {}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        jobs = [pool.submit(count_source, nvcc, arguments, target, name, sources[name], folder)
-                for target, names in targets.items() for name in names]
-        for job in jobs:
-            counts |= job.result()
+    wanted = [(target, name) for target, names in targets.items() for name in names]
+    for (target, name), (_, out, report) in compiler.compile_all(wanted).items():
+        counts |= count_source(target, name, out, report)
     return counts
 
 
@@ -191,12 +215,27 @@ def compare_kernels(options, table):
     """None: passed; a text: skipped; a list of lines: failed."""
     if not options.nvcc:
         return "this build has no nvcc, or is not optimized"
-    nvcc, *arguments = options.nvcc
-    version = version_of(nvcc)
+    version = version_of(options.nvcc[0])
     if version != table[0]:
         return f"nvcc {version}, the table is of {table[0]}"
-    got = count_kernels(nvcc, arguments, options.sources, COUNTED)
+    got = count_kernels(options.compiler, COUNTED)
     return list(differences({key: counts for key, counts in table[1].items() if key[0] in COUNTED}, got, FIELDS)) or None
+
+
+def find_overwritten(options, _):
+    """As compare_kernels."""
+    if not options.nvcc:
+        return "this build has no nvcc"
+    target, prefix = WITH_WGMMA
+    wanted = [(target, name) for name in options.sources if name.startswith(prefix) and "TILE_TYPE" in options.sources[name]]
+    wrong = [] if wanted else ["no source has wgmma"]
+    for (_, name), (ptx, out, _) in options.compiler.compile_all(wanted).items():
+        in_ptx, in_code = wgmma_registers.ptx_overwrites(read_text(ptx)), wgmma_registers.cubin_overwrites(out)
+        if not in_ptx or in_ptx.keys() != in_code.keys():
+            wrong.append(f"{name}: kernels with wgmma: {sorted(in_ptx)} in PTX, {sorted(in_code)} in machine code")
+        wrong += [f"{kernel} writes a register that a wgmma in flight reads, {what}: {text}" for found, what in ((in_ptx, "PTX"), (in_code, "SASS"))
+                  for kernel, texts in found.items() for text in texts]
+    return wrong or None
 
 
 def compare_launches(options, table):
@@ -241,9 +280,55 @@ def find_serialized(_, __):
     return None if found == (["gemm_wgmma<bf16,64,4,1>"], []) else [f"{found}"]
 
 
+def find_written(_, __):
+    """Loops whose load stands before the wait for the wgmma that reads its registers, and behind it: in PTX and machine code."""
+    wrong = []
+    for early, n in ((True, 1), (False, 0)):
+        ptx = PTX_LOOP.format(before=PTX_LOAD if early else "", behind="" if early else PTX_LOAD, n_left=int(early), what="the loop's wait")
+        if [len(texts) for texts in wgmma_registers.ptx_overwrites(ptx).values()] != [n]:
+            wrong.append(f"PTX: expected one kernel with {n}, found {wgmma_registers.ptx_overwrites(ptx)}")
+        words = [SASS_LOAD, SASS_WGMMA, SASS_WAIT] if early else [SASS_WGMMA, SASS_WAIT_ALL, SASS_LOAD]
+        loop = [cubin.Instruction(*word, i) for i, word in enumerate([*words, branch_back(len(words)), SASS_EXIT])]
+        found = list(wgmma_registers.overwrites(wgmma_registers.sass_steps(loop)))
+        if loop[3].target != 0 or len(found) != n:
+            wrong.append(f"machine code: expected {n}, found {found}, branch to {loop[3].target}")
+    return wrong or None
+
+
+PTX_LOAD = "ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [%r9];"
+PTX_LOOP = """.visible .entry _Z4kernv(
+)
+{{
+$L__BB0_1:
+    {before}
+    {{ .reg .pred p; wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f1, %f2, %f3, %f4}}, {{%r1, %r2, %r3, %r4}}, %rd1, p, 1, 1, 0; }}
+    wgmma.commit_group.sync.aligned;
+    wgmma.wait_group.sync.aligned {n_left}; // {what}
+    {behind}
+    @%p1 bra $L__BB0_1;
+    ret;
+}}
+"""
+# R24 to R39 are sums, R56 to R59 the first operand.
+SASS_WGMMA = (0x0060001038187DF0, 0x000FE60008000818)
+SASS_LOAD = (0x000800000C387984, 0x000F280000000C00)
+SASS_WAIT, SASS_WAIT_ALL = (0x00008000000079C5, 0x000FE40000010100), (0x00008000000079C5, 0x000FE40000010000)
+SASS_EXIT = (0x000000000000794D, 0x000FEA0003800000)
+
+
+def branch_back(index):
+    """A conditional branch to the first instruction."""
+    words = -4 * (index + 1) & (1 << 56) - 1
+    return 0x0947 | (words & 0xFF) << 16 | (words >> 8 << 34) & (1 << 64) - 1, words >> 38 & 0x3FFFF | ALWAYS_TAKEN
+
+
+ALWAYS_TAKEN = cubin.ALWAYS << 23
+
 CASES = {
     "deviations of counts are found": find_deviations,
     "kernels whose products of wgmma wait for one another are found": find_serialized,
+    "a register that is written while a wgmma reads it is found": find_written,
+    "nothing writes a register that a wgmma in flight reads": find_overwritten,
     "the kernels have the counts of the table": compare_kernels,
     "the launches of a step are those of the table": compare_launches,
     "README quotes the table": compare_readme,
@@ -269,9 +354,8 @@ def compare(options):
 def update(options):
     version, kernels, launches = read_table(options.table) if os.path.exists(options.table) else ("", {}, {})
     if options.nvcc:
-        nvcc, *arguments = options.nvcc
         kept = {key: counts for key, counts in kernels.items() if key[0] not in COUNTED}
-        version, kernels = version_of(nvcc), kept | count_kernels(nvcc, arguments, options.sources, COUNTED)
+        version, kernels = version_of(options.nvcc[0]), kept | count_kernels(options.compiler, COUNTED)
     if options.launches:
         launches = count_launches(options.launches)
     write_table(options.table, version, kernels, launches)
@@ -293,7 +377,9 @@ def main():
     options = parser.parse_args(words)
     options.nvcc = nvcc
     options.sources = dict(one.split("=", 1) for one in options.source)
-    return update(options) if options.update else compare(options)
+    with tempfile.TemporaryDirectory() as folder:
+        options.compiler = Compiler(options, folder) if nvcc else None
+        return update(options) if options.update else compare(options)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
 batch=${BATCH:-64} large=${LARGE:-256}
-programs=(probe golden sample rows products attention forward hybrid bench faults)
+programs=(probe golden sample rows products product_tiles product_gates product_experts pages attention forward hybrid bench faults)
+products=(products product_tiles product_gates product_experts)
 file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
 mkdir -p "$out"
@@ -195,6 +196,15 @@ facts() {
     if ldd "$sheaf" "$bin/gpu_sample$suffix" | grep 'not found'; then return 1; fi
 }
 
+# What plans are made from; one after the other, alone on the device.
+rates() {
+    local name
+    for name in memory cache products graph; do
+        stage "probe-$name" 10 "$(program probe)" "$name"
+    done
+    stage probe-graph-no-overlap 10 "$(program probe)" --no-overlap graph
+}
+
 golden() {
     "$bin/gpu_golden$suffix" tests/gpu/golden_bytes.txt
 }
@@ -204,18 +214,21 @@ check() {
     begin_part
     export -f facts golden
     stage facts 30 bash -euc facts
-    for name in capture zero order columns wgmma graph launch memory cache; do
+    for name in capture zero order columns wgmma launch; do
         stage "probe-$name" 10 "$(program probe)" "$name"
     done
+    rates
     start golden 60 bash -euc golden
     start sample 60 "$(program sample)"
     start rows 30 "$(program rows)"
-    start products 90 "$(program products)"
+    for name in "${products[@]}" pages; do
+        start "$name" 90 "$(program "$name")"
+    done
     start attention 90 "$(program attention)"
     start forward 120 "$(program forward)" ${dry:+'graph*'}
     start hybrid 60 "$(program hybrid)"
     finish
-    for name in sample rows products attention; do
+    for name in sample rows "${products[@]}" pages attention; do
         [[ $dry ]] || ! command -v compute-sanitizer >/dev/null || passed "$name" ||
             start "again-$name" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "$(program "$name")"
     done
@@ -251,7 +264,7 @@ sanitize() {
     for tool in memcheck racecheck synccheck; do
         command=(compute-sanitizer --tool "$tool" --error-exitcode 1)
         [[ ! $dry ]] || command=(env)
-        for name in sample rows forward attention products; do
+        for name in sample rows forward attention "${products[@]}"; do
             chosen=()
             [[ $name != forward ]] || chosen=('graph*')
             stage "$tool-$name" 140 "${command[@]}" "$(program "$name")" "${chosen[@]}"
@@ -378,14 +391,18 @@ measure() {
 
 # The two parts for a device that is lent for a quarter of an hour. Their goals.csv has what each of them measures.
 first() {
+    local name
     begin_part 390
     export -f facts golden
     stage facts 15 bash -euc facts
+    rates
     start_model
     start golden 90 bash -euc golden
     start sample 90 "$(program sample)"
     start rows 60 "$(program rows)"
-    start products 100 "$(program products)"
+    for name in "${products[@]}" pages; do
+        start "$name" 100 "$(program "$name")"
+    done
     start attention 100 "$(program attention)"
     finish
     prepare_jobs

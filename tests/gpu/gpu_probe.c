@@ -1,6 +1,6 @@
 // Questions about a device that no document answers, one line each, written when it is known:
 //
-//   gpu_probe [QUESTION...]      all, or those named: run each in a process of its own, with its own deadline
+//   gpu_probe [--no-overlap] [QUESTION...]   all, or those named: run each in a process of its own, with its own deadline
 //   probe,question,answer,unit or prediction
 //
 // capture     a kernel that was not loaded before is launched within a capture: graph, or none (its work then
@@ -13,12 +13,17 @@
 // graph       microseconds of a node in a graph of 500 kernels one after the other
 // launch      the same, launched one by one
 // memory      bandwidth of reading and writing 1 GiB
-// cache       the same of 16 MiB again and again
+// cache       rate of the second-level cache: a block a multiprocessor copies the same 0.5, 8 or 16 MiB to shared memory,
+//             by bulk copies in one kernel
+// products    rates of mma and wgmma over random items: with zeros a device takes less power and clocks higher
+//
+// --no-overlap: the kernels of graph and launch begin when the one before has ended.
 //
 // Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a
 // failure; on a device it is news.
 #include "gpu/device.h"
 #include "gpu/kernels.h"
+#include "gpu/kernels_rates.h"
 #include "gpu/kernels_rows.h"
 #include "gpu/tiles.h"
 #include "tests/random.h"
@@ -311,9 +316,117 @@ static void probe_memory(void)
     probe_times("memory", device_facts(device)->emulated ? 4 : 65536, 4, false, true);
 }
 
+// The time of the work that `launch_work` enqueues. The first time warms up.
+static double time_of(void (*launch_work)(const void *context), const void *context)
+{
+    struct device_event *begin = device_event_create(device), *end = device_event_create(device);
+    require_that(begin && end, "events");
+    for (int round = 0; round < 2; round++) {
+        device_event_record(device, begin);
+        launch_work(context);
+        device_event_record(device, end);
+        require_that(true, "timing");
+    }
+    double us = device_event_between_us(begin, end);
+    device_event_destroy(device, begin);
+    device_event_destroy(device, end);
+    return us;
+}
+
+struct rate_work {
+    const void *items;
+    void *sums;
+    int32_t n_pieces, n_rounds, n_blocks;
+    bool by_wgmma;
+};
+
+static void launch_copies(const void *context)
+{
+    const struct rate_work *work = context;
+    launch_rate_copy(device_stream(device), work->items, work->n_pieces, work->n_rounds, work->sums,
+                     work->n_blocks);
+}
+
+static void launch_products_again(const void *context)
+{
+    const struct rate_work *work = context;
+    launch_rate_products(device_stream(device), work->items, work->by_wgmma, work->n_rounds, work->sums,
+                         work->n_blocks);
+}
+
+// Emulated, each sum is also compared with what the host adds.
+static void check_copies(const struct rate_work *work, const uint32_t *items)
+{
+    size_t n = (size_t)work->n_blocks * RATE_COPY_SUMS;
+    uint32_t *sums = device_pin(device, n * sizeof *sums);
+    require_that(sums != NULL, "cache");
+    device_download(device, sums, work->sums, n * sizeof *sums);
+    require_that(true, "cache");
+    for (uint32_t lane = 0; lane < RATE_COPY_SUMS; lane++) {
+        uint32_t sum = 0;
+        for (int32_t piece = 0; piece < work->n_pieces; piece++)
+            sum += items[(size_t)piece * (RATE_PIECE_BYTES / 4) + lane];
+        for (int32_t block = 0; block < work->n_blocks; block++)
+            require_that(sums[(uint32_t)block * RATE_COPY_SUMS + lane] == sum * (uint32_t)work->n_rounds,
+                         "a block copies every piece as often as it has rounds");
+    }
+    device_unpin(device, sums);
+}
+
 static void probe_cache(void)
 {
-    probe_times("cache", device_facts(device)->emulated ? 1 : 1024, 20, false, true);
+    static const double sizes_mib[] = {0.5, 8, 16};
+    const struct device_facts *facts = device_facts(device);
+    if (facts->capability_major < 9)
+        return;
+    for (size_t i = 0; i < sizeof sizes_mib / sizeof *sizes_mib; i++) {
+        size_t size = (size_t)(sizes_mib[i] * (facts->emulated ? 1 << 16 : 1 << 20));
+        struct rate_work work = {.n_pieces = (int32_t)(size / RATE_PIECE_BYTES),
+                                 .n_blocks = facts->n_multiprocessors};
+        work.n_rounds = facts->emulated ? 2 : (int32_t)(sizes_mib[2] * 4 / sizes_mib[i]); // 64 MiB a block
+        uint64_t seed = 3;
+        uint32_t *items = malloc(size);
+        require_that(items != NULL, "cache");
+        for (size_t k = 0; k < size / sizeof *items; k++)
+            items[k] = random_bits(&seed);
+        void *copied = upload(items, size),
+             *sums = device_allocate(device, (size_t)work.n_blocks * RATE_COPY_SUMS * sizeof *items);
+        require_that(sums != NULL, "cache");
+        work.items = copied;
+        work.sums = sums;
+        double us = time_of(launch_copies, &work);
+        check_copies(&work, items);
+        char name[32];
+        snprintf(name, sizeof name, "cache %.1f MiB", sizes_mib[i]);
+        print_answer(name, us > 0 ? (double)size * work.n_rounds * work.n_blocks / us / 1e3 : 0, "GB/s");
+        device_free(device, copied);
+        device_free(device, sums);
+        free(items);
+    }
+}
+
+static void probe_products(void)
+{
+    const struct device_facts *facts = device_facts(device);
+    uint32_t items[RATE_ITEM_WORDS];
+    uint64_t seed = 4;
+    for (size_t i = 0; i < RATE_ITEM_WORDS; i++) // between -2 and 2, in each half
+        items[i] = random_bits(&seed) & 0xBFFFBFFFu;
+    struct rate_work work = {.items = upload(items, sizeof items), .n_rounds = facts->emulated ? 2 : 100000};
+    for (int kind = 0; kind < (facts->has_wgmma ? 2 : 1); kind++) {
+        work.by_wgmma = kind == 1;
+        work.n_blocks = facts->n_multiprocessors * (work.by_wgmma ? 1 : 4);
+        size_t n_sums = (size_t)work.n_blocks * RATE_PRODUCT_THREADS;
+        work.sums = device_allocate(device, n_sums * sizeof(float));
+        require_that(work.sums != NULL, "products");
+        double us = time_of(launch_products_again, &work);
+        double n_products =
+            (double)work.n_rounds * work.n_blocks * (work.by_wgmma ? RATE_WGMMA_PRODUCTS : RATE_MMA_PRODUCTS);
+        print_answer(work.by_wgmma ? "wgmma of random items" : "mma of random items",
+                     us > 0 ? 2 * n_products / us / 1e6 : 0, "TFLOP/s");
+        device_free(device, work.sums);
+    }
+    device_free(device, (void *)work.items);
 }
 
 // Must be the process's first launch.
@@ -334,9 +447,10 @@ static void probe_capture(void)
 static const struct {
     const char *name;
     void (*ask)(void);
-} questions[] = {{"capture", probe_capture}, {"zero", probe_zero},     {"order", probe_order},
-                 {"columns", probe_columns}, {"wgmma", probe_wgmma},   {"graph", probe_graph},
-                 {"launch", probe_launch},   {"memory", probe_memory}, {"cache", probe_cache}};
+} questions[] = {{"capture", probe_capture},  {"zero", probe_zero},     {"order", probe_order},
+                 {"columns", probe_columns},  {"wgmma", probe_wgmma},   {"graph", probe_graph},
+                 {"launch", probe_launch},    {"memory", probe_memory}, {"cache", probe_cache},
+                 {"products", probe_products}};
 
 static bool is_asked(const char *name, int argc, char **argv)
 {
@@ -349,7 +463,10 @@ static bool is_asked(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct error error;
-    if (device_open(&device, &(struct device_options){0}, &error) != STATUS_OK)
+    bool no_overlap = argc > 1 && strcmp(argv[1], "--no-overlap") == 0;
+    argc -= no_overlap;
+    argv += no_overlap;
+    if (device_open(&device, &(struct device_options){.no_overlap = no_overlap}, &error) != STATUS_OK)
         return printf("skipped: %s\n", error.text), 77;
     printf("# on %s\n", device_facts(device)->name);
     int n_asked = 0;

@@ -190,10 +190,8 @@ def step(rates, kernels, launches, n_sequences, n_rows, n_positions):
         costs.rows((EMBEDDING * 2 + 2 * KEY_VALUE) * 4 + KEY_VALUE * 4, n, times)  # rotation and store
         costs.attention(n_sequences, n_rows, n_positions, times)
         costs.gemm({"q4_k": EMBEDDING}, EMBEDDING, n, times=times)
-        # the gate's half alone; of one row with its operand
-        costs.gemm({"q4_k": 2 * FEED_FORWARD}, EMBEDDING, n, result_bytes=3 if n == 1 else 2, times=times)
-        if n > 1:
-            costs.rows(FEED_FORWARD * (4 + 2), n, times)  # operand
+        # of two outputs an item of down's operand, at any number of rows
+        costs.gemm({"q4_k": 2 * FEED_FORWARD}, EMBEDDING, n, result_bytes=1, times=times)
         costs.gemm({more: EMBEDDING}, FEED_FORWARD, n, times=times)
     costs.gemm({"q6_k": VOCABULARY}, EMBEDDING, n_sequences)
     costs.rows(VOCABULARY * 4, n_sequences)

@@ -208,6 +208,49 @@ static __global__ void pass_by_name(bool both_ways, int *out)
     }
 }
 
+static __global__ void make_items(int *items)
+{
+    launch_wait();
+    items[threadIdx.x] = 1;
+}
+
+// What a thread touches before launch_wait.
+enum early { WAITS, LOADS_EARLY, STORES_EARLY, ADDS_EARLY, COPIES_EARLY, COPIES_BULK_EARLY, LOADS_OTHER };
+
+static __global__ void touch_early(enum early early, int *made, int *other, int *out)
+{
+    __shared__ uint64_t full;
+    int thread = (int)threadIdx.x, item = 0, *shared = (int *)dynamic_shared();
+    if (thread == 0) {
+        barrier_init(&full, 1);
+        barrier_init_fence();
+    }
+    __syncthreads();
+    shared[128 + thread] = thread; // the block's own memory
+    if (early == LOADS_EARLY)
+        item = made[thread];
+    else if (early == LOADS_OTHER)
+        item = other[thread];
+    else if (early == STORES_EARLY)
+        out[thread] = 1;
+    else if (early == ADDS_EARLY)
+        atomicAdd(&out[0], 1);
+    else if (early == COPIES_EARLY && thread < 16)
+        copy_async_16(shared + 4 * thread, made + 4 * thread, true);
+    else if (early == COPIES_BULK_EARLY && thread == 0) {
+        barrier_expect_bytes(&full, 256);
+        copy_bulk(shared, made, 256, &full);
+    }
+    launch_wait();
+    if (early == COPIES_BULK_EARLY)
+        barrier_wait(&full, 0);
+    copy_async_commit();
+    copy_async_wait<0>();
+    __syncthreads();
+    if (early != ADDS_EARLY)
+        out[thread] = made[thread] + item + shared[128 + thread];
+}
+
 template <auto kernel, typename... A> static int races_of(unsigned n_blocks, A... arguments)
 {
     int most = 0;
@@ -299,6 +342,42 @@ static void wgmma_loads_what_was_stored_before_a_fence_and_a_barrier(void **)
     n_threads = 64;
 }
 
+static void before_launch_wait_nothing_is_stored_and_nothing_loaded_that_a_launch_stored(void **)
+{
+    static const struct {
+        enum early early;
+        bool is_reported;
+    } tried[] = {{WAITS, false},       {LOADS_EARLY, true},       {STORES_EARLY, true}, {ADDS_EARLY, true},
+                 {COPIES_EARLY, true}, {COPIES_BULK_EARLY, true}, {LOADS_OTHER, false}};
+    alignas(16) int made[64] = {0}, other[64] = {0}, out[64] = {0};
+    for (const auto &of : tried)
+        for (int reverse = 0; reverse < 2; reverse++)
+            for (int border = 0; border < 2; border++) {
+                bool loads = of.early != STORES_EARLY && of.early != ADDS_EARLY;
+                n_races = 0;
+                emulate_reverse(reverse != 0);
+                launch_overlapped<make_items>({1, 1, 1, 64, 0}, NULL, made);
+                if (border) // a copy, say: what was stored before may be loaded
+                    emulate_launches_end();
+                launch_overlapped<touch_early>({1, 1, 1, 64, 1024}, NULL, of.early, made, other, out);
+                emulate_reverse(false);
+                assert_int_equal(n_races > 0, of.is_reported && !(border && loads));
+                assert_true(n_races == 0 || first_race.early);
+            }
+}
+
+static void a_launch_that_does_not_overlap_begins_after_all_before_it(void **)
+{
+    int made[64] = {0}, out[64] = {0};
+    n_races = 0;
+    launch_overlapped<make_items>({1, 1, 1, 64, 0}, NULL, made);
+    launch<make_items>({1, 1, 1, 64, 0}, NULL, out);
+    launch_overlapped<touch_early>({1, 1, 1, 64, 1024}, NULL, LOADS_EARLY, made, made, out);
+    assert_int_equal(n_races, 0);
+    launch_overlapped<touch_early>({1, 1, 1, 64, 1024}, NULL, LOADS_EARLY, out, made, made);
+    assert_true(n_races > 0 && first_race.early); // `out` is the latest one's
+}
+
 static void named_barriers_order_those_that_meet(void **)
 {
     int out[64];
@@ -318,6 +397,8 @@ int main()
         cmocka_unit_test(phases_of_barriers_order_copies_and_products),
         cmocka_unit_test(wgmma_loads_what_was_stored_before_a_fence_and_a_barrier),
         cmocka_unit_test(named_barriers_order_those_that_meet),
+        cmocka_unit_test(before_launch_wait_nothing_is_stored_and_nothing_loaded_that_a_launch_stored),
+        cmocka_unit_test(a_launch_that_does_not_overlap_begins_after_all_before_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
