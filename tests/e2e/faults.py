@@ -510,7 +510,7 @@ def address_space(process):
 @case
 def a_run_whose_address_space_is_cut_ends_with_a_reason_or_goes_on(test):
     test.need_plain_memory()
-    test.write("in.jsonl", [dict(GOOD, max_tokens=100)] * 1500)
+    test.write("in.jsonl", [{"prompt": f"the winter {i}", "max_tokens": 100, "ignore_eos": True} for i in range(1500)])  # 24 s
     for spare in (0, 300_000, 1_000_000, 1_500_000, 2_000_000):
         output = f"{spare}.jsonl"
         running = test.start("run", "in.jsonl", "-o", output, "--model", test.model, "--engine-test", "fixed:10")
