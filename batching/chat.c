@@ -81,8 +81,9 @@ static enum status rename_developers(struct chat *chat)
                        &messages.array.items[i]))
             return out_of_memory(chat);
     }
-    if (messages.kind == VALUE_ARRAY &&
-        !copy_with(&chat->job->request.prompt.variables, "messages", messages, arena, &chat->variables))
+    if (messages.kind != VALUE_ARRAY)
+        return STATUS_OK;
+    if (!copy_with(&chat->job->request.prompt.variables, "messages", messages, arena, &chat->variables))
         return out_of_memory(chat);
     chat->messages = value_get(&chat->variables, "messages");
     return STATUS_OK;
@@ -383,7 +384,7 @@ enum status chat_render(struct job *job, const struct template *template,
                         .environment = environment,
                         .format = format,
                         .variables = job->request.prompt.variables,
-                        .messages = value_get(&job->request.prompt.variables, "messages"),
+                        .messages = &job->request.prompt.messages,
                         .error = error};
     size_t start = rendered->size;
     enum status status = rename_developers(&chat);

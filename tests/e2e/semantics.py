@@ -82,13 +82,13 @@ def only_allowed_tokens_are_drawn_and_stop_tokens_end_an_answer(test):
 
 @case
 def a_job_with_tools_takes_the_template_that_is_named_for_them(test):
-    tools_template = "{% for t in tools %}{{ t.function.name }} {% endfor %}{{ messages[-1].tool_calls[0].function.arguments.city }}"
+    tools_template = "{% for t in tools %}{{ t.function.name }} {% endfor %}{{ messages[0].content }} {{ messages[-1].tool_calls[0].function.arguments.city }}"
     tiny_model.write(test.model, more_keys={"tokenizer.chat_template.tool_use": value(STRING, tools_template)})
     call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
     chat = {"messages": [{"role": "user", "content": "the"}, {"role": "assistant", "content": None, "tool_calls": [call]}],
             "max_tokens": 4, "temperature": 0}
     tools = [{"type": "function", "function": {"name": "weather"}}]
-    test.write("in.jsonl", [dict(chat, tools=tools), {"prompt": "weather Paris", "max_tokens": 4, "temperature": 0}])
+    test.write("in.jsonl", [dict(chat, tools=tools), {"prompt": "weather the Paris", "max_tokens": 4, "temperature": 0}])
     test.run_file()
     chatted, plain = [body_of(answer) for answer in test.answers()]
     # the answers differ: beside tools no token is drawn that would break UTF-8
