@@ -210,16 +210,18 @@ def a_run_computes_the_changed_and_new_lines_of_its_input_alone(test):
 
 @case
 def a_run_that_was_killed_goes_on_with_a_changed_input(test):
-    test.write("in.jsonl", slow_jobs(6, 400))
-    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--window", "2", "--max-batch", "8")
-    test.wait_until("work", lambda: test.exists("out.jsonl.db") and test.query("SELECT count(*) FROM queue WHERE worker IS NOT NULL", "out.jsonl.db") not in
-                    ([], [(0,)]))
+    jobs = short_jobs(40)
+    test.write("in.jsonl", jobs)
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1", "--window", "2")
+    test.wait_until("an answer", lambda: test.exists("out.jsonl.db") and test.query("SELECT count(*) FROM results", "out.jsonl.db") not in ([], [(0,)]))
     process.kill()
     test.wait(process)
-    test.write("in.jsonl", short_jobs(3) + slow_jobs(6, 3)[3:])
-    finished = test.run_file()
-    assert "6 are new or changed" in finished.err, finished
-    assert ids_of(test) == [f"line {i}" for i in range(6)] and not any(error_of(answer) for answer in test.answers())
+    (n_done, n_claimed), = test.query("SELECT (SELECT count(*) FROM results), count(*) FROM queue WHERE worker IS NOT NULL", "out.jsonl.db")
+    assert n_done < 38 and n_claimed > 0, (n_done, n_claimed)
+    test.write("in.jsonl", [*jobs[1:38], dict(jobs[38], max_tokens=3), dict(jobs[39], custom_id="new")])
+    finished = test.run_file("in.jsonl", "out.jsonl", "--engine-test", "instant")
+    assert "37 lines are as they were, 2 are new or changed, 3 are gone" in finished.err, finished
+    assert ids_of(test) == [*(f"line {i}" for i in range(1, 39)), "new"] and not any(error_of(answer) for answer in test.answers())
 
 
 @case

@@ -119,6 +119,8 @@ static void unknown_fields_and_fields_without_effect_become_warnings(void **stat
         "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
         "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
         "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']}");
+    assert_recodes("{'job_id':'a','prompt':'p','truncat':5}", // truncate is refused: no field to name
+                   "{'job_id':'a','prompt':'p','warnings':['unknown field \\'truncat\\' ignored']}");
     // They travel with the job, and are not counted again.
     assert_recodes("{'job_id':'a','prompt':'p','warnings':['w\\nx','y']}",
                    "{'job_id':'a','prompt':'p','warnings':['w x','y']}");

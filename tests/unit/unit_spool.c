@@ -71,7 +71,9 @@ static void a_job_without_a_result_is_finished_if_each_submission_of_it_is(void 
         assert_int_equal(spool_add_job(spool, text_from_string(jobs[i].job_id), jobs[i].is_finished, &error),
                          STATUS_OK);
     add_record(spool, "a", 0, "1"); // not missing
+    add_record(spool, "a", 0, "2"); // foreign: left out
     assert_int_equal(spool_count(spool, &counts, &error), STATUS_OK);
+    assert_int_equal(counts.n_repeated, 1);
     assert_int_equal(counts.n_jobs, 6);
     assert_int_equal(counts.n_missing, 5);
     assert_int_equal(counts.n_finished, 2); // b and e
