@@ -24,7 +24,7 @@ def drawn_logprobs(test, prompt, targets):
     test.write("one.jsonl", [dict(custom_id=str(i), tokens=prompt + targets[:i], max_tokens=1, temperature=0, logprobs=True,
                                   ignore_eos=True, logit_bias={str(target): 100}) for i, target in enumerate(targets)])
     store = f"{len(prompt)}-{'-'.join(map(str, targets))}.db"
-    test.run("run", "one.jsonl", "-o", "one.out.jsonl", "--model", test.model, "--store", store)
+    test.run("run", "one.jsonl", "-o", "one.out.jsonl", "--model", test.model, "--overwrite", "--store", store)
     return [body_of(answer)["choices"][0]["logprobs"]["token_logprobs"][0] for answer in test.answers("one.out.jsonl")]
 
 
