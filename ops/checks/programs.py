@@ -165,8 +165,8 @@ class Progress:
 
 
 def test_environment(pattern=None):
-    # Programs that talk to brokers mostly wait: two more at a time than there are processors.
-    environment = {"MESON_TESTTHREADS": str((os.cpu_count() or 1) + 2)} | os.environ | {"CMOCKA_MESSAGE_OUTPUT": "TAP"}
+    # Programs that talk to brokers mostly wait: three more at a time than there are processors.
+    environment = {"MESON_TESTTHREADS": str((os.cpu_count() or 1) + 3)} | os.environ | {"CMOCKA_MESSAGE_OUTPUT": "TAP"}
     return environment | ({"SHEAF_TEST_CASES": pattern} if pattern else {})
 
 

@@ -103,7 +103,7 @@ def the_rate_below_a_second_is_one_figure_everywhere(test):
     for span_us, expected in ((50000, 100), (1, 5e6), (125000, 40), (2500000, 2)):
         write_rows(test, "UPDATE jobs SET finished_at_us = 1700000000000000, queued_us = 0, prefill_us = 0, decode_us = 0 WHERE dataset = 'first'",
                    "UPDATE jobs SET status = 'cancelled', finished_at_us = 1690000000000000 WHERE status = 'failed'",
-                   "UPDATE datasets SET n_failed = 0, n_cancelled = 1 WHERE dataset = 'first'",
+                   "UPDATE datasets SET n_failed = 0, n_cancelled = 1, last_finished_at_us = 1700000000000000 WHERE dataset = 'first'",
                    "UPDATE jobs SET finished_at_us = finished_at_us - 1 WHERE custom_id = 'line 0' AND dataset = 'first'",
                    f"UPDATE jobs SET queued_us = {span_us - 1} WHERE custom_id = 'line 0' AND dataset = 'first'")
         printed, text = both(test, "status", "--dataset", "first")
