@@ -21,4 +21,5 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
 
 // How many tensors have another type than `wanted` because its blocks do not divide their rows. `text`
 // (text_bytes) says which: "60 Q4_0 (rows of 64 items)".
-size_t gguf_quantize_replaced(const struct gguf *gguf, enum tensor_type wanted, char *text, size_t text_bytes);
+size_t gguf_quantize_replaced(const struct gguf *gguf, enum tensor_type wanted, char *text,
+                              size_t text_bytes);
