@@ -45,8 +45,8 @@ enum status removal_recount(struct store *store, struct text dataset, struct err
 enum status removal_end(struct store *store, struct text dataset, struct error *error)
 {
     static const char *const statements[] = {
-        "INSERT INTO deleted_jobs (id, last) SELECT 1, max(job) FROM temp.removed_jobs"
-        " HAVING max(job) IS NOT NULL ON CONFLICT (id) DO UPDATE SET last = max(last, excluded.last)",
+        ("INSERT INTO deleted_jobs (id, last) SELECT 1, max(job) FROM temp.removed_jobs"
+         " HAVING max(job) IS NOT NULL ON CONFLICT (id) DO UPDATE SET last = max(last, excluded.last)"),
         "DELETE FROM queue WHERE job IN (SELECT job FROM temp.removed_jobs)",
         "DELETE FROM records WHERE job IN (SELECT job FROM temp.removed_jobs)",
         "DELETE FROM results WHERE job IN (SELECT job FROM temp.removed_jobs)",

@@ -99,8 +99,8 @@ static enum status keep_line(struct store *store, const struct submission *submi
         "UPDATE jobs SET job_id = ?2, job_index = ?3, priority = ?4, deadline_us = ?5 WHERE id = ?1",
         "UPDATE queue SET priority = ?4, deadline_us = coalesce(?5, 9223372036854775807) WHERE job = ?1",
         "UPDATE records SET record = ?6 WHERE job = ?1",
-        "UPDATE results SET record = CAST(json_replace(CAST(record AS TEXT), '$.job_id', ?2, '$.index', ?3)"
-        " AS BLOB) WHERE job = ?1",
+        ("UPDATE results SET record = CAST(json_replace(CAST(record AS TEXT), '$.job_id', ?2, '$.index', ?3)"
+         " AS BLOB) WHERE job = ?1"),
         "DELETE FROM temp.replaced_lines WHERE custom_id = ?7"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {

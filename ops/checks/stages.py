@@ -84,8 +84,8 @@ class Run:
             lines = file.read().splitlines()
         if how == "passed":
             return "\n".join([line for line in lines if line.startswith("skipped ")] + [text])
-        failed = [line for line in lines if line.startswith("FAILED")]
-        return "\n".join((failed or lines[-LOG_LINES_KEPT:]) + [text])
+        tail = lines[-LOG_LINES_KEPT:]
+        return "\n".join([line for line in lines[:-LOG_LINES_KEPT] if line.startswith("FAILED")] + tail + [text])
 
     def say(self, text):
         with self.lock:

@@ -40,7 +40,7 @@ def write_program(test, name, text):
 
 def run(test, command=".ci/run", *arguments):
     environment = {name: value for name, value in os.environ.items() if name != "SHEAF_CHECKS"}
-    environment["PATH"] = f"{test.path('bin')}:{bare_path(test)}"
+    environment |= {"PATH": f"{test.path('bin')}:{bare_path(test)}", "TMPDIR": test.folder}
     finished = subprocess.run([test.path(command), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
     return finished.returncode, finished.stdout.splitlines()
 
