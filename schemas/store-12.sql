@@ -24,7 +24,8 @@ CREATE TABLE outputs (
   PRIMARY KEY (dataset, path)
 ) STRICT, WITHOUT ROWID;
 
--- As in version 11, but the last minute of work is the dataset's own: another dataset's work does not end it.
+-- As in version 11, but the last minute of work is the dataset's own: another dataset's work does not end it. The unary plus keeps SQLite
+-- at the indexes by time: by the dataset's name it would read all its jobs.
 DROP VIEW progress;
 CREATE VIEW progress AS
 WITH recent AS (
@@ -32,12 +33,12 @@ WITH recent AS (
          coalesce(j.queued_us, 0) + coalesce(j.prefill_us, 0) + coalesce(j.decode_us, 0) AS job_us
   FROM datasets d CROSS JOIN jobs j
   WHERE j.topic IS NOT NULL AND j.finished_at_us > d.last_finished_at_us - 60000000 AND j.finished_at_us <= d.last_finished_at_us
-    AND j.dataset = d.dataset AND j.status <> 'cancelled'
+    AND +j.dataset = d.dataset AND j.status <> 'cancelled'
   UNION ALL
   SELECT d.dataset, d.last_finished_at_us, j.finished_at_us, coalesce(j.queued_us, 0) + coalesce(j.prefill_us, 0) + coalesce(j.decode_us, 0)
   FROM datasets d CROSS JOIN jobs j
   WHERE j.topic IS NULL AND j.finished_at_us IS NOT NULL AND j.finished_at_us > d.last_finished_at_us - 60000000
-    AND j.finished_at_us <= d.last_finished_at_us AND j.dataset = d.dataset AND j.status <> 'cancelled'),
+    AND j.finished_at_us <= d.last_finished_at_us AND +j.dataset = d.dataset AND j.status <> 'cancelled'),
 behind (is_behind) AS (
   SELECT EXISTS (SELECT 1 FROM partitions WHERE worker IS NOT NULL AND log_end > max(committed, 0) + map_covered))
 SELECT d.dataset,

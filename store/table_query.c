@@ -54,13 +54,24 @@ static enum status prepare_table(struct table_query *query, const char *table, s
 
 // ---- declarations ----
 
-// A name and perhaps numbers in parentheses: VARCHAR(10). ANY of a strict table would be a number's type in
-// others.
+static bool has_keyword(const char *type)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+    for (size_t n; *type; type += n + (type[n] != '\0')) {
+        n = strspn(type, letters);
+        if (n && sqlite3_keyword_check(type, (int)n))
+            return true;
+    }
+    return false;
+}
+
+// Names and perhaps numbers in parentheses: VARCHAR(10). A keyword would have to be quoted; ANY of a strict
+// table would be a number's type in others.
 static bool is_plain_type(const char *type)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
     size_t n = strspn(type, letters);
-    if (!n || strcasecmp(type, "ANY") == 0)
+    if (!n || strcasecmp(type, "ANY") == 0 || has_keyword(type))
         return false;
     n += strspn(type + n, " 0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_");
     if (type[n] == '(') {
@@ -96,12 +107,20 @@ static enum status refuse_memory(const struct table_query *query, struct error *
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
 }
 
+// Whether a statement combines several, or may. Its columns have the types of the first one, whose affinity would
+// convert the values of the others.
+#define COMPOUND(sql) "(" sql " LIKE '%union%' OR " sql " LIKE '%intersect%' OR " sql " LIKE '%except%')"
+
+// Not those of a view where a view combines statements.
 static enum status read_declarations(struct table_query *query, const char *table, struct error *error)
 {
     sqlite3_stmt *select = NULL;
-    if (sqlite3_prepare_v2(query->database.sqlite,
-                           "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?) WHERE hidden <> 1",
-                           -1, &select, NULL) != SQLITE_OK)
+    if (sqlite3_prepare_v2(
+            query->database.sqlite,
+            "SELECT name, type, \"notnull\", pk FROM pragma_table_xinfo(?1) WHERE hidden <> 1"
+            " AND NOT EXISTS (SELECT 1 FROM sqlite_master AS named, sqlite_master AS view WHERE named.type = 'view'"
+            " AND named.name = ?1 COLLATE NOCASE AND view.type = 'view' AND " COMPOUND("view.sql") ")",
+            -1, &select, NULL) != SQLITE_OK)
         return database_error(&query->database, "reading the columns", error);
     bind_text(select, 1, text_from_string(table));
     bool complete = true;
@@ -116,14 +135,38 @@ static enum status read_declarations(struct table_query *query, const char *tabl
     return status;
 }
 
-static enum status find_declarations(struct table_query *query, const char *table, struct error *error)
+// Whether the statement, or a view that it may read, is compound.
+static enum status find_compound(struct table_query *query, const char *sql, bool *is_compound,
+                                 struct error *error)
+{
+    sqlite3_stmt *select = NULL;
+    if (sqlite3_prepare_v2(
+            query->database.sqlite,
+            "SELECT EXISTS (SELECT 1 FROM (SELECT ?1 AS sql UNION ALL SELECT sql FROM sqlite_master WHERE type = 'view')"
+            " WHERE " COMPOUND("sql") ")",
+            -1, &select, NULL) != SQLITE_OK)
+        return database_error(&query->database, "reading the views", error);
+    bind_text(select, 1, text_from_string(sql));
+    int code = sqlite3_step(select);
+    *is_compound = code == SQLITE_ROW && sqlite3_column_int(select, 0) != 0;
+    enum status status =
+        code == SQLITE_ROW ? STATUS_OK : database_error(&query->database, "reading the views", error);
+    sqlite3_finalize(select);
+    return status;
+}
+
+static enum status find_declarations(struct table_query *query, const char *table, const char *sql,
+                                     struct error *error)
 {
     query->declarations = calloc(query->n, sizeof *query->declarations);
     if (!query->declarations)
         return refuse_memory(query, error);
     if (table)
         return read_declarations(query, table, error);
-    bool complete = true;
+    bool is_compound = false, complete = true;
+    enum status status = find_compound(query, sql, &is_compound, error);
+    if (status != STATUS_OK || is_compound)
+        return status;
     for (size_t i = 0; complete && i < query->n; i++)
         complete = set_type(query, i, sqlite3_column_decltype(query->select, (int)i));
     return complete ? STATUS_OK : refuse_memory(query, error);
@@ -149,7 +192,7 @@ enum status table_query_open(struct table_query **query, const char *path, const
     if (status == STATUS_OK && !(opened->fields = calloc(opened->n, sizeof *opened->fields)))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
     if (status == STATUS_OK)
-        status = find_declarations(opened, sql ? NULL : table, error);
+        status = find_declarations(opened, sql ? NULL : table, sql, error);
     if (status == STATUS_OK)
         *query = opened;
     else

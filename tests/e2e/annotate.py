@@ -590,6 +590,23 @@ def a_copy_of_a_database_s_table_keeps_what_its_columns_are_declared_as(test):
 
 
 @case
+def a_copy_has_no_types_that_would_convert_its_values(test):
+    database = sqlite3.connect(test.path("in.db"))
+    database.executescript("""
+        CREATE TABLE a (text TEXT, title INTEGER, zip INTEGER); CREATE TABLE b (text TEXT, title TEXT, zip TEXT);
+        INSERT INTO a VALUES ('x', 1, 7); INSERT INTO b VALUES ('y', '007', '01067');
+        CREATE TABLE w (text TEXT, title "order", zip "GENERATED ALWAYS"); INSERT INTO w VALUES ('x', '01', 2);
+        CREATE VIEW v AS SELECT * FROM a UNION ALL SELECT * FROM b; CREATE VIEW u AS SELECT * FROM v;""")
+    database.close()
+    for number, given in enumerate((["--table", "v"], ["--table", "u"], ["--table", "w"], ["--sql", "SELECT * FROM u"],
+                                    ["--sql", "SELECT * FROM a UNION ALL SELECT * FROM b"])):
+        annotate(test, "in.db", *given, "--into", "copy", out=f"out{number}.db", engine=None)
+        rows = "SELECT text, title, zip, typeof(title), typeof(zip) FROM "
+        source = {"--table": given[1], "--sql": f"({given[1]})"}[given[0]]
+        assert test.query(rows + "copy", f"out{number}.db") == test.query(rows + source, "in.db"), given
+
+
+@case
 def a_table_of_bad_rows_alone_is_an_error(test):
     write(test, "in.csv", "title,text\na\nb\n")
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
