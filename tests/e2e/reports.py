@@ -122,6 +122,14 @@ def the_rate_below_a_second_is_one_figure_everywhere(test):
 
 
 @case
+def progress_finds_the_last_minute_by_time_and_reads_no_older_jobs(test):
+    two_datasets(test)
+    plan = [row[-1] for row in test.query("EXPLAIN QUERY PLAN SELECT * FROM progress WHERE dataset = 'first'")]
+    assert sum("jobs_of_topics (finished_at_us>? AND finished_at_us<?)" in step for step in plan) == 1, plan
+    assert sum("jobs_of_queue (finished_at_us>? AND finished_at_us<?)" in step for step in plan) == 1, plan
+
+
+@case
 def failures_past_their_deadline_and_of_crashes_are_counted_apart(test):
     two_datasets(test)
     _, text = both(test, "status")
