@@ -1,5 +1,6 @@
 #include "batching/chat.h"
 
+#include "engine/template/character.h"
 #include "schemas/nearest.h"
 
 #include <string.h>
@@ -172,12 +173,24 @@ static enum status warn_of_members(struct chat *chat)
 
 // ---- what has arrived ----
 
+// White space alone, as Jinja's trim takes it away: no-break spaces too.
+static bool is_blank(struct text text)
+{
+    uint32_t codepoint;
+    for (size_t at = 0, n; at < text.size; at += n) {
+        n = utf8_decode(text.data + at, text.size - at, &codepoint);
+        if (n == 0 || !character_is_space(codepoint))
+            return false;
+    }
+    return true;
+}
+
 // A call, or a text that is not blank.
 static bool is_source(const struct value *message, const struct value_member *member)
 {
     const struct value *value = &member->value;
     if (text_equals_string(member->key, "content"))
-        return value->kind == VALUE_STRING && text_trim(value->text).size > 0;
+        return value->kind == VALUE_STRING && !is_blank(value->text);
     return text_equals_string(member->key, "tool_calls") && is_assistant(message) &&
            value->kind == VALUE_ARRAY;
 }
@@ -222,8 +235,11 @@ static bool is_only_thoughts(const struct chat *chat, struct text text)
 {
     const struct thinking_format *thinking = chat->format->thinking;
     text = text_trim(text);
-    size_t size = thinking && thinking->end ? strlen(thinking->end) : 0;
-    return size && text.size >= size && memcmp(text.data + text.size - size, thinking->end, size) == 0;
+    if (!thinking || !thinking->open || !thinking->end)
+        return false;
+    size_t open = strlen(thinking->open), end = strlen(thinking->end);
+    return text.size >= open + end && memcmp(text.data, thinking->open, open) == 0 &&
+           memcmp(text.data + text.size - end, thinking->end, end) == 0;
 }
 
 static enum status refuse_call(struct chat *chat, size_t index, size_t call_index, const struct value *call)

@@ -46,71 +46,82 @@ static enum keyword keyword_of(struct text name)
     return KEYWORD_OTHER;
 }
 
-struct stripping {
-    struct arena *arena;
-    bool is_referenced; // a $ref leads into examples
-};
+// Whether text of a reference may lead into an annotation: "#/examples/0", "#/$defs/a/title"; one with an escape may.
+static bool may_lead_into_annotation(struct text reference)
+{
+    static const char *const parts[] = {"/title", "/description", "/examples", "/$comment", "%"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && reference.size; i++)
+        if (memmem(reference.data, reference.size, parts[i], strlen(parts[i])))
+            return true;
+    return false;
+}
 
-static bool strip_schema(struct stripping *stripping, const struct value *schema, struct value *bare,
-                         int depth);
+// Whether any text below a "$ref" of any depth does, also where no keyword that is known holds a schema: a
+// reference may lead there. Recursive as deep as the schema, which is limited (VALUE_DEPTH_MAX).
+static bool refers_to_annotations(const struct value *value)
+{
+    if (value->kind == VALUE_ARRAY)
+        for (size_t i = 0; i < value->array.n_items; i++)
+            if (refers_to_annotations(&value->array.items[i]))
+                return true;
+    if (value->kind == VALUE_OBJECT)
+        for (size_t i = 0; i < value->object.n_members; i++) {
+            const struct value_member *member = &value->object.members[i];
+            if ((member->value.kind == VALUE_STRING && text_equals_string(member->key, "$ref") &&
+                 may_lead_into_annotation(member->value.text)) ||
+                refers_to_annotations(&member->value))
+                return true;
+        }
+    return false;
+}
+
+static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth);
 
 // Each item of a list, or each member of an object whose names are not keywords.
-static bool strip_each(struct stripping *stripping, const struct value *several, struct value *bare,
-                       int depth)
+static bool strip_each(struct arena *arena, const struct value *several, struct value *bare, int depth)
 {
     *bare = *several;
     if (several->kind == VALUE_OBJECT) {
         size_t n = several->object.n_members;
-        if (!value_object_create(stripping->arena, n, bare))
+        if (!value_object_create(arena, n, bare))
             return false;
         for (size_t i = 0; i < n; i++, bare->object.n_members++) {
             bare->object.members[i] = several->object.members[i];
-            if (!strip_schema(stripping, &several->object.members[i].value, &bare->object.members[i].value,
+            if (!strip_schema(arena, &several->object.members[i].value, &bare->object.members[i].value,
                               depth))
                 return false;
         }
     } else if (several->kind == VALUE_ARRAY) {
         size_t n = several->array.n_items;
-        bare->array.items = arena_allocate_array(stripping->arena, n ? n : 1, sizeof *bare->array.items);
+        bare->array.items = arena_allocate_array(arena, n ? n : 1, sizeof *bare->array.items);
         if (!bare->array.items)
             return false;
         for (size_t i = 0; i < n; i++)
-            if (!strip_schema(stripping, &several->array.items[i], &bare->array.items[i], depth))
+            if (!strip_schema(arena, &several->array.items[i], &bare->array.items[i], depth))
                 return false;
     }
     return true;
 }
 
-static void note_reference(struct stripping *stripping, const struct value_member *member)
-{
-    static const char examples[] = "/examples/";
-    if (text_equals_string(member->key, "$ref") && member->value.kind == VALUE_STRING &&
-        member->value.text.size)
-        stripping->is_referenced |=
-            memmem(member->value.text.data, member->value.text.size, examples, sizeof examples - 1) != NULL;
-}
-
 // Recursive, ANNOTATIONS_DEPTH_MAX deep; what is deeper stays.
-static bool strip_schema(struct stripping *stripping, const struct value *schema, struct value *bare,
-                         int depth)
+static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth)
 {
     *bare = *schema;
     if (schema->kind != VALUE_OBJECT || depth == ANNOTATIONS_DEPTH_MAX)
         return true;
-    if (!value_object_create(stripping->arena, schema->object.n_members, bare))
+    if (!value_object_create(arena, schema->object.n_members, bare))
         return false;
     for (size_t i = 0; i < schema->object.n_members; i++) {
         const struct value_member *member = &schema->object.members[i];
         enum keyword keyword = keyword_of(member->key);
-        note_reference(stripping, member);
         if (keyword == KEYWORD_ANNOTATION)
             continue;
         struct value_member *kept = &bare->object.members[bare->object.n_members++];
         *kept = *member;
         bool is_one = keyword == KEYWORD_SCHEMA && member->value.kind == VALUE_OBJECT;
         if (keyword != KEYWORD_OTHER &&
-            !(is_one ? strip_schema(stripping, &member->value, &kept->value, depth + 1)
-                     : strip_each(stripping, &member->value, &kept->value, depth + 1)))
+            !(is_one ? strip_schema(arena, &member->value, &kept->value, depth + 1)
+                     : strip_each(arena, &member->value, &kept->value, depth + 1)))
             return false;
     }
     return true;
@@ -118,10 +129,6 @@ static bool strip_schema(struct stripping *stripping, const struct value *schema
 
 bool schema_without_annotations(const struct value *schema, struct arena *arena, struct value *bare)
 {
-    struct stripping stripping = {.arena = arena};
-    if (!strip_schema(&stripping, schema, bare, 0))
-        return false;
-    if (stripping.is_referenced)
-        *bare = *schema;
-    return true;
+    *bare = *schema;
+    return refers_to_annotations(schema) || strip_schema(arena, schema, bare, 0);
 }

@@ -6,6 +6,7 @@
 #include "schemas/value.h"
 
 // *bare shares values with `schema`; the objects and lists that changed are in the arena. Values of const,
-// enum and default stay, and members of unknown keywords. A schema with a $ref into examples stays whole.
+// enum and default stay, and members of unknown keywords. A schema with a $ref that may lead into one of
+// these four stays whole.
 // False: out of memory.
 bool schema_without_annotations(const struct value *schema, struct arena *arena, struct value *bare);

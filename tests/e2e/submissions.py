@@ -10,7 +10,7 @@ import time
 
 from kafka import (SEED, Topics, ask, delete_below, finish, kcat, need_own_broker, restart_broker, served_at,  # noqa: F401
                    stop_broker)  # finish stops the suite's broker
-from session import case, is_wide
+from session import DEADLINE_S, case, is_wide
 
 # Three transactions: of 20,000 lines or, after each 1,000 lines, of 16 MiB. Long lines cost a fifth of many.
 N_LINES = 45000
@@ -48,19 +48,23 @@ def is_stopped(process):
         return file.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def custom_ids(topics, name="d"):
-    """Of the dataset's committed jobs, in no order."""
-    found = []
-    for line in topics.keys_and_headers("jobs"):
-        key, headers = line.split("\t")
-        headers = dict(header.split("=", 1) for header in headers.split(","))
-        if headers["sheaf-dataset"] == name:
-            found.append((headers["sheaf-custom-id"], headers["sheaf-index"], headers["sheaf-job-id"], key))
-    return found
+def custom_ids(topics, name="d", n=0):
+    """Of the dataset's committed jobs, in no order, once there are n of them: a broker ends a transaction in its partitions after it has
+    answered that the transaction is committed."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        found = []
+        for line in topics.keys_and_headers("jobs"):
+            key, headers = line.split("\t")
+            headers = dict(header.split("=", 1) for header in headers.split(","))
+            if headers["sheaf-dataset"] == name:
+                found.append((headers["sheaf-custom-id"], headers["sheaf-index"], headers["sheaf-job-id"], key))
+        if len(found) >= n or time.monotonic() > deadline:
+            return found
 
 
 def must_be_once(topics, n, name="d"):
-    found = collections.Counter(custom_ids(topics, name))
+    found = collections.Counter(custom_ids(topics, name, n))
     twice = [item for item, count in found.items() if count > 1]
     assert not twice, (len(twice), twice[:3])
     expected = {(f"line {i}", f"{i + 1}", f"{name}-{i + 1}", f"{name}-{i + 1}") for i in range(n)}
@@ -204,7 +208,7 @@ def a_name_used_again_is_resumed_for_the_same_file_and_refused_for_another(test)
         assert "another name" in said, said
     must_be_once(topics, 30)
     submit(test, topics, "e", "other.jsonl")
-    assert len(custom_ids(topics, "e")) == 30
+    assert len(custom_ids(topics, "e", 30)) == 30
 
 
 @case
@@ -478,7 +482,7 @@ def collect_says_how_many_of_how_many_are_there_and_that_a_submission_has_not_en
     assert test.wait(start_with_fault(test, topics, "committed:1:kill")).status == -signal.SIGKILL
     cut = test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options, status=1)
     found = re.search(r"0 of (\d+) jobs have results", cut.err)
-    assert found and int(found[1]) == len(custom_ids(topics)) < N_LONG_LINES and "submission has not ended" in cut.err, cut
+    assert found and int(found[1]) == len(custom_ids(topics, n=int(found[1]))) < N_LONG_LINES and "submission has not ended" in cut.err, cut
     assert not test.exists("out.jsonl")
     forced = test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--force", *topics.options)
     assert found[0] in forced.err and test.answers() == [], forced

@@ -44,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             arguments.kind != VALUE_OBJECT || !answer_call_id(format.tools, 1, i, &parts.calls[i], &arena))
             abort();
     }
+    text_spans_finish(&parts.thoughts);
     arena_finish(&arena);
     return 0;
 }

@@ -51,6 +51,7 @@ static struct answer_parts parse(const struct answer_format *format, struct job 
     assert_int_equal(answer_parse(format, &job->request.tools, thinking, text_from_string(raw), &job->arena,
                                   &parts, &error),
                      STATUS_OK);
+    text_spans_finish(&parts.thoughts);
     return parts;
 }
 

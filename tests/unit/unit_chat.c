@@ -229,6 +229,20 @@ static void switches_and_thoughts_may_be_taken_away(void **state)
     assert_refuses(takes, CHAT(MESSAGE("user", "u") "," MESSAGE("user", "t</think>")), LOST("1", "user"));
     assert_refuses("{{ messages[1].content }}", CHAT(MESSAGE("user", "content") "," MESSAGE("user", "v")),
                    LOST("0", "user"));
+    assert_refuses(takes, CHAT(MESSAGE("user", "u") "," MESSAGE("assistant", "a <think>t</think>")),
+                   LOST("1", "assistant")); // an answer before its thoughts is no text of thoughts alone
+}
+
+static void a_text_of_white_space_of_any_kind_may_vanish(void **state)
+{
+    (void)state;
+    static const char trims[] = "{% for m in messages %}{{ m.content | trim }}{% endfor %}";
+    assert_renders(trims,
+                   CHAT(MESSAGE("user", "u") "," MESSAGE("assistant",
+                                                         "\\u00a0\\u3000 \\u001f") "," MESSAGE("user", "v")),
+                   "uv", "");
+    assert_refuses("{{ messages[0].content }}", CHAT(MESSAGE("user", "u") "," MESSAGE("user", "\\u00a0x")),
+                   LOST("1", "user"));
 }
 
 // ---- calls ----
@@ -442,6 +456,7 @@ int main(void)
         cmocka_unit_test(each_of_many_messages_is_known_by_its_own_bytes),
         cmocka_unit_test(what_the_template_refuses_names_the_message_and_its_role),
         cmocka_unit_test(switches_and_thoughts_may_be_taken_away),
+        cmocka_unit_test(a_text_of_white_space_of_any_kind_may_vanish),
         cmocka_unit_test(a_call_that_vanishes_refuses_the_job),
         cmocka_unit_test(a_second_call_that_vanishes_refuses_the_job),
         cmocka_unit_test(a_text_beside_calls_that_is_left_out_is_a_warning),

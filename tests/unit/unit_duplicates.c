@@ -143,6 +143,19 @@ static void annotations_of_a_schema_are_no_part_of_a_request(void **state)
     assert_false(
         are_equal(SCHEMA("\"examples\":[{\"const\":1}],\"properties\":{\"a\":{\"$ref\":\"#/examples/0\"}}"),
                   SCHEMA("\"examples\":[{\"const\":2}],\"properties\":{\"a\":{\"$ref\":\"#/examples/0\"}}")));
+    // references into other annotations, from unknown keywords, and with escapes
+    static const char *const ways[] = {
+        "\"$ref\":\"#/title\",\"title\":{\"const\":%d}",
+        "\"x\":{\"y\":[{\"$ref\":\"#/examples/0\"}]},\"examples\":[{\"const\":%d}]",
+        "\"$ref\":\"#/%%65xamples/0\",\"examples\":[{\"const\":%d}]"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char rests[2][160], requests[2][512];
+        for (int j = 0; j < 2; j++) {
+            snprintf(rests[j], sizeof rests[j], ways[i], j);
+            snprintf(requests[j], sizeof requests[j], GREEDY ",\"guided_json\":{%s}", rests[j]);
+        }
+        assert_false(are_equal(requests[0], requests[1]));
+    }
 }
 
 static void a_digest_is_blake2b_of_160_bits(void **state)
