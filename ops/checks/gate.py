@@ -2,7 +2,7 @@
 """The stages of .ci/run, in two lanes: programs that talk to brokers wait in one while the other compiles.
 
 What takes longer than a change may wait is left to ops/nightly (night.py): wide shapes and rounds of the tests, the emulated GPU's
-race detector, the address sanitizer over every program and the thread sanitizer over all that has threads, 64-bit ARM, optimized
+race detector, the address sanitizer over every program (goldens, kernels, all end-to-end suites) and the thread sanitizer over all that has threads, 64-bit ARM, optimized
 CUDA kernels, a bare Debian, long storms, mutation.
 """
 import os
@@ -32,10 +32,10 @@ def sanitized(name, sanitizers, *arguments, lane=1):
 GATE = [
     stages.stage("ops/test", "ops/test", "--label", "plain", "--setup", "-Dgpu=emulated"),
     stages.stage("storm", "ops/checks/storm", "--seconds", "20", "--kills", "16", "--broker-kills", "1", "--workers", "4", "--datasets", "3", "--jobs", "100"),
+    stages.stage("nvcc", "ops/cuda", "--unoptimized"),
     stages.stage("clang", "ops/checks/clang", lane=1),
-    sanitized("address and undefined-behavior sanitizers", "address,undefined", "--suite", "unit", "--suite", "fuzz", *QUEUES),
+    sanitized("address and undefined-behavior sanitizers", "address,undefined", "--suite", "unit", "--suite", "fuzz", "--not-suite", "golden", *QUEUES),
     sanitized("thread sanitizer", "thread", *THREADS),
-    stages.stage("nvcc", "ops/cuda", "--unoptimized", lane=1),
 ]
 
 
