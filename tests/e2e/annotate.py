@@ -693,12 +693,37 @@ def a_dataset_of_version_11_keeps_its_answers_and_its_output_where_the_schema_ha
 
 
 @case
+def a_table_all_of_whose_rows_have_empty_cells_is_an_error_with_skip_empty(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", ""], ["", "b"]])
+    done = annotate(test, "in.csv", "--skip-empty", "--errors", "errors.jsonl", status=1)
+    assert "all 2 rows are left out: there is nothing to ask" in done.err and not test.exists("out.csv"), done
+    assert len(test.answers("errors.jsonl")) == 2
+    write_csv(test, "in.csv", [["title", "text"], ["a", ""], ["", "b"], ["c"]])
+    done = annotate(test, "in.csv", "--skip-empty", "--skip-bad-rows", status=1)
+    assert "all 3 rows are left out: there is nothing to ask" in done.err and not test.exists("out.csv"), done
+
+
+@case
+def a_field_that_the_template_has_in_some_rows_alone_is_refused_in_these(test):
+    write(test, "m.jinja", '{"role": "user", "content": [{% if title %}{"type": "image_url", "image_url": {"url": "{{ title }}"}}'
+                           '{% else %}{"type": "text", "text": "{{ text }}"}{% endif %}]}')
+    for first in (1, 2):
+        rows = [["http://example.org/a.png", str(i)] for i in range(first)] + [["", "b"], ["", "c"]]
+        for options in ((), ("--skip-bad-rows",), ("--reorder",)):
+            bad = [["of one field"]] if "--skip-bad-rows" in options else []
+            write_csv(test, "in.csv", [["title", "text"], *rows[:first], *bad, *rows[first:]])
+            done = annotate(test, "in.csv", "--messages", "m.jinja", *options, status=3)
+            assert [bool(row[-1]) for row in read_csv(test, "out.csv")[1:]] == [True] * first + [False, False], done
+            assert f"{first} row" in done.err and "image" in read_csv(test, "out.csv")[1][-1], done
+
+
+@case
 def what_a_worker_refuses_of_the_template_itself_is_found_before_anything_is_queued(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
     write(test, "m.jinja", '{"role": "user", "content": [{"type": "text", "text": "{{ title }}"}, '
                            '{"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}]}')
     done = annotate(test, "in.csv", "--messages", "m.jinja", status=1)
-    assert "the prompt of the first row, and so of all: messages[0]" in done.err, done
+    assert "a worker refuses the prompts of all rows (of the first 2 at least): messages[0]" in done.err, done
     assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
 
 
