@@ -15,7 +15,12 @@ ALTER TABLE datasets ADD COLUMN is_table INTEGER NOT NULL DEFAULT 0;
 UPDATE datasets SET is_table = 1 WHERE fingerprint IS NULL AND EXISTS
   (SELECT 1 FROM jobs WHERE jobs.dataset = datasets.dataset AND job_index IS NULL AND topic IS NULL);
 
--- Files that annotate and run have written: they overwrite no others.
+-- 1: an earlier version made the dataset. Its output files are not in `outputs`, and annotate's job names are hashes of requests whose schema
+-- still has title, description, examples and $comment.
+ALTER TABLE datasets ADD COLUMN is_older INTEGER NOT NULL DEFAULT 0;
+UPDATE datasets SET is_older = 1;
+
+-- Files that annotate, run and collect have written: they overwrite no others.
 CREATE TABLE outputs (
   dataset       TEXT NOT NULL,
   path          TEXT NOT NULL,

@@ -9,12 +9,12 @@ enum status store_output_find(struct store *store, struct text dataset, const ch
                               struct written_output *output, struct error *error)
 {
     *output = (struct written_output){0};
-    sqlite3_stmt *select =
-        database_statement(&store->database,
-                           "SELECT (SELECT digest FROM outputs WHERE dataset = ?1 AND path = ?2),"
-                           " NOT EXISTS (SELECT 1 FROM outputs WHERE dataset = ?1) AND"
-                           " EXISTS (SELECT 1 FROM datasets WHERE dataset = ?1 AND n_submitted > 0)",
-                           error);
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT (SELECT digest FROM outputs WHERE dataset = ?1 AND path = ?2),"
+        " NOT EXISTS (SELECT 1 FROM outputs WHERE dataset = ?1) AND"
+        " EXISTS (SELECT 1 FROM datasets WHERE dataset = ?1 AND is_older AND n_submitted > 0)",
+        error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -44,6 +44,23 @@ enum status store_output_written(struct store *store, struct text dataset, const
     bind_blob(insert, 3, (struct text){(const char *)digest, sizeof *digest});
     bind_integer(insert, 4, clock_wall_us());
     return database_run(&store->database, insert, error);
+}
+
+enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
+                                   struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT 1 FROM datasets WHERE dataset = ? AND is_older", error);
+    *is_older = false;
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    int code = sqlite3_step(select);
+    *is_older = code == SQLITE_ROW;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for the dataset", error);
 }
 
 enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,

@@ -52,6 +52,11 @@ const char *store_path(const struct store *store)
     return store->database.path;
 }
 
+bool store_is_read_only(const struct store *store)
+{
+    return store->read_only;
+}
+
 void store_set_patience(struct store *store, int wait_ms)
 {
     sqlite3_busy_timeout(store->database.sqlite, wait_ms);

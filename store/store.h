@@ -41,6 +41,7 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
 enum status store_open_to_read(struct store **store, const char *path, struct error *error) WARN_UNUSED;
 void store_close(struct store *store);
 const char *store_path(const struct store *store);
+bool store_is_read_only(const struct store *store);
 // Sets how long a call waits for another process's lock before it returns STATUS_RETRY.
 void store_set_patience(struct store *store, int wait_ms);
 

@@ -92,6 +92,8 @@ enum status annotate_next_row(struct annotate *annotate, bool report, struct tab
 // Handles a row that cannot be used. STATUS_OK: skip it.
 enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
                             struct error *error) WARN_UNUSED;
+// Gives --errors its name, and notes it as the dataset's.
+enum status annotate_complete_errors(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // STATUS_REFUSE: a pass over the table found other rows than the one before.
 enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
 // Is the row in the sample? Without a sample all are.

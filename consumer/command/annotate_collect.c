@@ -325,12 +325,15 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         status = collect_rows(&collecting, error);
     table_reader_close(annotate->reader); // its lock, where the output is a table of the same database
     annotate->reader = NULL;
+    bool is_file = !annotate->settings->annotate.output.into;
+    if (status == STATUS_OK && is_file)
+        status = own_output_claim(annotate->store, annotate->dataset, annotate->settings->output, error);
     if (status == STATUS_OK)
         status = table_writer_complete(collecting.writer, error);
-    if (status == STATUS_OK && !annotate->settings->annotate.output.into)
+    if (status == STATUS_OK && is_file)
         status = own_output_note(annotate->store, annotate->dataset, annotate->settings->output, error);
     if (status == STATUS_OK)
-        status = output_file_complete(&annotate->errors, error);
+        status = annotate_complete_errors(annotate, error);
     table_writer_close(collecting.writer);
     buffer_finish(&collecting.record);
     job_set_finish(&collecting.seen);

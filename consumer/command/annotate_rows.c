@@ -1,5 +1,6 @@
 // A pass over the table: its rows, the bad ones left out, and the records that they are rendered to.
 #include "consumer/command/annotate.h"
+#include "consumer/command/own_output.h"
 #include "consumer/log.h"
 #include "schemas/hash.h"
 
@@ -67,6 +68,15 @@ static enum status write_bad_row(struct annotate *annotate, const struct table_r
     return is_written ? STATUS_OK
                       : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", annotate->errors.name,
                                   strerror(errno));
+}
+
+enum status annotate_complete_errors(struct annotate *annotate, struct error *error)
+{
+    const char *path = annotate->settings->errors;
+    enum status status = own_output_claim(annotate->store, annotate->dataset, path, error);
+    if (status == STATUS_OK)
+        status = output_file_complete(&annotate->errors, error);
+    return status == STATUS_OK ? own_output_note(annotate->store, annotate->dataset, path, error) : status;
 }
 
 enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,

@@ -15,7 +15,9 @@ struct row_group {
     int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] of a job each
     size_t n_first;
     size_t n;
-    int64_t n_rows; // rendered
+    int64_t n_refused;        // rows so far, if a worker refuses a field of each
+    bool is_accepted;         // a row is not of this kind
+    struct error first_fault; // of the first of n_refused
     struct buffer records;
     struct buffer begun; // a row's record without its seed
     struct occurrences occurrences;
@@ -68,7 +70,7 @@ static enum status place_spooled(struct row_group *group, struct error *error)
 }
 
 // Groups hold whole rows, so that the map is written in order.
-static enum status submit_group(struct row_group *group, struct error *error)
+static enum status queue_group(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     size_t n_added = 0;
@@ -96,6 +98,16 @@ static enum status submit_group(struct row_group *group, struct error *error)
     group->n = 0;
     buffer_clear(&group->records);
     return status;
+}
+
+// STATUS_REFUSE: a worker would refuse each row so far, for the template's sake.
+static enum status submit_group(struct row_group *group, struct error *error)
+{
+    if (!group->n || group->is_accepted)
+        return queue_group(group, error);
+    return error_set(error, STATUS_REFUSE, group->first_fault.code,
+                     "a worker refuses the prompts of all rows (of the first %lld at least): %s",
+                     (long long)group->n_refused, group->first_fault.text);
 }
 
 // The jobs of the row in `begun`, by its number. places: [n_votes] of row_ids, with --reorder.
@@ -134,15 +146,15 @@ static enum status add_left_out(struct row_group *group, struct error *error)
     static const int64_t none[ROW_VOTES_MAX] = {0};
     if (group->reorders)
         return row_spool_add(&group->spool, (struct text){0}, 0, 0, error);
-    enum status status = submit_group(group, error);
+    enum status status = queue_group(group, error); // the map is in order
     return status == STATUS_OK
                ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
                : status;
 }
 
-// What a worker refuses of the template's own text, such as an image, it refuses of every row: texts of rows
-// make no members. Found before anything is queued.
-static enum status check_first(struct row_group *group, struct error *error)
+// A field that a worker refuses, such as an image, is the template's own: texts of rows make no members. Where
+// the template has it in some rows alone, these fail by themselves. Called until a row is without.
+static enum status check_fields(struct row_group *group, struct error *error)
 {
     struct buffer record = {0};
     struct job *job = job_create();
@@ -154,12 +166,13 @@ static enum status check_first(struct row_group *group, struct error *error)
             : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
     job_destroy(job);
     buffer_finish(&record);
-    if (status != STATUS_REJECT)
+    if (status != STATUS_OK && status != STATUS_REJECT)
         return status;
-    if (error->code != ERROR_UNSUPPORTED_FIELD)
-        return STATUS_OK; // the row's fault, perhaps
-    error_prefix(error, "the prompt of the first row, and so of all");
-    return error->status = STATUS_REFUSE;
+    // another fault is the row's own
+    group->is_accepted = status == STATUS_OK || error->code != ERROR_UNSUPPORTED_FIELD;
+    if (!group->is_accepted && !group->n_refused++)
+        group->first_fault = *error;
+    return STATUS_OK;
 }
 
 static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
@@ -177,8 +190,8 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
         status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out)
         status = annotate_expect_gold(annotate, row, error);
-    if (status == STATUS_OK && !is_left_out && !group->n_rows++)
-        status = check_first(group, error);
+    if (status == STATUS_OK && !is_left_out && !group->is_accepted)
+        status = check_fields(group, error);
     if (status != STATUS_OK)
         return status;
     return is_left_out ? add_left_out(group, error) : add_row(group, row->number, error);
@@ -280,15 +293,21 @@ static void warn_of_empty(const struct annotate *annotate)
                   : "asked all the same (--skip-empty leaves them out)");
 }
 
+static int64_t count_left_out(const struct annotate *annotate)
+{
+    return annotate->rows.n_bad +
+           (annotate->settings->annotate.input.skip_empty ? annotate->rows.n_empty : 0);
+}
+
 // Nothing was asked; the rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
-    enum status status = output_file_complete(&annotate->errors, error);
+    enum status status = annotate_complete_errors(annotate, error);
     if (status != STATUS_OK)
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
                      "%s: all %lld rows are left out: there is nothing to ask",
-                     table_reader_name(annotate->reader), (long long)annotate->rows.n_bad);
+                     table_reader_name(annotate->reader), (long long)count_left_out(annotate));
 }
 
 enum status annotate_submit(struct annotate *annotate, struct error *error)
@@ -313,7 +332,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
     warn_of_empty(annotate);
-    if (status == STATUS_OK && annotate->rows.n_bad && !annotate->jobs.n)
+    if (status == STATUS_OK && count_left_out(annotate) && !annotate->jobs.n)
         status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)
         log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),

@@ -10,6 +10,7 @@
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/service.h"
+#include "store/outputs.h"
 #include "store/table_insert.h"
 
 #include <math.h>
@@ -319,7 +320,13 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && !settings->annotate.estimate.n_rows && !settings->annotate.output.into)
         status = own_output_check(annotate->store, annotate->dataset, settings->output, settings->overwrite,
                                   error);
-    return status;
+    if (status == STATUS_OK)
+        status = own_output_check(annotate->store, annotate->dataset, settings->errors, settings->overwrite,
+                                  error);
+    bool is_older = false;
+    if (status == STATUS_OK)
+        status = store_dataset_is_older(annotate->store, annotate->dataset, &is_older, error);
+    return status == STATUS_OK && is_older ? row_prompt_keep_annotations(&annotate->prompt, error) : status;
 }
 
 static void close_all(struct annotate *annotate)
@@ -369,7 +376,7 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
         status = count_finished(annotate, &line, error);
     if (status != STATUS_OK || !line.n_total)
         return status;
-    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld are answered",
+    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld requests are answered",
               (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
               (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
               (long long)line.n_before, (long long)line.n_total);

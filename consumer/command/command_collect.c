@@ -6,6 +6,7 @@
 #include "consumer/log.h"
 #include "consumer/command/output.h"
 #include "consumer/command/named_store.h"
+#include "consumer/command/own_output.h"
 #include "store/store.h"
 
 #include <stdio.h>
@@ -31,22 +32,40 @@ static enum status refuse_part(const struct settings *settings, int64_t n_result
                      (int)more.size, more.data, advice);
 }
 
+// Not over files that the dataset did not write.
+static enum status complete_own(struct output *output, struct store *store, const struct settings *settings,
+                                struct error *error)
+{
+    const char *const paths[] = {settings->output, settings->errors};
+    struct text dataset = text_from_string(settings->dataset);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_check(store, dataset, paths[i], settings->overwrite, error);
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_claim(store, dataset, paths[i], error);
+    if (status == STATUS_OK)
+        status = output_complete(output, error);
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_note(store, dataset, paths[i], error);
+    return status;
+}
+
 static enum status collect_from_store(struct output *output, const struct settings *settings,
                                       struct error *error)
 {
     struct store *store = NULL;
+    struct text dataset = text_from_string(settings->dataset);
     int64_t n_missing = 0;
     enum status status = named_store_open_to_read(&store, settings, error);
     if (status == STATUS_OK)
-        status = store_collect(store, text_from_string(settings->dataset), collect_record, output, &n_missing,
-                               error);
+        status = store_collect(store, dataset, collect_record, output, &n_missing, error);
     if (status == STATUS_OK && n_missing)
         status =
             refuse_part(settings, output->n_results, output->n_results + n_missing, TEXT(""), "wait", error);
     if (status == STATUS_OK)
-        status = output_complete(output, error);
+        status = complete_own(output, store, settings, error);
     if (status == STATUS_OK) // and not before the file is there
-        status = store_collected(store, text_from_string(settings->dataset), error);
+        status = store_collected(store, dataset, error);
     store_close(store);
     return status;
 }

@@ -84,6 +84,10 @@ static enum status collect_output(struct run_command *run, struct error *error)
                          (long long)n_missing, n_missing == 1 ? "" : "s",
                          run->temporary_folder ? "" : "; the same command continues from here");
     if (status == STATUS_OK)
+        status = own_output_claim(run->store, run->dataset, run->settings->output, error);
+    if (status == STATUS_OK)
+        status = own_output_claim(run->store, run->dataset, run->settings->errors, error);
+    if (status == STATUS_OK)
         status = output_complete(output, error);
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
@@ -160,6 +164,9 @@ static enum status run_or_refuse(struct run_command *run, struct error *error)
         return report_removed(run, &removed, error);
     if (status == STATUS_OK)
         status = own_output_check(run->store, run->dataset, run->settings->output, run->settings->overwrite,
+                                  error);
+    if (status == STATUS_OK)
+        status = own_output_check(run->store, run->dataset, run->settings->errors, run->settings->overwrite,
                                   error);
     return status == STATUS_OK ? run_in_store(run, error) : status;
 }

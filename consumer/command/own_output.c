@@ -63,11 +63,24 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
                      path, (int)dataset.size, dataset.data, store_path(store));
 }
 
+enum status own_output_claim(struct store *store, struct text dataset, const char *path, struct error *error)
+{
+    static const struct digest none;
+    struct file_place place;
+    struct written_output output;
+    if (store_is_read_only(store) || !find_place(path, &place))
+        return STATUS_OK;
+    enum status status = store_output_find(store, dataset, place.path, &output, error);
+    return status == STATUS_OK && !output.is_found
+               ? store_output_written(store, dataset, place.path, &none, error)
+               : status;
+}
+
 enum status own_output_note(struct store *store, struct text dataset, const char *path, struct error *error)
 {
     struct file_place place;
     struct digest digest;
-    if (!find_place(path, &place))
+    if (store_is_read_only(store) || !find_place(path, &place))
         return STATUS_OK;
     enum status status = digest_file(place.path, &digest, error);
     return status == STATUS_OK ? store_output_written(store, dataset, place.path, &digest, error) : status;

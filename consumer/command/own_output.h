@@ -8,6 +8,10 @@
 // STATUS_REFUSE, ERROR_FILE: the file is there, and the dataset did not write it. `path` NULL: none.
 enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
                              struct error *error) WARN_UNUSED;
+// Before the complete file gets its name: a process that is killed between this and own_output_note has left
+// its own output. A read-only store notes nothing.
+enum status own_output_claim(struct store *store, struct text dataset, const char *path,
+                             struct error *error) WARN_UNUSED;
 // After it was written.
 enum status own_output_note(struct store *store, struct text dataset, const char *path,
                             struct error *error) WARN_UNUSED;

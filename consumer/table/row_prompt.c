@@ -305,6 +305,15 @@ static enum status read_schema(struct row_prompt *prompt, const char *path, stru
     return STATUS_OK;
 }
 
+static void add_format(struct row_prompt *prompt, const struct value *schema)
+{
+    add_member(prompt, "response_format");
+    buffer_add_string(&prompt->parameters,
+                      "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
+    json_encode(schema, &prompt->parameters);
+    buffer_add_string(&prompt->parameters, "}}");
+}
+
 static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
 {
     enum status status = read_schema(prompt, path, error);
@@ -314,14 +323,19 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     struct value bare; // no prompt shows it: a changed description asks for nothing else
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = refuse_memory(error);
-    if (status != STATUS_OK)
-        return status;
-    add_member(prompt, "response_format");
-    buffer_add_string(&prompt->parameters,
-                      "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
-    json_encode(&bare, &prompt->parameters);
-    buffer_add_string(&prompt->parameters, "}}");
-    return STATUS_OK;
+    prompt->schema_start = prompt->parameters.size;
+    if (status == STATUS_OK)
+        add_format(prompt, &bare);
+    return status;
+}
+
+enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error)
+{
+    if (prompt->schema.kind == VALUE_NULL)
+        return STATUS_OK;
+    prompt->parameters.size = prompt->schema_start; // the schema is the last of them
+    add_format(prompt, &prompt->schema);
+    return prompt->parameters.failed ? refuse_memory(error) : STATUS_OK;
 }
 
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,

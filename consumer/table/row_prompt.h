@@ -49,6 +49,7 @@ struct row_prompt {
     struct choice_list choices; // none: n is 0
     struct value schema;        // VALUE_NULL: none
     struct buffer parameters;   // members behind the messages, each begun by a comma
+    size_t schema_start;        // in `parameters`
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
@@ -60,6 +61,8 @@ struct row_prompt {
 // the nearest column; and where the parameters are none of a job's.
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
+// Records have the schema with its annotations, as those of store version 11 had: their hashes name its jobs.
+enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);
 // A job with the parameters of all rows and some prompt: *job is the caller's to destroy, after an error too.
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,

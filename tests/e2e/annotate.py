@@ -3,6 +3,7 @@ computed twice, and a killed run goes on."""
 import bz2
 import csv
 import glob
+import hashlib
 import io
 import json
 import lzma
@@ -20,6 +21,7 @@ from session import case
 
 PROMPT = "Is {{ title }} good? {{ text }}"
 BESIDE = ["sheaf_finish_reason", "sheaf_error"]
+SCHEMAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../schemas")
 
 
 def write(test, name, content):
@@ -647,12 +649,98 @@ def an_output_that_another_program_wrote_is_not_overwritten(test):
 
 
 @case
+def a_sample_does_not_make_an_unrelated_file_the_dataset_s_own(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c"]])
+    for name in ("out.csv", "e.txt"):
+        write(test, name, "precious\n")
+    annotate(test, "in.csv", "--skip-bad-rows", "--sample", "1", refuses=True)
+    for options in ((), ("--errors", "e.txt"), ("--errors", "e.txt", "--sample", "1")):
+        named = "e.txt" if "--sample" in options else "out.csv"
+        done = annotate(test, "in.csv", "--skip-bad-rows", *options, refuses=True, status=1)
+        assert f"{named} is there, and was not written for dataset annotate" in done.err, done
+    done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "e.txt", "--store", "s.db", out="new.csv", refuses=True, status=1)
+    assert "e.txt is there" in done.err and not test.exists("new.csv"), done
+    assert test.read("out.csv") == b"precious\n" and test.read("e.txt") == b"precious\n"
+    for _ in range(2):  # its own
+        annotate(test, "in.csv", "--skip-bad-rows", "--errors", "own.jsonl", "--store", "s.db", out="new.csv", refuses=True)
+        assert len(test.answers("own.jsonl")) == 1
+
+
+@case
+def a_dataset_of_version_11_keeps_its_answers_and_its_output_where_the_schema_has_titles(test):
+    schema = {"type": "object", "properties": {"m": {"enum": ["x", "y"]}}, "required": ["m"], "additionalProperties": False}
+    titled = {"title": "Mood", **schema, "properties": {"m": {"title": "M", "description": "the mood", "enum": ["x", "y"]}}}
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+    write(test, "s.json", json.dumps(schema))
+    options = ("in.csv", "--schema", "s.json", "--store", "s.db")
+    annotate(test, *options)
+    record = ('{"messages":[{"role":"user","content":"Is %s good? %s"}],"temperature":0,"response_format":{"type":"json_schema","json_schema":'
+              '{"name":"answer","schema":%s}}}')
+
+    def name_of(row, schema):
+        text = record % (*row, json.dumps(schema, separators=(",", ":")))
+        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+    rows = [("a", "b"), ("c", "d")]
+    assert sorted(test.query("SELECT job_id FROM jobs", "s.db")) == sorted((name_of(row, schema),) for row in rows)
+    old = sqlite3.connect(test.path("old.db"))
+    old.execute("PRAGMA synchronous = OFF")
+    for version in range(1, 12):
+        with open(os.path.join(SCHEMAS, f"store-{version}.sql" if version > 1 else "store.sql"), encoding="utf-8") as file:
+            old.executescript(file.read())
+    old.execute("ATTACH ? AS new", (test.path("s.db"),))
+    for name in ("datasets", "jobs", "results", "workers"):
+        columns = ", ".join(row[1] for row in old.execute(f"PRAGMA main.table_info({name})"))
+        old.execute(f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM new.{name}")
+    for row in rows:
+        old.execute("UPDATE main.jobs SET job_id = ?1, custom_id = ?1 WHERE job_id = ?2", (name_of(row, titled), name_of(row, schema)))
+    for pragma in ("application_id", "encoding"):
+        value = old.execute(f"PRAGMA new.{pragma}").fetchone()[0]
+        old.execute(f"PRAGMA main.{pragma} = {value!r}")
+    old.commit()
+    old.execute("PRAGMA main.user_version = 11")
+    old.close()
+    write(test, "s.json", json.dumps(titled))
+    before = test.read("out.csv")
+    for round in range(2):
+        done = annotate(test, *options[:-1], "old.db", refuses=True)
+        assert "0 different requests are new, 2 of all 2 requests are answered" in done.err, done
+    assert test.read("out.csv") == before and test.query("SELECT count(*) FROM jobs", "old.db") == [(2,)]
+    write(test, "other.csv", "mine\n")
+    assert "--overwrite" in annotate(test, *options[:-1], "old.db", out="other.csv", refuses=True, status=1).err
+
+
+@case
+def a_table_all_of_whose_rows_have_empty_cells_is_an_error_with_skip_empty(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", ""], ["", "b"]])
+    done = annotate(test, "in.csv", "--skip-empty", "--errors", "errors.jsonl", status=1)
+    assert "all 2 rows are left out: there is nothing to ask" in done.err and not test.exists("out.csv"), done
+    assert len(test.answers("errors.jsonl")) == 2
+    write_csv(test, "in.csv", [["title", "text"], ["a", ""], ["", "b"], ["c"]])
+    done = annotate(test, "in.csv", "--skip-empty", "--skip-bad-rows", status=1)
+    assert "all 3 rows are left out: there is nothing to ask" in done.err and not test.exists("out.csv"), done
+
+
+@case
+def a_field_that_the_template_has_in_some_rows_alone_is_refused_in_these(test):
+    write(test, "m.jinja", '{"role": "user", "content": [{% if title %}{"type": "image_url", "image_url": {"url": "{{ title }}"}}'
+                           '{% else %}{"type": "text", "text": "{{ text }}"}{% endif %}]}')
+    for first in (1, 2):
+        rows = [["http://example.org/a.png", str(i)] for i in range(first)] + [["", "b"], ["", "c"]]
+        for options in ((), ("--skip-bad-rows",), ("--reorder",)):
+            bad = [["of one field"]] if "--skip-bad-rows" in options else []
+            write_csv(test, "in.csv", [["title", "text"], *rows[:first], *bad, *rows[first:]])
+            done = annotate(test, "in.csv", "--messages", "m.jinja", *options, status=3)
+            assert [bool(row[-1]) for row in read_csv(test, "out.csv")[1:]] == [True] * first + [False, False], done
+            assert f"{first} row" in done.err and "image" in read_csv(test, "out.csv")[1][-1], done
+
+
+@case
 def what_a_worker_refuses_of_the_template_itself_is_found_before_anything_is_queued(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
     write(test, "m.jinja", '{"role": "user", "content": [{"type": "text", "text": "{{ title }}"}, '
                            '{"type": "image_url", "image_url": {"url": "http://example.org/a.png"}}]}')
     done = annotate(test, "in.csv", "--messages", "m.jinja", status=1)
-    assert "the prompt of the first row, and so of all: messages[0]" in done.err, done
+    assert "a worker refuses the prompts of all rows (of the first 2 at least): messages[0]" in done.err, done
     assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
 
 
@@ -900,9 +988,9 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     write(test, "new.jinja", "New: {{ title }}")
     annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
     done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4")
-    assert "20 rows: 20 different requests are new, 0 of all 20 are answered" in done.err, done
+    assert "20 rows: 20 different requests are new, 0 of all 20 requests are answered" in done.err, done
     done = annotate(test, "in.csv", "--prompt", "old.jinja", "--max-tokens", "4")
-    assert "0 different requests are new, 20 of all 20 are answered" in done.err, done  # answers of both are kept
+    assert "0 different requests are new, 20 of all 20 requests are answered" in done.err, done  # answers of both are kept
     assert test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(40,)]
     assert "--force-new" in annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", engine=None, status=1).err
     annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", "--force-new", engine=None)
@@ -918,7 +1006,7 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     write_csv(test, "in.csv", rows[:6])
     done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", out="slow.csv", engine=None)
     assert queued > 2, queued
-    assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 are answered" in done.err, done
+    assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 requests are answered" in done.err, done
     assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
     assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
 
@@ -930,7 +1018,7 @@ def failed_rows_are_asked_again(test):
     out = read_csv(test, "out.csv")
     assert out[1][4] == "" and out[2][2:4] == ["", "error"] and out[2][4], out
     done = annotate(test, "in.csv", "--retry-failed", status=3)
-    assert "1 of all 2 are answered" in done.err, done
+    assert "1 of all 2 requests are answered" in done.err, done
     assert "--retry-failed" not in done.err and "--max-tokens" not in done.err, done  # it is longer than the context
     with sqlite3.connect(test.path("out.csv.db")) as store:  # the answer of a worker that failed
         store.execute("UPDATE results SET record = CAST(replace(CAST(record AS TEXT), 'context_length_exceeded', 'crashed') AS BLOB)")

@@ -426,8 +426,8 @@ def of_two_that_write_one_output_the_last_is_whole(test):
         run(test, f"{name}.jsonl", f"{name}-out.jsonl")
     whole = {test.read("a-out.jsonl"), test.read("b-out.jsonl")}
     for _ in range(5):
-        processes = [test.start("collect", "--dataset", "run", "--store", f"{name}-out.jsonl.db", "-o", "out.jsonl")
-                     for name in "abab"]
+        processes = [test.start("collect", "--dataset", "run", "--store", f"{name}-out.jsonl.db", "-o", "out.jsonl",
+                                "--overwrite") for name in "abab"]
         for process in processes:
             assert test.wait(process).status == 0
         assert test.read("out.jsonl") in whole
@@ -564,3 +564,31 @@ def the_reason_of_a_failure_is_on_standard_error_with_a_log_and_with_quiet(test)
     test.run("submit", "in.jsonl", "--dataset", "d", "--store", "s.db")
     finished = test.run("collect", "--dataset", "d", "-o", "x.jsonl", "--store", "s.db", "-q", status=1)
     assert "have results" in finished.err, finished
+
+
+@case
+def no_command_overwrites_an_unrelated_file_of_results_or_errors(test):
+    test.write("in.jsonl", [*short_jobs(2), {"custom_id": "bad", "prompt": 5}])
+    for name in ("out.txt", "e.txt"):
+        test.write(name, ["precious"])
+    store = ("--store", "s.db")
+
+    def refused(named, *arguments):
+        done = test.run(*arguments, status=1)
+        assert f"{named} is there, and was not written for dataset run of s.db" in done.err and "--overwrite" in done.err, done
+        assert test.read("out.txt") == test.read("e.txt") == b"precious\n" and not test.exists("new.txt")
+    command = ("run", "in.jsonl", "--model", test.model, "--engine-test", "instant", *store)
+    refused("e.txt", *command, "-o", "new.txt", "--errors", "e.txt")
+    test.run(*command, "-o", "-")  # its answers are in the store
+    collect = ("collect", "--dataset", "run", *store)
+    refused("out.txt", *command, "-o", "out.txt")
+    refused("e.txt", *command, "-o", "new.txt", "--errors", "e.txt")
+    refused("out.txt", *collect, "-o", "out.txt")
+    refused("e.txt", *collect, "-o", "new.txt", "--errors", "e.txt")
+    for name in (command, collect):
+        for _ in range(2):  # the second time they are its own
+            test.run(*name, "-o", f"{name[0]}.txt", "--errors", f"{name[0]}-errors.txt")
+            assert len(test.answers(f"{name[0]}.txt")) == 2 and len(test.answers(f"{name[0]}-errors.txt")) == 1
+    test.run(*collect, "-o", "run.txt")  # the dataset's, whichever command wrote it
+    test.run(*collect, "-o", "out.txt", "--errors", "e.txt", "--overwrite")
+    assert len(test.answers("out.txt")) == 2 and len(test.answers("e.txt")) == 1

@@ -117,7 +117,7 @@ def old_rows_become_sums_and_what_nobody_collected_stays(test):
     assert test.query("SELECT sum(steps) FROM throughput_by_hour")[0][0] > sum(row[5] for row in before[1])
     refused = test.run("collect", "--dataset", "collected", "-o", "again.jsonl", status=1)
     assert "--retain" in refused.err and not test.exists("again.jsonl"), refused
-    test.run("collect", "--dataset", "kept", "-o", "kept.jsonl")
-    assert len(test.answers("kept.jsonl")) == 10
+    test.run("collect", "--dataset", "kept", "-o", "kept-out.jsonl")
+    assert len(test.answers("kept-out.jsonl")) == 10
     printed = json.loads(test.run("status", "--json").out)
     assert {row["dataset"]: row["done"] for row in printed["datasets"]} == {"collected": 30, "kept": 10, "new": 1}, printed
