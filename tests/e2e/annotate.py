@@ -997,15 +997,15 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     assert test.query("SELECT count(*), count(*) FILTER (WHERE worker = (SELECT max(id) FROM workers)) FROM jobs", "out.csv.db") == [(20, 20)]
     assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(20, 20)]
     # stopped, and the prompt changed: what is queued for the old one is left out; so it is of rows that are gone
-    process = test.start("annotate", "in.csv", "--prompt", "old.jinja", "--max-tokens", "600", "--model", test.model, "-o", "slow.csv", "--window", "2",
-                         "--max-batch", "1")
+    process = test.start("annotate", "in.csv", "--prompt", "old.jinja", "--max-tokens", "20", "--model", test.model, "-o", "slow.csv", "--window", "2",
+                         "--max-batch", "1", "--engine-test", "fixed:20")
     test.wait_until("an answer", lambda: test.exists("slow.csv.db") and test.query("SELECT count(*) FROM results", "slow.csv.db") not in ([], [(0,)]))
     process.kill()
     test.wait(process)
     (queued,), = test.query("SELECT count(*) FROM queue", "slow.csv.db")
     write_csv(test, "in.csv", rows[:6])
-    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", out="slow.csv", engine=None)
     assert queued > 2, queued
+    done = annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", out="slow.csv")
     assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 requests are answered" in done.err, done
     assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
     assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
