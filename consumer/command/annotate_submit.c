@@ -4,6 +4,7 @@
 #include "consumer/table/row_spool.h"
 #include "schemas/digest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct row_group {
@@ -283,12 +284,14 @@ static void warn_of_empty(const struct annotate *annotate)
 // Nothing was asked; the rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
+    char rows[64] = "its only row is left out";
     enum status status = output_file_complete(&annotate->errors, error);
     if (status != STATUS_OK)
         return status;
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s: all %lld rows are left out: there is nothing to ask",
-                     table_reader_name(annotate->reader), (long long)annotate->rows.n_bad);
+    if (annotate->rows.n_bad != 1)
+        snprintf(rows, sizeof rows, "all %lld rows are left out", (long long)annotate->rows.n_bad);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: there is nothing to ask",
+                     table_reader_name(annotate->reader), rows);
 }
 
 enum status annotate_submit(struct annotate *annotate, struct error *error)
@@ -316,8 +319,8 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && annotate->rows.n_bad && !annotate->jobs.n)
         status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)
-        log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
-                  (long long)annotate->rows.n_bad);
+        log_write(LOG_WARNING, "%s: %lld bad row%s left out", table_reader_name(annotate->reader),
+                  (long long)annotate->rows.n_bad, annotate->rows.n_bad == 1 ? " is" : "s are");
     destroy_group(group);
     return status;
 }

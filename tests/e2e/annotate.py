@@ -595,6 +595,9 @@ def a_table_of_bad_rows_alone_is_an_error(test):
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
     assert "all 2 rows are left out" in done.err and not test.exists("out.csv"), done
     assert [error["row"] for error in test.answers("errors.jsonl")] == ["a", "b"]
+    write(test, "in.csv", "title,text\na\n")
+    done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
+    assert "its only row is left out" in done.err and "1 bad row is left out" in done.err, done
 
 
 @case
