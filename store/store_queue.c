@@ -299,6 +299,8 @@ static enum status keep_rows(struct store *store, struct text dataset, const str
                              int64_t *n_removed, struct error *error)
 {
     enum status status = free_jobs_of_the_dead(store, error);
+    if (status == STATUS_OK && workers_others_hold_dataset(store, dataset))
+        return STATUS_OK;
     sqlite3_stmt *select =
         status == STATUS_OK
             ? database_statement(&store->database,
@@ -310,6 +312,11 @@ static enum status keep_rows(struct store *store, struct text dataset, const str
         return error->status;
     bind_text(select, 1, dataset);
     return table_rows_remove(store, select, dataset, rows, n_removed, error);
+}
+
+enum status store_hold_rows(struct store *store, struct text dataset, struct error *error)
+{
+    return workers_hold_dataset(store, dataset, error);
 }
 
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,

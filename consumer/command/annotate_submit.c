@@ -308,6 +308,8 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
             error_set(error, STATUS_REFUSE, ERROR_STORE,
                       "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
                       annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = store_hold_rows(annotate->store, annotate->dataset, error);
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
     annotate->prompt.read.order = NULL;

@@ -13,6 +13,7 @@ import re
 import signal
 import sqlite3
 import statistics
+import threading
 import unittest.mock
 
 import tiny_model
@@ -907,6 +908,27 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 are answered" in done.err, done
     assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
     assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
+
+
+@case
+def two_tables_annotated_at_once_in_one_dataset_are_both_answered(test):
+    write_csv(test, "a.csv", [["title", "text"]] + [[f"title {i}", "a"] for i in range(40)])
+    write_csv(test, "b.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(40)])
+    write(test, "p.jinja", PROMPT)
+    # the pipe stops it between its submission and its first claim
+    os.mkfifo(test.path("steps"))
+    command = ("--prompt", "p.jinja", "--model", test.model, "--store", "s.db", "--max-tokens", "4")
+    first = test.start("annotate", "a.csv", *command, "-o", "a-out.csv", "--trace-steps", "steps")
+    test.wait_until("rows", lambda: test.query("SELECT complete, n_submitted FROM datasets", "s.db") == [(1, 40)])
+    done = test.run("annotate", "b.csv", *command, "-o", "b-out.csv")
+    assert "left out" not in done.err, done
+    with open(test.path("steps"), "rb") as steps:
+        reader = threading.Thread(target=steps.read)
+        reader.start()
+        assert test.wait(first).status == 0
+        reader.join()
+    assert not any(row[4] for name in ("a-out.csv", "b-out.csv") for row in read_csv(test, name)[1:])
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "s.db") == [(80, 80)]
 
 
 @case
