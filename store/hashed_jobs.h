@@ -18,6 +18,9 @@ enum status store_hold_rows(struct store *store, struct text dataset, struct err
 // dataset, or another process holds rows of it. Those that are finished stay: their prompt may come back.
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
                             int64_t *n_removed, struct error *error) WARN_UNUSED;
+// From now on this process claims these jobs alone, and its queue is drained when they are finished.
+enum status store_claim_rows(struct store *store, const struct job_set *rows,
+                             struct error *error) WARN_UNUSED;
 // The rows' numbers in the table, by which queries find a row: job_index of jobs[i] becomes indexes[i].
 enum status store_place_rows(struct store *store, const int64_t *jobs, const int64_t *indexes, size_t n,
                              struct error *error) WARN_UNUSED;

@@ -255,9 +255,11 @@ static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
     store_set_rows(annotate->store, &annotate->jobs);
+    if (annotate->chosen.rows) // other queued jobs may be the rest of the table
+        return store_claim_rows(annotate->store, &annotate->jobs, error);
     enum status status =
         store_keep_rows(annotate->store, annotate->dataset, &annotate->jobs, &n_removed, error);
-    if (status == STATUS_OK && !annotate->chosen.rows)
+    if (status == STATUS_OK)
         status = store_clear_places(annotate->store, annotate->dataset, &annotate->jobs, error);
     if (status == STATUS_OK && n_removed)
         log_write(LOG_INFO, "%lld queued request%s of other prompts or rows: left out", (long long)n_removed,

@@ -932,6 +932,24 @@ def two_tables_annotated_at_once_in_one_dataset_are_both_answered(test):
 
 
 @case
+def a_sample_of_a_half_done_table_leaves_its_queue(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(300)])
+    write(test, "p.jinja", PROMPT)
+    process = test.start("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--engine-test", "fixed:20",
+                         "--max-batch", "1", "--window", "2")
+    test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 4)
+    process.kill()
+    test.wait(process)
+    (n_answered,), = test.query("SELECT count(*) FROM results", "out.csv.db")
+    done = annotate(test, "in.csv", "--sample", "20")
+    assert "left out" not in done.err, done
+    (n_jobs, n_now, n_queued), = test.query("SELECT count(*), (SELECT count(*) FROM results), (SELECT count(*) FROM queue) FROM jobs", "out.csv.db")
+    assert n_jobs == 300 == n_now + n_queued and n_answered <= n_now <= n_answered + 20, (n_answered, n_now, n_queued)
+    annotate(test)
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(300, 300)]
+
+
+@case
 def failed_rows_are_asked_again(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "the water " * 300]])
     done = annotate(test, status=3)
