@@ -1,8 +1,8 @@
 // Operations on whole datasets: list, reopen, rename, delete.
 #include "store/dataset.h"
 
+#include "store/dataset_name.h"
 #include "store/removal.h"
-#include "store/replace.h"
 #include "store/workers.h"
 
 #include <assert.h>
@@ -234,7 +234,7 @@ static enum status delete_jobs(struct store *store, struct text dataset, struct 
     if (status == STATUS_OK)
         status = removal_add_dataset(store, dataset, error);
     if (status == STATUS_OK)
-        status = removal_add_dataset(store, replace_before_name(dataset, name), error);
+        status = removal_add_dataset(store, dataset_name_before(dataset, name), error);
     return status == STATUS_OK ? removal_delete(store, error) : status;
 }
 
@@ -268,7 +268,7 @@ static enum status move_name(struct store *store, struct text dataset, struct te
                                              "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1"};
     char before[BEFORE_NAME_BYTES], after[BEFORE_NAME_BYTES];
     const struct text names[][2] = {{dataset, name},
-                                    {replace_before_name(dataset, before), replace_before_name(name, after)}};
+                                    {dataset_name_before(dataset, before), dataset_name_before(name, after)}};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < 2 * (sizeof statements / sizeof *statements) && status == STATUS_OK; i++) {
         sqlite3_stmt *update = database_statement(&store->database, statements[i / 2], error);

@@ -1,24 +1,11 @@
 // The lines of a changed file in place of those that were submitted.
 #include "schemas/clock.h"
 #include "store/database.h"
+#include "store/dataset_name.h"
 #include "store/removal.h"
-#include "store/replace.h"
 #include "store/submit.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
-
-struct text replace_before_name(struct text dataset, char name[BEFORE_NAME_BYTES])
-{
-    static const char suffix[] = "~before";
-    size_t size = sizeof suffix - 1;
-    assert(dataset.size + size <= BEFORE_NAME_BYTES);
-    memset(name, '~', BEFORE_NAME_BYTES);
-    memcpy(name, dataset.data, dataset.size);
-    memcpy(name + dataset.size, suffix, size);
-    return (struct text){name, BEFORE_NAME_BYTES};
-}
 
 static enum status run_for(struct store *store, const char *sql, struct text dataset, struct error *error)
 {
@@ -164,7 +151,7 @@ static enum status move_answers(struct store *store, struct text dataset, struct
     if (!update)
         return error->status;
     bind_text(update, 1, dataset);
-    bind_text(update, 2, replace_before_name(dataset, name));
+    bind_text(update, 2, dataset_name_before(dataset, name));
     return database_run(&store->database, update, error);
 }
 
@@ -244,7 +231,7 @@ enum status store_replace_end(struct store *store, struct text dataset, const st
 enum status store_replace_forget(struct store *store, struct text dataset, struct error *error)
 {
     char name[BEFORE_NAME_BYTES];
-    struct text before = replace_before_name(dataset, name);
+    struct text before = dataset_name_before(dataset, name);
     int64_t n_jobs;
     sqlite3_stmt *select =
         database_statement(&store->database, "SELECT count(*) FROM jobs WHERE dataset = ?", error);

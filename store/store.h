@@ -121,7 +121,7 @@ enum status store_remove_line(struct store *store, struct text dataset, int64_t 
 // Replaces a dataset's lines by those of a changed file, in one transaction: store_replace_begin,
 // store_replace_lines for all of them in order, store_replace_end. A line is its custom_id and its request: one
 // that is there stays with its answer, wherever it stands now, and its place becomes the new one. Answers of
-// the other lines are put aside (store/replace.h), where equal requests find them, until store_replace_forget
+// the other lines are put aside (store/dataset_name.h), where equal requests find them, until store_replace_forget
 // deletes them. STATUS_RETRY: a worker computes jobs of the dataset.
 struct replacement {
     int64_t n_kept;
