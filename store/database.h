@@ -51,6 +51,7 @@ struct store {
     int64_t mirror_token; // store_mirror_start's; 0: not called
     struct store_share share;
     const struct job_set *rows; // store_set_rows; NULL: none
+    bool claims_rows;           // those of temp.claimed_rows alone (store_claim_rows)
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode,

@@ -1,6 +1,8 @@
 // Operations on whole datasets: list, reopen, rename, delete.
 #include "store/dataset.h"
 
+#include "store/dataset_name.h"
+#include "store/removal.h"
 #include "store/workers.h"
 
 #include <assert.h>
@@ -218,21 +220,23 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
 
 // ---- deleting ----
 
-// A worker may still compute a deleted job: no later job may have its id.
 static const char *const deletions[] = {
-    ("INSERT INTO deleted_jobs (id, last) SELECT 1, coalesce(max(id), 0) FROM jobs WHERE dataset = ?"
-     " ON CONFLICT (id) DO UPDATE SET last = max(last, excluded.last)"),
-    "DELETE FROM queue WHERE job IN (SELECT id FROM jobs WHERE dataset = ?)",
-    "DELETE FROM records WHERE job IN (SELECT id FROM jobs WHERE dataset = ?)",
-    "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE dataset = ?)",
-    "DELETE FROM dataset_hours WHERE dataset = ?",
-    "DELETE FROM compacted_failures WHERE dataset = ?",
-    "DELETE FROM evaluations WHERE dataset = ?",
-    "DELETE FROM table_labels WHERE dataset = ?",
-    "DELETE FROM outputs WHERE dataset = ?",
-    "DELETE FROM jobs WHERE dataset = ?",
-    "DELETE FROM datasets WHERE dataset = ?",
+    "DELETE FROM dataset_hours WHERE dataset = ?", "DELETE FROM compacted_failures WHERE dataset = ?",
+    "DELETE FROM evaluations WHERE dataset = ?",   "DELETE FROM table_labels WHERE dataset = ?",
+    "DELETE FROM outputs WHERE dataset = ?",       "DELETE FROM datasets WHERE dataset = ?",
 };
+
+// A worker may still compute a deleted job.
+static enum status delete_jobs(struct store *store, struct text dataset, struct error *error)
+{
+    char name[BEFORE_NAME_BYTES];
+    enum status status = removal_begin(store, error);
+    if (status == STATUS_OK)
+        status = removal_add_dataset(store, dataset, error);
+    if (status == STATUS_OK)
+        status = removal_add_dataset(store, dataset_name_before(dataset, name), error);
+    return status == STATUS_OK ? removal_delete(store, error) : status;
+}
 
 enum status store_dataset_delete(struct store *store, struct text dataset, bool force, struct error *error)
 {
@@ -244,6 +248,8 @@ enum status store_dataset_delete(struct store *store, struct text dataset, bool 
     if (status == STATUS_OK && facts.n_running && !force)
         status =
             refuse_running(store, dataset, facts.n_running, "stop them, or delete it with --force", error);
+    if (status == STATUS_OK)
+        status = delete_jobs(store, dataset, error);
     if (status == STATUS_OK)
         status = run_all(store, deletions, sizeof deletions / sizeof *deletions, dataset, 0, error);
     return database_end(&store->database, status, error);
@@ -260,13 +266,16 @@ static enum status move_name(struct store *store, struct text dataset, struct te
                                              "UPDATE evaluations SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1"};
+    char before[BEFORE_NAME_BYTES], after[BEFORE_NAME_BYTES];
+    const struct text names[][2] = {{dataset, name},
+                                    {dataset_name_before(dataset, before), dataset_name_before(name, after)}};
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
-        sqlite3_stmt *update = database_statement(&store->database, statements[i], error);
+    for (size_t i = 0; i < 2 * (sizeof statements / sizeof *statements) && status == STATUS_OK; i++) {
+        sqlite3_stmt *update = database_statement(&store->database, statements[i / 2], error);
         if (!update)
             return error->status;
-        bind_text(update, 1, dataset);
-        bind_text(update, 2, name);
+        bind_text(update, 1, names[i % 2][0]);
+        bind_text(update, 2, names[i % 2][1]);
         status = database_run(&store->database, update, error);
     }
     return status;

@@ -1,6 +1,8 @@
 #include "store/dataset_name.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 struct dataset_name {
     struct dataset_name *next;
@@ -89,4 +91,15 @@ enum status dataset_name_check_queue(struct store *store, struct text dataset, s
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? status
                : database_error(&store->database, "looking for a dataset's topic", error);
+}
+
+struct text dataset_name_before(struct text dataset, char name[BEFORE_NAME_BYTES])
+{
+    static const char suffix[] = "~before";
+    size_t size = sizeof suffix - 1;
+    assert(dataset.size + size <= BEFORE_NAME_BYTES);
+    memset(name, '~', BEFORE_NAME_BYTES);
+    memcpy(name, dataset.data, dataset.size);
+    memcpy(name + dataset.size, suffix, size);
+    return (struct text){name, BEFORE_NAME_BYTES};
 }

@@ -22,3 +22,8 @@ void dataset_names_finish(struct dataset_names *names);
 // Whether the embedded queue may take jobs of the dataset. STATUS_REFUSE: its rows are a topic's.
 enum status dataset_name_check_queue(struct store *store, struct text dataset,
                                      struct error *error) WARN_UNUSED;
+
+// Where the answers of lines that a changed file no longer has wait for equal requests (store_replace_begin):
+// rows of `jobs` without a row of `datasets`, under a name longer than a dataset may have. Not terminated.
+enum { BEFORE_NAME_BYTES = JOB_DATASET_BYTES_MAX + 8 };
+struct text dataset_name_before(struct text dataset, char name[BEFORE_NAME_BYTES]);

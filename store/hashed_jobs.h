@@ -10,11 +10,17 @@
 enum status store_submit_requests(struct store *store, struct text dataset,
                                   const struct submission *submissions, size_t n, int64_t *ids,
                                   size_t *n_added, struct error *error) WARN_UNUSED;
+// This process submits rows of a table to the dataset, and waits for them: until the store is closed,
+// store_keep_rows of other processes removes nothing. Called before the first row is submitted.
+enum status store_hold_rows(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 // `rows`: the jobs of a table's rows, by which all of these are told from jobs of another prompt, of changed
 // or of removed rows. Removes the others that wait for a worker, unless a living worker computes jobs of the
-// dataset. Those that are finished stay: their prompt may come back.
+// dataset, or another process holds rows of it. Those that are finished stay: their prompt may come back.
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
                             int64_t *n_removed, struct error *error) WARN_UNUSED;
+// From now on this process claims these jobs alone, and its queue is drained when they are finished.
+enum status store_claim_rows(struct store *store, const struct job_set *rows,
+                             struct error *error) WARN_UNUSED;
 // The rows' numbers in the table, by which queries find a row: job_index of jobs[i] becomes indexes[i].
 enum status store_place_rows(struct store *store, const int64_t *jobs, const int64_t *indexes, size_t n,
                              struct error *error) WARN_UNUSED;

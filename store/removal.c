@@ -22,6 +22,59 @@ enum status removal_add(struct store *store, int64_t id, struct error *error)
     return database_run(&store->database, insert, error);
 }
 
+enum status removal_add_dataset(struct store *store, struct text dataset, struct error *error)
+{
+    sqlite3_stmt *insert =
+        database_statement(&store->database,
+                           "INSERT OR IGNORE INTO temp.removed_jobs SELECT id FROM jobs WHERE dataset = ?",
+                           error);
+    if (!insert)
+        return error->status;
+    bind_text(insert, 1, dataset);
+    return database_run(&store->database, insert, error);
+}
+
+static enum status run_all(struct store *store, const char *const *statements, size_t n, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = database_execute(&store->database, statements[i], error);
+    return status;
+}
+
+// One duplicate for each original and arithmetic. It may have another max_tokens than the original: the
+// smallest, which answers most requests. Its request or open hash equals the original's.
+enum status removal_promote(struct store *store, struct error *error)
+{
+#define ORIGINALS                                                                                            \
+    "FROM temp.removed_jobs JOIN jobs ON jobs.id = removed_jobs.job WHERE status = 'done'"                   \
+    " AND is_duplicate = 0 AND "
+    static const char *const statements[] = {
+        "CREATE TEMP TABLE IF NOT EXISTS removed_answers (hash BLOB PRIMARY KEY, job INTEGER) WITHOUT ROWID",
+        "CREATE TEMP TABLE IF NOT EXISTS promoted (job INTEGER PRIMARY KEY, original INTEGER, max_tokens)",
+        "DELETE FROM temp.removed_answers",
+        "DELETE FROM temp.promoted",
+        ("INSERT OR IGNORE INTO temp.removed_answers SELECT request_hash, id " ORIGINALS
+         "request_hash IS NOT NULL"),
+        "INSERT OR IGNORE INTO temp.removed_answers SELECT open_hash, id " ORIGINALS "open_hash IS NOT NULL",
+        ("INSERT OR IGNORE INTO temp.promoted SELECT d.id, r.job, min(coalesce(d.max_tokens, 0))"
+         " FROM jobs d LEFT JOIN datasets USING (dataset) CROSS JOIN temp.removed_answers r"
+         " ON r.hash IN (d.request_hash, d.open_hash) WHERE EXISTS (SELECT 1 FROM temp.removed_answers)"
+         " AND d.is_duplicate = 1 AND d.status = 'done' AND d.id NOT IN (SELECT job FROM temp.removed_jobs)"
+         " GROUP BY r.job, datasets.arithmetic"),
+        ("UPDATE datasets SET n_duplicates = n_duplicates - n, duplicate_prompt_tokens ="
+         " duplicate_prompt_tokens - prompt, duplicate_completion_tokens = duplicate_completion_tokens - answer"
+         " FROM (SELECT dataset AS name, count(*) AS n, total(prompt_tokens) AS prompt,"
+         " total(completion_tokens) AS answer FROM jobs JOIN temp.promoted ON job = id GROUP BY 1)"
+         " WHERE dataset = name"),
+        ("UPDATE jobs SET (is_duplicate, worker, queued_us, prefill_us, decode_us, forced_tokens,"
+         " drafted_tokens, accepted_tokens) = (SELECT 0, o.worker, o.queued_us, o.prefill_us, o.decode_us,"
+         " o.forced_tokens, o.drafted_tokens, o.accepted_tokens FROM temp.promoted p JOIN jobs o ON"
+         " o.id = p.original WHERE p.job = jobs.id) WHERE id IN (SELECT job FROM temp.promoted)")};
+#undef ORIGINALS
+    return run_all(store, statements, sizeof statements / sizeof *statements, error);
+}
+
 enum status removal_recount(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -42,7 +95,7 @@ enum status removal_recount(struct store *store, struct text dataset, struct err
     return database_run(&store->database, update, error);
 }
 
-enum status removal_end(struct store *store, struct text dataset, struct error *error)
+enum status removal_delete(struct store *store, struct error *error)
 {
     static const char *const statements[] = {
         ("INSERT INTO deleted_jobs (id, last) SELECT 1, max(job) FROM temp.removed_jobs"
@@ -51,8 +104,13 @@ enum status removal_end(struct store *store, struct text dataset, struct error *
         "DELETE FROM records WHERE job IN (SELECT job FROM temp.removed_jobs)",
         "DELETE FROM results WHERE job IN (SELECT job FROM temp.removed_jobs)",
         "DELETE FROM jobs WHERE id IN (SELECT job FROM temp.removed_jobs)"};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++)
-        status = database_execute(&store->database, statements[i], error);
+    enum status status = removal_promote(store, error);
+    return status == STATUS_OK ? run_all(store, statements, sizeof statements / sizeof *statements, error)
+                               : status;
+}
+
+enum status removal_end(struct store *store, struct text dataset, struct error *error)
+{
+    enum status status = removal_delete(store, error);
     return status == STATUS_OK ? removal_recount(store, dataset, error) : status;
 }

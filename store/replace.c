@@ -1,18 +1,11 @@
 // The lines of a changed file in place of those that were submitted.
 #include "schemas/clock.h"
 #include "store/database.h"
+#include "store/dataset_name.h"
 #include "store/removal.h"
 #include "store/submit.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-
-// Where answers of lines that are gone wait for equal requests. False: the name is too long for one.
-static bool before_name(struct text dataset, char name[JOB_DATASET_BYTES_MAX + 1])
-{
-    return snprintf(name, JOB_DATASET_BYTES_MAX + 1, "%.*s~before", (int)dataset.size, dataset.data) <=
-           JOB_DATASET_BYTES_MAX;
-}
 
 static enum status run_for(struct store *store, const char *sql, struct text dataset, struct error *error)
 {
@@ -137,7 +130,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
         else
             others[n_others++] = submissions[i];
         replacement->n_kept += status == STATUS_OK && id;
-        replacement->n_named += status == STATUS_OK && is_named;
+        replacement->n_changed += status == STATUS_OK && is_named && !id;
     }
     if (status == STATUS_OK && n_others)
         status = submit_jobs(store, dataset, others, n_others, &n_added, NULL, error);
@@ -150,30 +143,21 @@ enum status store_replace_lines(struct store *store, struct text dataset,
 #define GONE     "dataset = ?1 AND job_index IS NULL"
 #define ANSWERED GONE " AND status = 'done' AND request_hash IS NOT NULL"
 
-static enum status move_answers(struct store *store, struct text dataset, struct text name,
-                                struct error *error)
+static enum status move_answers(struct store *store, struct text dataset, struct error *error)
 {
-    static const char *const statements[] = {
-        "INSERT INTO datasets (dataset, submitted_at_us, complete, arithmetic, model) SELECT ?2,"
-        " submitted_at_us, 1, arithmetic, model FROM datasets WHERE dataset = ?1 AND EXISTS (SELECT 1 FROM jobs"
-        " WHERE " ANSWERED ") ON CONFLICT DO NOTHING",
-        "UPDATE jobs SET dataset = ?2 WHERE " ANSWERED};
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
-        sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
-        if (!statement)
-            return error->status;
-        bind_text(statement, 1, dataset);
-        bind_text(statement, 2, name);
-        status = database_run(&store->database, statement, error);
-    }
-    return status == STATUS_OK ? removal_recount(store, name, error) : status;
+    char name[BEFORE_NAME_BYTES];
+    sqlite3_stmt *update =
+        database_statement(&store->database, "UPDATE jobs SET dataset = ?2 WHERE " ANSWERED, error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, dataset);
+    bind_text(update, 2, dataset_name_before(dataset, name));
+    return database_run(&store->database, update, error);
 }
 
 static enum status remove_gone(struct store *store, struct text dataset, struct replacement *replacement,
                                struct error *error)
 {
-    char name[JOB_DATASET_BYTES_MAX + 1];
     sqlite3_stmt *select =
         database_statement(&store->database, "SELECT count(*) FROM jobs WHERE " GONE, error);
     if (!select)
@@ -181,14 +165,41 @@ static enum status remove_gone(struct store *store, struct text dataset, struct 
     bind_text(select, 1, dataset);
     enum status status =
         database_read_integer(&store->database, select, 0, &replacement->n_gone, "counting lines", error);
-    if (status == STATUS_OK && before_name(dataset, name))
-        status = move_answers(store, dataset, text_from_string(name), error);
+    if (status == STATUS_OK)
+        status = move_answers(store, dataset, error);
     if (status == STATUS_OK)
         status = removal_begin(store, error);
     if (status == STATUS_OK)
         status =
             run_for(store, "INSERT INTO temp.removed_jobs SELECT id FROM jobs WHERE " GONE, dataset, error);
-    return status == STATUS_OK ? removal_end(store, dataset, error) : status;
+    if (status == STATUS_OK)
+        status = removal_end(store, dataset, error);
+    replacement->n_gone -= replacement->n_changed;
+    return status;
+}
+
+// Lines without a custom_id that moved have another one, and the same record.
+static enum status check_is_same(struct store *store, struct text dataset, struct replacement *replacement,
+                                 struct error *error)
+{
+    int64_t n_same;
+    if (replacement->n_kept)
+        return STATUS_OK;
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT EXISTS (SELECT 1 FROM jobs JOIN records ON job = id WHERE " GONE " AND record IN"
+        " (SELECT record FROM jobs JOIN records ON job = id WHERE dataset = ?1 AND job_index IS NOT NULL))",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status =
+        database_read_integer(&store->database, select, 0, &n_same, "comparing lines", error);
+    replacement->is_other = status == STATUS_OK && !n_same;
+    return replacement->is_other ? error_set(error, STATUS_REFUSE, ERROR_STORE,
+                                             "%s: dataset %.*s: no line is one submitted before",
+                                             store->database.path, (int)dataset.size, dataset.data)
+                                 : status;
 }
 
 static enum status set_mark(struct store *store, struct text dataset, const struct dataset_mark *upto,
@@ -209,6 +220,8 @@ enum status store_replace_end(struct store *store, struct text dataset, const st
                               enum status status, struct replacement *replacement, struct error *error)
 {
     if (status == STATUS_OK)
+        status = check_is_same(store, dataset, replacement, error);
+    if (status == STATUS_OK)
         status = remove_gone(store, dataset, replacement, error);
     if (status == STATUS_OK)
         status = set_mark(store, dataset, upto, error);
@@ -217,17 +230,25 @@ enum status store_replace_end(struct store *store, struct text dataset, const st
 
 enum status store_replace_forget(struct store *store, struct text dataset, struct error *error)
 {
-    char name[JOB_DATASET_BYTES_MAX + 1];
-    int64_t found;
-    if (!before_name(dataset, name))
-        return STATUS_OK;
+    char name[BEFORE_NAME_BYTES];
+    struct text before = dataset_name_before(dataset, name);
+    int64_t n_jobs;
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT count(*) FROM datasets WHERE dataset = ?", error);
+        database_statement(&store->database, "SELECT count(*) FROM jobs WHERE dataset = ?", error);
     if (!select)
         return error->status;
-    bind_text(select, 1, text_from_string(name));
+    bind_text(select, 1, before);
     enum status status =
-        database_read_integer(&store->database, select, 0, &found, "looking for a dataset", error);
-    return status == STATUS_OK && found ? store_dataset_delete(store, text_from_string(name), true, error)
-                                        : status;
+        database_read_integer(&store->database, select, 0, &n_jobs, "counting answers", error);
+    if (status != STATUS_OK || !n_jobs)
+        return status;
+    status = database_begin(&store->database, error);
+    if (status != STATUS_OK)
+        return status;
+    status = removal_begin(store, error);
+    if (status == STATUS_OK)
+        status = removal_add_dataset(store, before, error);
+    if (status == STATUS_OK)
+        status = removal_delete(store, error);
+    return database_end(&store->database, status, error);
 }

@@ -122,17 +122,21 @@ enum status store_remove_line(struct store *store, struct text dataset, int64_t 
 // Replaces a dataset's lines by those of a changed file, in one transaction: store_replace_begin,
 // store_replace_lines for all of them in order, store_replace_end. A line is its custom_id and its request: one
 // that is there stays with its answer, wherever it stands now, and its place becomes the new one. Answers of
-// lines that are gone are moved to the dataset "NAME~before", where equal requests find them;
-// store_replace_forget deletes it. STATUS_RETRY: a worker computes jobs of the dataset.
+// the other lines are put aside (store/dataset_name.h), where equal requests find them, until store_replace_forget
+// deletes them. STATUS_RETRY: a worker computes jobs of the dataset.
 struct replacement {
-    int64_t n_kept, n_new, n_gone;
-    int64_t n_named; // lines with the custom_id of one of before
+    int64_t n_kept;
+    int64_t n_new;     // added or changed
+    int64_t n_changed; // the custom_id of a line before, with another request
+    int64_t n_gone;    // the custom_id is in no line any more
+    // by store_replace_end, with STATUS_REFUSE: no line of before is in the file, so it is another input
+    bool is_other;
 };
 enum status store_replace_begin(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 enum status store_replace_lines(struct store *store, struct text dataset,
                                 const struct submission *submissions, size_t n,
                                 struct replacement *replacement, struct error *error) WARN_UNUSED;
-// `status`: of the calls before; not STATUS_OK: all is as it was.
+// `status`: of the calls before. Returns another than STATUS_OK: all is as it was.
 enum status store_replace_end(struct store *store, struct text dataset, const struct dataset_mark *upto,
                               enum status status, struct replacement *replacement,
                               struct error *error) WARN_UNUSED;

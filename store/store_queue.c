@@ -148,21 +148,26 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
 static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
                               int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
-    static const char *const queries[2][2] = {
+    static const char *const queries[2][3] = {
         {"SELECT job, " RECORD_BYTES
          " FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
          "SELECT job, " RECORD_BYTES
          " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
-         " AND jobs.dataset = ?2 ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1"},
+         " AND jobs.dataset = ?2 ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1",
+         "SELECT job, " RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
+         " WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?"},
         {"SELECT job, " RECORD_BYTES " FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
          "SELECT job, " RECORD_BYTES
          " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
-         " AND jobs.dataset = ?2 ORDER BY job LIMIT ?1"}};
-    sqlite3_stmt *select = database_statement(&store->database, queries[oldest][dataset.size > 0], error);
+         " AND jobs.dataset = ?2 ORDER BY job LIMIT ?1",
+         "SELECT job, " RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
+         " WHERE worker IS NULL ORDER BY job LIMIT ?"}};
+    int which = store->claims_rows ? 2 : dataset.size > 0;
+    sqlite3_stmt *select = database_statement(&store->database, queries[oldest][which], error);
     if (!select)
         return error->status;
     bind_integer(select, 1, (int64_t)n_max);
-    if (dataset.size)
+    if (which == 1)
         bind_text(select, 2, dataset);
     size_t first = *n;
     int code = SQLITE_DONE;
@@ -299,6 +304,8 @@ static enum status keep_rows(struct store *store, struct text dataset, const str
                              int64_t *n_removed, struct error *error)
 {
     enum status status = free_jobs_of_the_dead(store, error);
+    if (status == STATUS_OK && workers_others_hold_dataset(store, dataset))
+        return STATUS_OK;
     sqlite3_stmt *select =
         status == STATUS_OK
             ? database_statement(&store->database,
@@ -310,6 +317,11 @@ static enum status keep_rows(struct store *store, struct text dataset, const str
         return error->status;
     bind_text(select, 1, dataset);
     return table_rows_remove(store, select, dataset, rows, n_removed, error);
+}
+
+enum status store_hold_rows(struct store *store, struct text dataset, struct error *error)
+{
+    return workers_hold_dataset(store, dataset, error);
 }
 
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
@@ -370,18 +382,16 @@ enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enu
 enum status store_queue_is_drained(struct store *store, struct text dataset, bool *drained,
                                    struct error *error)
 {
-    sqlite3_stmt *any =
-        database_statement(&store->database, "SELECT NOT EXISTS (SELECT 1 FROM queue)", error);
-    sqlite3_stmt *one =
-        any ? database_statement(&store->database,
-                                 "SELECT NOT EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id ="
-                                 " queue.job WHERE jobs.dataset = ?)",
-                                 error)
-            : NULL;
-    if (!one)
+    static const char *const queries[] = {
+        "SELECT NOT EXISTS (SELECT 1 FROM queue)",
+        ("SELECT NOT EXISTS (SELECT 1 FROM queue CROSS JOIN jobs ON jobs.id = queue.job"
+         " WHERE jobs.dataset = ?)"),
+        "SELECT NOT EXISTS (SELECT 1 FROM temp.claimed_rows CROSS JOIN queue USING (job))"};
+    int which = store->claims_rows ? 2 : dataset.size > 0;
+    sqlite3_stmt *select = database_statement(&store->database, queries[which], error);
+    if (!select)
         return error->status;
-    sqlite3_stmt *select = dataset.size ? one : any;
-    if (dataset.size)
+    if (which == 1)
         bind_text(select, 1, dataset);
     int code = sqlite3_step(select);
     *drained = code == SQLITE_ROW && sqlite3_column_int(select, 0);

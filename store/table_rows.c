@@ -50,6 +50,24 @@ enum status table_rows_remove_others(struct store *store, struct text dataset, s
     return table_rows_remove(store, select, dataset, store->rows, &n_removed, error);
 }
 
+enum status store_claim_rows(struct store *store, const struct job_set *rows, struct error *error)
+{
+    enum status status =
+        database_execute(&store->database, "CREATE TEMP TABLE claimed_rows (job INTEGER PRIMARY KEY)", error);
+    for (int64_t id = 0; status == STATUS_OK && id < (int64_t)rows->n_bytes * 8; id++) {
+        if (!job_set_has(rows, id))
+            continue;
+        sqlite3_stmt *insert =
+            database_statement(&store->database, "INSERT INTO temp.claimed_rows VALUES (?)", error);
+        if (!insert)
+            return error->status;
+        bind_integer(insert, 1, id);
+        status = database_run(&store->database, insert, error);
+    }
+    store->claims_rows = status == STATUS_OK;
+    return status;
+}
+
 enum status store_count_rows(struct store *store, struct text dataset, const struct job_set *rows,
                              int64_t *n_finished, struct error *error)
 {

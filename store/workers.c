@@ -1,6 +1,7 @@
 #include "store/workers.h"
 
 #include "schemas/clock.h"
+#include "schemas/hash.h"
 #include "store/files.h"
 
 #include <errno.h>
@@ -49,6 +50,29 @@ enum status workers_open_locks(struct store *store, struct error *error)
 static struct flock lock_of(int64_t worker, short type)
 {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
+}
+
+// A byte far behind those of workers. Two datasets may share it: then one seems to be held.
+static int64_t byte_of_dataset(struct text dataset)
+{
+    return (INT64_C(1) << 61) + (int64_t)(hash_bytes(dataset.data, dataset.size, 0) & UINT32_MAX);
+}
+
+enum status workers_hold_dataset(struct store *store, struct text dataset, struct error *error)
+{
+    enum status status = workers_open_locks(store, error);
+    struct flock lock = lock_of(byte_of_dataset(dataset), F_RDLCK);
+    if (status == STATUS_OK && fcntl(store->lock_fd, F_OFD_SETLK, &lock) != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s-workers: locking the byte of dataset %.*s: %s", store->database.path,
+                         (int)dataset.size, dataset.data, strerror(errno));
+    return status;
+}
+
+bool workers_others_hold_dataset(const struct store *store, struct text dataset)
+{
+    struct flock lock = lock_of(byte_of_dataset(dataset), F_WRLCK);
+    return fcntl(store->lock_fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
 static int64_t inode_of(int fd)

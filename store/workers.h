@@ -17,6 +17,10 @@ enum status worker_is_alive(struct store *store, int64_t worker, bool *alive,
 // because the store is read-only and another user owns its lock file.
 enum status workers_count_alive(struct store *store, sqlite3_stmt *ids, int64_t *n,
                                 struct error *error) WARN_UNUSED;
+// Locks that several processes may hold for a dataset, until they close the store.
+enum status workers_hold_dataset(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
+// Whether another process does.
+bool workers_others_hold_dataset(const struct store *store, struct text dataset);
 enum status workers_open_locks(struct store *store, struct error *error) WARN_UNUSED;
 // Partitions that the worker's last record, at recorded_us, does not name are another's now, perhaps one with a
 // store of its own: what was known of them here goes, but for what retention deleted.

@@ -4,6 +4,7 @@
 #include "consumer/table/row_spool.h"
 #include "schemas/digest.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct row_group {
@@ -267,9 +268,11 @@ static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
     store_set_rows(annotate->store, &annotate->jobs);
+    if (annotate->chosen.rows) // other queued jobs may be the rest of the table
+        return store_claim_rows(annotate->store, &annotate->jobs, error);
     enum status status =
         store_keep_rows(annotate->store, annotate->dataset, &annotate->jobs, &n_removed, error);
-    if (status == STATUS_OK && !annotate->chosen.rows)
+    if (status == STATUS_OK)
         status = store_clear_places(annotate->store, annotate->dataset, &annotate->jobs, error);
     if (status == STATUS_OK && n_removed)
         log_write(LOG_INFO, "%lld queued request%s of other prompts or rows: left out", (long long)n_removed,
@@ -302,12 +305,15 @@ static int64_t count_left_out(const struct annotate *annotate)
 // Nothing was asked; the rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
+    char rows[64] = "its only row is left out";
     enum status status = annotate_complete_errors(annotate, error);
     if (status != STATUS_OK)
         return status;
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s: all %lld rows are left out: there is nothing to ask",
-                     table_reader_name(annotate->reader), (long long)count_left_out(annotate));
+    int64_t n = count_left_out(annotate);
+    if (n != 1)
+        snprintf(rows, sizeof rows, "all %lld rows are left out", (long long)n);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: there is nothing to ask",
+                     table_reader_name(annotate->reader), rows);
 }
 
 enum status annotate_submit(struct annotate *annotate, struct error *error)
@@ -324,6 +330,8 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
             error_set(error, STATUS_REFUSE, ERROR_STORE,
                       "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
                       annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = store_hold_rows(annotate->store, annotate->dataset, error);
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
     annotate->prompt.read.order = NULL;
@@ -335,8 +343,8 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && count_left_out(annotate) && !annotate->jobs.n)
         status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)
-        log_write(LOG_WARNING, "%s: %lld bad rows are left out", table_reader_name(annotate->reader),
-                  (long long)annotate->rows.n_bad);
+        log_write(LOG_WARNING, "%s: %lld bad row%s left out", table_reader_name(annotate->reader),
+                  (long long)annotate->rows.n_bad, annotate->rows.n_bad == 1 ? " is" : "s are");
     destroy_group(group);
     return status;
 }

@@ -192,7 +192,15 @@ static enum status replace_group(void *context, const struct submission *submiss
                                &replacing->counts, error);
 }
 
-// STATUS_REFUSE, with the error as it is: no line has the custom_id of one of before, so it is another input.
+static void report_replaced(const struct input *input, const struct replacement *counts)
+{
+    long long n_kept = counts->n_kept, n_new = counts->n_new, n_gone = counts->n_gone;
+    log_write(LOG_INFO, "%s: the file has changed: %lld line%s, %lld %s new or changed, %lld %s gone",
+              input->name, n_kept, n_kept == 1 ? " is as it was" : "s are as they were", n_new,
+              n_new == 1 ? "is" : "are", n_gone, n_gone == 1 ? "is" : "are");
+}
+
+// STATUS_REFUSE, with the error as it is: it is another input.
 static enum status replace_lines(struct queueing *queueing, struct input *input, struct error *error)
 {
     struct replacing replacing = {.queueing = queueing};
@@ -203,22 +211,17 @@ static enum status replace_lines(struct queueing *queueing, struct input *input,
     if (status != STATUS_OK)
         return status;
     status = input_read(input, queueing->dataset, replace_group, &replacing, error);
-    if (status == STATUS_OK && replacing.counts.n_named == 0) {
-        *error = difference;
-        status = STATUS_REFUSE;
-    }
     struct input_position end = input_position(input);
     queueing->mark = (struct dataset_mark){.n_lines = end.n_lines, .hash = end.fingerprint};
     status = store_replace_end(queueing->store, queueing->dataset, &queueing->mark, status, &replacing.counts,
                                error);
+    if (replacing.counts.is_other)
+        *error = difference;
     if (status != STATUS_OK)
         return status;
     queueing->was_replaced = true;
     queueing->n_added = (size_t)replacing.counts.n_new;
-    log_write(LOG_INFO,
-              "%s: the file has changed: %lld lines are as they were, %lld are new or changed, %lld are gone",
-              input->name, (long long)replacing.counts.n_kept, (long long)replacing.counts.n_new,
-              (long long)replacing.counts.n_gone);
+    report_replaced(input, &replacing.counts);
     return STATUS_OK;
 }
 

@@ -14,6 +14,7 @@ import re
 import signal
 import sqlite3
 import statistics
+import threading
 import unittest.mock
 
 import tiny_model
@@ -614,6 +615,9 @@ def a_table_of_bad_rows_alone_is_an_error(test):
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
     assert "all 2 rows are left out" in done.err and not test.exists("out.csv"), done
     assert [error["row"] for error in test.answers("errors.jsonl")] == ["a", "b"]
+    write(test, "in.csv", "title,text\na\n")
+    done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "errors.jsonl", status=1)
+    assert "its only row is left out" in done.err and "1 bad row is left out" in done.err, done
 
 
 @case
@@ -1009,6 +1013,45 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     assert "queued requests are of other prompts or rows: left out" in done.err and "5 different requests are new, 0 of all 5 requests are answered" in done.err, done
     assert test.query("SELECT count(*) FROM queue", "slow.csv.db") == [(0,)]
     assert test.query("SELECT n_submitted = (SELECT count(*) FROM jobs), n_done FROM datasets", "slow.csv.db")[0][0] == 1
+
+
+@case
+def two_tables_annotated_at_once_in_one_dataset_are_both_answered(test):
+    write_csv(test, "a.csv", [["title", "text"]] + [[f"title {i}", "a"] for i in range(40)])
+    write_csv(test, "b.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(40)])
+    write(test, "p.jinja", PROMPT)
+    # the pipe stops it between its submission and its first claim
+    os.mkfifo(test.path("steps"))
+    command = ("--prompt", "p.jinja", "--model", test.model, "--store", "s.db", "--max-tokens", "4")
+    first = test.start("annotate", "a.csv", *command, "-o", "a-out.csv", "--trace-steps", "steps")
+    test.wait_until("rows", lambda: test.query("SELECT complete, n_submitted FROM datasets", "s.db") == [(1, 40)])
+    done = test.run("annotate", "b.csv", *command, "-o", "b-out.csv")
+    assert "left out" not in done.err, done
+    with open(test.path("steps"), "rb") as steps:
+        reader = threading.Thread(target=steps.read)
+        reader.start()
+        assert test.wait(first).status == 0
+        reader.join()
+    assert not any(row[4] for name in ("a-out.csv", "b-out.csv") for row in read_csv(test, name)[1:])
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "s.db") == [(80, 80)]
+
+
+@case
+def a_sample_of_a_half_done_table_leaves_its_queue(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "b"] for i in range(300)])
+    write(test, "p.jinja", PROMPT)
+    process = test.start("annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--engine-test", "fixed:20",
+                         "--max-batch", "1", "--window", "2")
+    test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 4)
+    process.kill()
+    test.wait(process)
+    (n_answered,), = test.query("SELECT count(*) FROM results", "out.csv.db")
+    done = annotate(test, "in.csv", "--sample", "20")
+    assert "left out" not in done.err, done
+    (n_jobs, n_now, n_queued), = test.query("SELECT count(*), (SELECT count(*) FROM results), (SELECT count(*) FROM queue) FROM jobs", "out.csv.db")
+    assert n_jobs == 300 == n_now + n_queued and n_answered <= n_now <= n_answered + 20, (n_answered, n_now, n_queued)
+    annotate(test)
+    assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(300, 300)]
 
 
 @case

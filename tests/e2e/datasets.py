@@ -172,6 +172,37 @@ def datasets_are_listed_renamed_reopened_and_deleted(test):
     test.run("dataset", "delete", "nobody", status=1)
 
 
+@case
+def a_run_touches_no_other_dataset_whatever_its_name(test):
+    test.write("in.jsonl", jobs(4))
+    names = ["run", "run~before", "run~before" + "~" * 118]
+    for name in names:
+        test.run_file("in.jsonl", f"{len(name)}.jsonl", "--store", "s.db", "--dataset", name)
+    for lines in (jobs(4), jobs(3), jobs(3)):
+        test.write("in.jsonl", lines)
+        test.run_file("in.jsonl", "3.jsonl", "--store", "s.db")
+        assert test.query("SELECT dataset, n_done, (SELECT count(*) FROM jobs WHERE jobs.dataset = d.dataset) FROM datasets d ORDER BY 1", "s.db") == [
+            (name, *[len(lines) if name == "run" else 4] * 2) for name in names]
+
+
+@case
+def answers_put_aside_by_an_edit_follow_their_dataset(test):
+    test.write("in.jsonl", jobs(4))
+    test.run_file("in.jsonl", "out.jsonl", "--store", "s.db")
+    test.write("in.jsonl", jobs(2) + jobs(4, max_tokens=9)[2:] + jobs(300)[100:])
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--store", "s.db", "--model", test.model, "--engine-test", "fixed:50", "--max-batch", "1")
+    test.wait_until("the edit", lambda: test.query("SELECT n_submitted FROM datasets", "s.db") == [(204,)])
+    process.kill()
+    test.wait(process)
+    aside = "SELECT count(*), count(DISTINCT jobs.dataset) FROM jobs LEFT JOIN datasets USING (dataset) WHERE datasets.dataset IS NULL"
+    assert test.query(aside, "s.db") == [(2, 1)]
+    assert [row["dataset"] for row in json.loads(test.run("dataset", "list", "--json", "--store", "s.db").out)["datasets"]] == ["run"]
+    test.run("dataset", "rename", "run", "other", "--store", "s.db")
+    assert test.query(aside, "s.db") == [(2, 1)]
+    test.run("dataset", "delete", "other", "--store", "s.db")
+    assert test.query("SELECT count(*) FROM jobs UNION ALL SELECT count(*) FROM results UNION ALL SELECT count(*) FROM records", "s.db") == [(0,)] * 3
+
+
 def as_nobody():
     os.setgid(65534)
     os.setuid(65534)

@@ -76,6 +76,45 @@ def what_was_answered_before_is_taken_from_the_store_in_any_dataset(test):
 
 
 @case
+def an_answer_stays_a_source_as_long_as_one_of_its_equals_is_there(test):
+    test.write("in.jsonl", equal_pairs()[0])
+    run = ["--store", "s.db"]
+    test.run_file("in.jsonl", "1.jsonl", "--dataset", "d1", *run)
+    before = computed(test, "s.db")
+    figures = test.query("SELECT sum(decode_us), sum(prefill_us) FROM jobs", "s.db")
+    test.run_file("in.jsonl", "2.jsonl", "--dataset", "d2", *run)
+    test.run("dataset", "delete", "d1", *run)
+    assert test.query("SELECT sum(is_duplicate), sum(decode_us), sum(prefill_us) FROM jobs", "s.db") == [(0, *figures[0])]
+    assert test.query("SELECT n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens FROM datasets", "s.db") == [(0, 0, 0)]
+    test.run_file("in.jsonl", "3.jsonl", "--dataset", "d3", *run)
+    assert computed(test, "s.db") == before and bodies(test, "3.jsonl") == bodies(test, "2.jsonl")
+    assert duplicates(test, "s.db") == N
+
+
+@case
+def every_edit_of_a_file_finds_the_answers_of_the_one_before(test):
+    kept = {"custom_id": "kept", "prompt": "the earth", "temperature": 0, "max_tokens": 3}
+    asked = [{"custom_id": f"{i}", "prompt": f"the water {i}", "temperature": 0, "stop": ["e", "a", "t", " "]} for i in range(30)]
+    test.write("in.jsonl", [dict(job, max_tokens=40) for job in asked])
+    test.run_file("in.jsonl", "probe.jsonl")
+    ended = [answer["response"]["body"]["choices"][0]["finish_reason"] == "stop" for answer in test.answers("probe.jsonl")]
+    asked = [job for job, has_ended in zip(asked, ended) if has_ended][:10]
+    assert len(asked) == 10
+    test.write("in.jsonl", [kept] + [dict(job, max_tokens=40) for job in asked])
+    test.run_file()
+    before = computed(test, "out.jsonl.db")
+    for n in (60, 80, 90):
+        test.write("in.jsonl", [kept] + [dict(job, max_tokens=n) for job in asked])
+        finished = test.run_file()
+        assert "1 line is as it was, 10 are new or changed, 0 are gone" in finished.err, finished
+        assert computed(test, "out.jsonl.db") == before
+        assert test.query("SELECT count(*), sum(is_duplicate), sum(worker = 1) FROM jobs", "out.jsonl.db") == [(11, 0, 11)]
+    test.write("in.jsonl", [kept] + [dict(job, max_tokens=90, custom_id=f"moved {i}") for i, job in enumerate(asked)])
+    assert "1 line is as it was, 10 are new or changed, 10 are gone" in test.run_file().err
+    assert computed(test, "out.jsonl.db") == before
+
+
+@case
 def draws_without_a_seed_differ_and_with_same_draws_they_are_one(test):
     jobs = [{"custom_id": f"{i}", "prompt": "the water", "temperature": 1, "max_tokens": 20} for i in range(20)]
     test.write("in.jsonl", jobs)

@@ -124,6 +124,20 @@ def a_line_that_was_changed_is_named_and_one_that_was_half_written_is_submitted_
 
 
 @case
+def an_input_without_a_line_of_the_one_before_is_refused_though_it_has_its_ids(test):
+    for unrelated in (lambda i: {"custom_id": f"request-{i}", "prompt": f"other {i}", "max_tokens": 2}, lambda i: {"prompt": f"other {i}", "max_tokens": 2}):
+        test.write("in.jsonl", [{**unrelated(i), "prompt": f"the {i}"} for i in range(4)])
+        run(test, "in.jsonl", "out.jsonl", "--store", "s.db")
+        before = test.query("SELECT * FROM jobs", "s.db"), test.query("SELECT * FROM results", "s.db"), test.query("SELECT * FROM datasets", "s.db")
+        test.write("other.jsonl", [unrelated(i) for i in range(5)])
+        finished = run(test, "other.jsonl", "out.jsonl", "--store", "s.db", status=1)
+        assert "dataset run was made from another input" in finished.err and "another name" in finished.err, finished
+        assert before == (test.query("SELECT * FROM jobs", "s.db"), test.query("SELECT * FROM results", "s.db"), test.query("SELECT * FROM datasets", "s.db"))
+        test.run("dataset", "delete", "run", "--store", "s.db")
+        os.unlink(test.path("out.jsonl"))
+
+
+@case
 def a_half_line_is_submitted_whole_under_the_dataset_s_new_name(test):
     lines = lines_of(short_jobs(3)).splitlines()
     with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
