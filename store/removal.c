@@ -63,7 +63,8 @@ enum status removal_promote(struct store *store, struct error *error)
          " AND d.is_duplicate = 1 AND d.status = 'done' AND d.id NOT IN (SELECT job FROM temp.removed_jobs)"
          " GROUP BY r.job, datasets.arithmetic"),
         ("UPDATE datasets SET n_duplicates = n_duplicates - n, duplicate_prompt_tokens ="
-         " duplicate_prompt_tokens - prompt, duplicate_completion_tokens = duplicate_completion_tokens - answer"
+         " duplicate_prompt_tokens - prompt, duplicate_completion_tokens ="
+         " duplicate_completion_tokens - answer"
          " FROM (SELECT dataset AS name, count(*) AS n, total(prompt_tokens) AS prompt,"
          " total(completion_tokens) AS answer FROM jobs JOIN temp.promoted ON job = id GROUP BY 1)"
          " WHERE dataset = name"),
