@@ -153,8 +153,8 @@ static enum status add_left_out(struct row_group *group, struct error *error)
                : status;
 }
 
-// A field that a worker refuses, such as an image, is the template's own: texts of rows make no members. Where
-// the template has it in some rows alone, these fail by themselves. Called until a row is without.
+// A field that a worker refuses, such as an image, is the template's own: texts of rows make no members.
+// Where the template has it in some rows alone, these fail by themselves. Called until a row is without.
 static enum status check_fields(struct row_group *group, struct error *error)
 {
     struct buffer record = {0};
@@ -262,8 +262,8 @@ static void destroy_group(struct row_group *group)
     free(group);
 }
 
-// What was queued for another prompt, or for rows that the table no longer has, is not computed. Over Kafka it
-// is on the topic.
+// What was queued for another prompt, or for rows that the table no longer has, is not computed. Over Kafka
+// it is on the topic.
 static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
