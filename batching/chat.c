@@ -1,6 +1,5 @@
 #include "batching/chat.h"
 
-#include "engine/template/character.h"
 #include "schemas/nearest.h"
 
 #include <string.h>
@@ -179,7 +178,7 @@ static bool is_blank(struct text text)
     uint32_t codepoint;
     for (size_t at = 0, n; at < text.size; at += n) {
         n = utf8_decode(text.data + at, text.size - at, &codepoint);
-        if (n == 0 || !character_is_space(codepoint))
+        if (n == 0 || !codepoint_is_space(codepoint))
             return false;
     }
     return true;

@@ -157,6 +157,18 @@ static size_t sequence_length(unsigned char lead, unsigned char *low, unsigned c
     return 0;
 }
 
+bool codepoint_is_space(uint32_t codepoint)
+{
+    static const struct {
+        uint32_t first, last;
+    } spaces[] = {{0x09, 0x0D},     {0x1C, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
+                  {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
+    for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++)
+        if (codepoint >= spaces[i].first && codepoint <= spaces[i].last)
+            return true;
+    return false;
+}
+
 size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint)
 {
     if (size == 0)

@@ -62,6 +62,8 @@ void buffer_finish(struct buffer *buffer);
 
 // UTF-8 (RFC 3629: no surrogates, no overlong forms, at most U+10FFFF).
 bool utf8_valid(const char *data, size_t size);
+// White space as Python's str.isspace and str.strip have it.
+bool codepoint_is_space(uint32_t codepoint);
 // Decodes one character; returns its length in bytes, or 0 when the bytes are not valid UTF-8 (or size is 0).
 size_t utf8_decode(const char *data, size_t size, uint32_t *codepoint);
 // Length of the maximal subpart at the start of bytes that utf8_decode refuses: the part that one U+FFFD

@@ -122,8 +122,8 @@ enum status store_replace_lines(struct store *store, struct text dataset,
     if (!others)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "replacing %zu lines: out of memory", n);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-        int64_t id;
-        bool is_named;
+        int64_t id = 0;
+        bool is_named = false;
         status = find_line(store, &submissions[i], &id, &is_named, error);
         if (status == STATUS_OK && id)
             status = keep_line(store, &submissions[i], id, error);

@@ -13,22 +13,12 @@ static const struct codepoint_range unprintable[] = {
     {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD}, {0x100000, 0x10FFFD},
 };
 
-static const struct codepoint_range spaces[] = {
-    {0x09, 0x0D},     {0x1C, 0x20},     {0x85, 0x85},     {0xA0, 0xA0},     {0x1680, 0x1680},
-    {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000},
-};
-
 static bool is_in(const struct codepoint_range *ranges, size_t n_ranges, uint32_t codepoint)
 {
     for (size_t i = 0; i < n_ranges && ranges[i].first <= codepoint; i++)
         if (codepoint <= ranges[i].last)
             return true;
     return false;
-}
-
-bool character_is_space(uint32_t codepoint)
-{
-    return is_in(spaces, COUNT(spaces), codepoint);
 }
 
 bool character_is_of_name(uint32_t codepoint, bool is_first)

@@ -92,7 +92,7 @@ static size_t skip_space(const struct lexer *lexer, size_t position)
 {
     while (position < lexer->source.size) {
         size_t next = position;
-        if (!character_is_space(codepoints_next(lexer->source, &next)))
+        if (!codepoint_is_space(codepoints_next(lexer->source, &next)))
             break;
         position = next;
     }
@@ -128,7 +128,7 @@ static struct text strip_data(const struct lexer *lexer, size_t start, size_t st
     while (end > 0) {
         size_t before = end;
         uint32_t codepoint = codepoints_previous(text, &before);
-        if (!character_is_space(codepoint) || (sign != '-' && codepoint == '\n'))
+        if (!codepoint_is_space(codepoint) || (sign != '-' && codepoint == '\n'))
             break;
         end = before;
     }

@@ -17,7 +17,7 @@ void text_spend_search(struct rendering *rendering, struct text text, struct tex
 static bool starts_word(uint32_t before, enum text_case to)
 {
     bool is_mark = before && before < 128 && strchr("-({[<", (int)before);
-    return to == CASE_TITLE ? !character_is_cased(before) : is_mark || character_is_space(before);
+    return to == CASE_TITLE ? !character_is_cased(before) : is_mark || codepoint_is_space(before);
 }
 
 struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to)
@@ -50,7 +50,7 @@ struct object text_change_case(struct rendering *rendering, struct text text, en
 static bool is_stripped(uint32_t codepoint, struct text chars)
 {
     if (!chars.data)
-        return character_is_space(codepoint);
+        return codepoint_is_space(codepoint);
     for (size_t i = 0; i < chars.size;)
         if (codepoints_next(chars, &i) == codepoint)
             return true;
@@ -161,7 +161,7 @@ struct object text_split_lines(struct rendering *rendering, struct text text)
 static size_t run_end(struct text text, size_t position, bool spaces)
 {
     for (size_t next = position; position < text.size; position = next)
-        if (character_is_space(codepoints_next(text, &next)) != spaces)
+        if (codepoint_is_space(codepoints_next(text, &next)) != spaces)
             break;
     return position;
 }
