@@ -152,7 +152,9 @@ def fake_build(test, programs, others=()):
         for name, program in everything.items()]])
 
 
-FAILS = "not ok 1 - a_case\n# why\n1..1\n"
+# A wait that did not end.
+FAILS = ('#   File "session.py", line 4, in wait_until\n#     assert answered < deadline_s, "an answer"\n#            ^^^^^\n# AssertionError: why\n'
+         "not ok 1 - a_case\n1..1\n")
 
 
 @case
@@ -163,7 +165,7 @@ def a_case_that_fails_once_is_flaky_and_passes(test):
     assert any(line.startswith("flaky: build: unit_a: a case ") for line in lines), lines
     assert any(line.startswith("FAILED  build: e2e_b: a case (failed again, alone") for line in lines), lines
     assert test.read("calls").decode().splitlines()[-2:] == ["unit_a a_case", "e2e_b a_case"]
-    assert b"# why" in test.read("build/meson-logs/failed/unit_a_a_case.1.txt")
+    assert b"# AssertionError: why" in test.read("build/meson-logs/failed/unit_a_a_case.1.txt")
     os.remove(test.path("e2e_b.fails"))
     status, lines = run(test, "ops/test")
     assert status == 0 and lines[-1] == "3 passed, 0 failed, 0 skipped", lines

@@ -465,15 +465,25 @@ def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
     paced = ("--window", "32", "--max-batch", "4", "--engine-test", "fixed:8")  # 100 jobs take 8 s: they run while partitions move
     first = topics.work("--store", "first.db", *paced)
     second = topics.work("--store", "second.db", *paced)
-    jobs = [{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "seed": i} for i in range(200)]
     owned = "SELECT count(*) FROM partitions WHERE worker IS NOT NULL"
-    topics.produce(jobs[:100])
-    test.wait_until("both own partitions", lambda: test.query(owned, "first.db") > [(0,)] and
-                    test.query(owned, "second.db") > [(0,)])
-    topics.produce(jobs[100:])
+    jobs = []
+
+    def produce(n):
+        jobs.extend({"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 40, "seed": i} for i in range(len(jobs), len(jobs) + n))
+        topics.produce(jobs[-n:])
+
+    def both_own_partitions():
+        own = [test.query(owned, store) > [(0,)] for store in ("first.db", "second.db")]
+        if not all(own) and len(topics.read("results")) == len(jobs):
+            produce(20)  # one has answered all before the other was there; a store knows a partition once it has jobs
+        return all(own)
+
+    produce(100)
+    test.wait_until("both own partitions", both_own_partitions)
+    produce(100)
     second.send_signal(signal.SIGTERM)
     assert test.wait(second).status == 0
-    test.wait_until("all is answered", lambda: len(topics.read("results")) == 200)
+    test.wait_until("all is answered", lambda: len(topics.read("results")) == len(jobs))
     first.send_signal(signal.SIGTERM)
     assert test.wait(first).status == 0
     assert sorted(topics.results()) == sorted(job["custom_id"] for job in jobs)
