@@ -11,8 +11,8 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -62,20 +62,30 @@ class Run:
         log, began = os.path.join(self.folder, re.sub(r"\W+", "-", each.name) + ".log"), time.monotonic()
         self.say(f"==== {each.name}: started")
         with open(log, "w", encoding="utf-8") as out:
-            process = subprocess.Popen(each.command, cwd=programs.ROOT, env=self.environment | each.environment, stdin=subprocess.DEVNULL,
-                                       stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-            try:
-                status = process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, 15)
-                process.wait()
-                self.say(f"==== {each.name}: stopped after {limit_s:.0f} s, left unfinished")
-                return None
+            status = self.run_command(each, out, limit_s)
+        if status is None:
+            self.say(f"==== {each.name}: stopped after {limit_s:.0f} s, left unfinished")
+            return None
         outcome = Outcome(status, *read_totals(log, status), time.monotonic() - began, log)
         with self.lock:
             self.outcomes[each.name] = outcome
         self.say(self.describe(each.name, outcome))
         return outcome
+
+    def run_command(self, each, out, limit_s):
+        """The command's exit status; None: stopped at its limit. One that cannot be started fails like a shell's: 127."""
+        try:
+            process = subprocess.Popen(each.command, cwd=programs.ROOT, env=self.environment | each.environment, stdin=subprocess.DEVNULL,
+                                       stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
+        except OSError as fault:
+            print(f"FAILED  {each.command[0]}: {fault}", file=out)
+            return 127
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            process.wait()
+            return None
 
     def describe(self, name, outcome):
         how = "passed" if outcome.status == 0 and not outcome.failed else "FAILED"

@@ -89,6 +89,16 @@ def a_failure_in_either_lane_fails_the_checks(test):
 
 
 @case
+def a_stage_that_cannot_be_started_fails_and_the_stages_after_it_run(test):
+    checkout(test)
+    os.remove(test.path("ops/checks/clang"))
+    status, lines = run(test)
+    assert status == 1, lines
+    assert any(line.startswith("==== clang: FAILED") for line in lines) and any(line.startswith("==== thread sanitizer: passed") for line in lines), lines
+    assert lines[-1] == "10 passed, 1 failed, 5 skipped", lines
+
+
+@case
 def a_failed_case_of_a_stage_is_counted_once(test):
     checkout(test, {"test": "#!/bin/sh\necho 5 passed, 1 failed, 0 skipped\nexit 1\n"})
     status, lines = run(test)
