@@ -108,7 +108,8 @@ struct token_ends {
     int32_t n, n_put;
 };
 
-// Those that end no later than `at` in the run; a token that ends within a character ends behind it.
+// The tokens that end at or before `at` in the run. A token that ends within a character counts as ending
+// after it.
 static void put_ends(struct token_ends *ends, size_t at, size_t size)
 {
     while (ends->n_put < ends->n && ends->items[ends->n_put] <= at)
@@ -189,7 +190,7 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
     return true;
 }
 
-// Tokens of the thoughts, without those of the marks around them, as vLLM counts.
+// Counts reasoning tokens as vLLM does: without the tokens of the opening and closing marks.
 static int32_t count_thoughts(const struct token_ends *ends, const struct text_spans *thoughts)
 {
     int32_t n = 0;

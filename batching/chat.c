@@ -41,7 +41,7 @@ static bool is_assistant(const struct value *message)
 
 // ---- the role "developer" ----
 
-// A copy of the object with another value in the place of that of one key.
+// Copies the object and replaces the value of one key.
 static bool copy_with(const struct value *object, const char *key, struct value member, struct arena *arena,
                       struct value *copy)
 {
@@ -229,7 +229,7 @@ static enum status find_sources(struct chat *chat)
     return STATUS_OK;
 }
 
-// A text of thoughts alone: templates drop those of earlier turns.
+// Whether the text is one block of thoughts: templates drop the thoughts of earlier turns.
 static bool is_only_thoughts(const struct chat *chat, struct text text)
 {
     const struct thinking_format *thinking = chat->format->thinking;
@@ -370,7 +370,7 @@ static const char *find_last(struct text text, struct text wanted)
     return NULL;
 }
 
-// Cuts the rendered chat behind the last message's text, by the rule of transformers (apply_chat_template,
+// Cuts the rendered chat after the last message's text, by the rule of transformers (apply_chat_template,
 // continue_final_message): where it is found last, with the blanks at its end if the template left them.
 static enum status cut_continued(const struct chat *chat, size_t from, struct buffer *rendered)
 {

@@ -8,9 +8,8 @@
 #include "schemas/job.h"
 
 // Renders the job's messages and appends to `rendered`, which an error leaves as it was. Where the template's
-// code does not name "developer", messages of that role are rendered as "system". A message that the answer
-// continues ends the text. `format`: of answers behind
-// this template. Errors: STATUS_REJECT names the message, STATUS_RETRY is the host's.
+// code does not name "developer", messages of that role are rendered as "system". If the answer continues a
+// message, the text ends with that message. `format`: how answers to this template are written. Errors: STATUS_REJECT names the message, STATUS_RETRY is the host's.
 enum status chat_render(struct job *job, const struct template *template,
                         const struct template_environment *environment, const struct answer_format *format,
                         struct buffer *rendered, struct error *error) WARN_UNUSED;

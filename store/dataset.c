@@ -2,6 +2,7 @@
 #include "store/dataset.h"
 
 #include "store/dataset_name.h"
+#include "store/outputs.h"
 #include "store/removal.h"
 #include "store/workers.h"
 
@@ -29,6 +30,15 @@ static enum status read_flag(struct store *store, const char *sql, struct text d
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK
                : database_error(&store->database, "reading a dataset", error);
+}
+
+enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
+                                   struct error *error)
+{
+    int64_t flag;
+    *is_older = false;
+    return read_flag(store, "SELECT 1 FROM datasets WHERE dataset = ? AND is_older", dataset, &flag, is_older,
+                     error);
 }
 
 // Jobs of other living workers; this worker's own are not counted.

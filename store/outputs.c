@@ -46,23 +46,6 @@ enum status store_output_written(struct store *store, struct text dataset, const
     return database_run(&store->database, insert, error);
 }
 
-enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
-                                   struct error *error)
-{
-    sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT 1 FROM datasets WHERE dataset = ? AND is_older", error);
-    *is_older = false;
-    if (!select)
-        return error->status;
-    bind_text(select, 1, dataset);
-    int code = sqlite3_step(select);
-    *is_older = code == SQLITE_ROW;
-    sqlite3_reset(select);
-    return code == SQLITE_ROW || code == SQLITE_DONE
-               ? STATUS_OK
-               : database_error(&store->database, "looking for the dataset", error);
-}
-
 enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,
                                 struct error *error)
 {

@@ -52,7 +52,7 @@ struct annotate_sample {
 // Counted in a pass over the rows.
 struct annotate_rows {
     int64_t n, n_bad;
-    int64_t n_added;     // jobs that were not there before
+    int64_t n_added;     // jobs new to the store
     uint64_t hash;       // of all rows
     int64_t n_empty;     // with an empty cell that the prompt names
     size_t empty_column; // of the first of them

@@ -2,8 +2,8 @@
 """The stages of .ci/run, in two lanes: programs that talk to brokers wait in one while the other compiles.
 
 What takes longer than a change may wait is left to ops/nightly (night.py): wide shapes and rounds of the tests, the emulated GPU's
-race detector, the address sanitizer over every program (goldens, kernels, all end-to-end suites) and the thread sanitizer over all that has threads, 64-bit ARM, optimized
-CUDA kernels, a bare Debian, long storms, mutation.
+race detector, the address sanitizer over all programs (the gate leaves out goldens, kernels and most end-to-end suites), the thread
+sanitizer over all unit programs, 64-bit ARM, optimized CUDA kernels, a bare Debian, a long storm, mutation.
 """
 import os
 import shutil
