@@ -2,7 +2,7 @@
 #include "batching/constraint.h"
 
 #include "engine/answer/answer_grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 
 #include <stdlib.h>
 #include <string.h>

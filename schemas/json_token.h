@@ -1,6 +1,6 @@
 // The tokens of JSON (RFC 8259): the one place that knows how strings, escapes and numbers are spelled. A
 // reader keeps a cursor and builds from its tokens what it needs: values (json_read.h), a tree with numbers
-// as they are written (engine/grammar/json_document.h), or the value of one member
+// as they are written (engine/json_schema/json_document.h), or the value of one member
 // (consumer/command/input_ids.h).
 //
 // A function that returns false has set `cause`, and `at` is the byte it is about; a caller that has a fault

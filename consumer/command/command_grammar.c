@@ -5,7 +5,7 @@
 #include "consumer/command/grammar_check.h"
 #include "consumer/command/grammar_text.h"
 #include "consumer/file.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "schemas/clock.h"
 #include "schemas/value.h"
 

@@ -1,6 +1,6 @@
 #include "consumer/command/grammar_text.h"
 
-#include "engine/grammar/json_number.h"
+#include "engine/json_schema/json_number.h"
 #include "schemas/value.h"
 
 #include <stdlib.h>

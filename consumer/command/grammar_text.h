@@ -3,7 +3,7 @@
 // numbers are written as answers have them, so that a verdict is about its values.
 #pragma once
 
-#include "engine/grammar/json_document.h"
+#include "engine/json_schema/json_document.h"
 
 enum { GRAMMAR_TEXT_INTEGER_DIGITS = 19 }; // longer integers that were written with an exponent keep one
 

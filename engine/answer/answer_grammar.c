@@ -1,7 +1,7 @@
 #include "engine/answer/answer_grammar.h"
 
 #include "engine/answer/call_values.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 // pair. Internal to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 #include "engine/grammar/rules.h"
 
 enum byte_place {

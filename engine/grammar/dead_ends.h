@@ -4,7 +4,7 @@
 // to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 #include "engine/grammar/string_letters.h"
 
 enum { DEAD_ENDS_WAYS_MAX = 16, DEAD_ENDS_SETS_MAX = 256 };

@@ -2,7 +2,7 @@
 // * + ? {n,m}. The text is what the rule `root` derives.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_source.h"
-#include "engine/grammar/pattern_class.h"
+#include "engine/regex/pattern_class.h"
 
 #include <string.h>
 

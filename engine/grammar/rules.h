@@ -3,7 +3,7 @@
 // rules remember their first failure, and constructors then return 0, a symbol that derives nothing.
 #pragma once
 
-#include "engine/grammar/expression.h"
+#include "engine/regex/expression.h"
 
 enum terminal_encoding {
     TERMINAL_TEXT,         // code points as UTF-8

@@ -1,7 +1,7 @@
 // The inside of rules: one node a symbol. Internal to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 #include "engine/grammar/rules.h"
 
 enum rule_kind {

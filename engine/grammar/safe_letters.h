@@ -3,7 +3,7 @@
 // URI do, or of counted words. Internal to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 #include "engine/grammar/string_letters.h"
 
 struct safe_state {

@@ -3,7 +3,7 @@
 // string without them. Internal to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 
 // Of the texts so far that an expression can still match.
 struct string_lengths {

@@ -3,7 +3,7 @@
 // are taken at once. Internal to engine/grammar/.
 #pragma once
 
-#include "engine/grammar/expression_parts.h"
+#include "engine/regex/expression_parts.h"
 #include "engine/grammar/grammar_parts.h"
 
 // First bytes: of ASCII, and of characters of several bytes, which are 0xC0 and above.

@@ -5,13 +5,15 @@ import re
 from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ENGINE = {"engine", "engine/answer", "engine/base", "engine/cpu", "engine/file", "engine/grammar", "engine/model", "engine/template", "engine/tokenizer"}
+ENGINE = {"engine", "engine/answer", "engine/base", "engine/cpu", "engine/file", "engine/grammar", "engine/json_schema", "engine/model", "engine/regex", "engine/template", "engine/tokenizer"}
 LAYERS = {  # folder: the folders of ours that it may include, besides itself, and single headers of others
     "schemas": set(),
     "store": {"schemas"},
     "engine/template": {"schemas"},
-    "engine/grammar": {"schemas"},
-    "engine/answer": {"schemas", "engine/grammar"},
+    "engine/regex": {"schemas"},
+    "engine/grammar": {"schemas", "engine/regex"},
+    "engine/json_schema": {"schemas", "engine/grammar", "engine/regex"},
+    "engine/answer": {"schemas", "engine/grammar", "engine/json_schema"},
     "engine/base": {"schemas"},
     "engine/file": {"schemas", "engine/base"},
     "engine/tokenizer": {"schemas", "engine/file"},
@@ -19,7 +21,7 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "engine": {"schemas", "engine/base", "engine/file", "engine/model"},
     "engine/cpu": {"schemas", "engine", "engine/base", "engine/file"},
     "gpu": {"schemas", "engine", "engine/base", "engine/file", "engine/model"},
-    "batching": {"schemas", "engine", "engine/answer", "engine/base", "engine/grammar", "engine/template", "engine/tokenizer"},
+    "batching": {"schemas", "engine", "engine/answer", "engine/base", "engine/grammar", "engine/json_schema", "engine/template", "engine/tokenizer"},
     "consumer/kafka": {"schemas", "consumer/fault.h", "consumer/transport.h"},
     "consumer": ENGINE | {"schemas", "store", "gpu", "batching", "consumer/kafka"},
     "consumer/table": {"schemas", "store", "engine/template", "consumer", "consumer/command/input_lines.h",
@@ -54,7 +56,7 @@ NESTED = {
                         {"access", "call", "container", "evaluate", "execute", "functions", "iterator", "loop", "object",
                          "operators", "represent"}],
     # A schema's keywords hold schemas, and whether one allows anything decides how another is expanded.
-    "engine/grammar": [{"formula_shape", "schema_applicators", "schema_expand", "schema_negation"}],
+    "engine/json_schema": [{"formula_shape", "schema_applicators", "schema_expand", "schema_negation"}],
 }
 LINES_MAX = 800
 TABLES = {"engine/template/character_tables.h", "engine/tokenizer/unicode_ranges.h"}  # generated

@@ -1,5 +1,5 @@
 // Any bytes as a JSON Schema, compiled to rules: a refusal has its reason in one line.
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

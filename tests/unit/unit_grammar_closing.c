@@ -1,7 +1,7 @@
 // Texts that are ended in the tokens left: random ways through grammars, each of which must be complete in
 // time.
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "tests/random.h"
 
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // ECMA-262's with flag u. Each row has the verdicts in both, or the refusal. A verdict is CPython 3.11's and
 // node 20's where these compile the pattern (but for \B in an empty text, which is Python 3.14's); where they
 // refuse it, it is the only meaning that others give it.
-#include "engine/grammar/expression.h"
+#include "engine/regex/expression.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

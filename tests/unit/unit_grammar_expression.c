@@ -1,5 +1,5 @@
 // Expressions: their algebra, and derivatives against a matcher that tries everything.
-#include "engine/grammar/expression.h"
+#include "engine/regex/expression.h"
 #include "engine/grammar/rules_parts.h"
 #include "tests/random.h"
 

@@ -1,5 +1,5 @@
 // Patterns: what they match, what is refused and by which name, and the limits.
-#include "engine/grammar/expression.h"
+#include "engine/regex/expression.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // Sets of numbers that schemas allow, against exact arithmetic on decimals.
-#include "engine/grammar/json_number.h"
+#include "engine/json_schema/json_number.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // Schemas that are refused, and by which name; limits; schemas that compile.
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

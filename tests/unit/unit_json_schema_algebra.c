@@ -1,7 +1,7 @@
 // Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
 // anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "schemas/text.h"
 
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // Texts that the grammars of schemas accept and refuse; the official test suite, where it is there.
 #include "consumer/command/grammar_text.h"
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "tests/shared_data.h"
 
 #include <dirent.h>

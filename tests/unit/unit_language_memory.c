@@ -2,7 +2,7 @@
 // is an error that says so or the whole one, never a part of it. The linker redirects malloc, calloc and
 // realloc to this file.
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/json_schema.h"
+#include "engine/json_schema/json_schema.h"
 #include "engine/template/template.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"

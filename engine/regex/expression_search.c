@@ -1,0 +1,282 @@
+// Whether an expression matches anything: a search of its derivatives. And the work of one look around a state, of
+// which such searches are a part.
+#include "engine/regex/expression_parts.h"
+
+// ---- work ----
+
+void expressions_begin_visit(struct expressions *pool, uint64_t work)
+{
+    pool->visit.work = work;
+    if (++pool->visit.id != 0)
+        return;
+    for (size_t i = 0; i < pool->nodes.n; i++)
+        for (int stamp = 0; stamp < STAMP_COUNT; stamp++)
+            pool->nodes.items[i].work.stamps[stamp] = 0;
+    pool->visit.id = 1;
+}
+
+struct expressions_visit expressions_begin_apart(struct expressions *pool)
+{
+    struct expressions_visit outer = pool->visit;
+    pool->visit = (struct expressions_visit){++pool->n_apart, STAMP_COUNT, outer.limit, 0};
+    return outer;
+}
+
+uint64_t expressions_end_apart(struct expressions *pool, struct expressions_visit outer)
+{
+    uint64_t work = pool->visit.work;
+    pool->visit = outer;
+    return work;
+}
+
+bool expressions_add_work(struct expressions *pool, uint64_t work)
+{
+    pool->visit.work += work;
+    if (pool->visit.work > expressions_work_max(pool))
+        expressions_fail(pool, pool->visit.limit);
+    return pool->status == STATUS_OK;
+}
+
+// Whether the visit has not counted it yet; it has now.
+static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind)
+{
+    uint32_t *stamp = &pool->nodes.items[id].work.stamps[pool->visit.first_stamp + kind];
+    bool is_new = *stamp != pool->visit.id;
+    *stamp = pool->visit.id;
+    return is_new;
+}
+
+// The work of deriving it and its parts, without those that the visit has counted. Recursion is as deep as that of
+// deriving.
+static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
+{
+    uint32_t room[2];
+    const uint32_t *parts;
+    if (!is_first(pool, id, STAMP_VISIT))
+        return 0;
+    const struct expression_node *node = expression_node(pool, id);
+    if (node->work.all < PARTS_WORK_MIN)
+        return node->work.all;
+    uint64_t work = node->work.own;
+    const uint32_t n = expression_derived_parts(pool, node, room, &parts);
+    for (uint32_t i = 0; i < n; i++)
+        work += uncounted_work(pool, parts[i]);
+    return work;
+}
+
+// ---- searches ----
+
+enum search_purpose {
+    SEARCH_FOR_RESULT,
+    SEARCH_FOR_LENGTH, // ends where it is no short one; what it derives is counted
+    SEARCH_FOR_WORK,   // is counted
+};
+
+struct state_search {
+    struct expressions *pool;
+    enum search_purpose purpose;
+    uint64_t n_pieces;        // looked at
+    VECTOR(uint32_t) found;   // in the order of their discovery
+    VECTOR(uint32_t) parents; // places in `found`
+};
+
+static bool matches_something(const struct expressions *pool, uint32_t id)
+{
+    const struct expression_node *node = expression_node(pool, id);
+    return node->nullable || !node->uncertain;
+}
+
+static bool is_over(const struct state_search *search)
+{
+    return search->pool->status != STATUS_OK ||
+           (search->purpose == SEARCH_FOR_LENGTH && search->n_pieces > SEARCH_PIECES_SHORT);
+}
+
+static uint64_t work_of_looking(const struct expression_node *node)
+{
+    return 1 + node->n_derivative / PIECES_LOOKED_AT;
+}
+
+// Adds what follows from the expressions at places first..behind.
+static void expand_search(struct state_search *search, size_t first, size_t behind)
+{
+    struct expressions *pool = search->pool;
+    for (size_t at = first; at < behind && !is_over(search); at++) {
+        uint32_t id = search->found.items[at];
+        if (!expression_derive(pool, id))
+            return;
+        struct expression_node node = *expression_node(pool, id);
+        search->n_pieces += node.n_derivative;
+        if (search->purpose == SEARCH_FOR_WORK)
+            expressions_add_work(pool, work_of_looking(&node));
+        if (search->purpose != SEARCH_FOR_RESULT || node.work.all > expressions_work_max(pool))
+            expressions_add_work(pool, uncounted_work(pool, id));
+        for (uint32_t i = 0; i < node.n_derivative; i++) {
+            uint32_t target = pool->pieces.items[node.derivative + i].target;
+            struct expression_node *next = &pool->nodes.items[target];
+            if (target == EXPRESSION_NOTHING || next->in_search)
+                continue;
+            next->in_search = true;
+            if (!VECTOR_ADD(&search->found, target) || !VECTOR_ADD(&search->parents, (uint32_t)at))
+                expressions_fail_memory(pool);
+        }
+        if (search->found.n > pool->limits.values[GRAMMAR_LIMIT_SEARCH])
+            expressions_fail(pool, GRAMMAR_LIMIT_SEARCH);
+    }
+}
+
+// Whether one of the expressions that are found matches something: the one at *place, one of the nearest.
+// True too when the search is over before. It looks at whole steps, and at no answer to another search: so the
+// limit is reached or not whatever is known, and who succeeds, succeeds from each place on the way.
+static bool search_from(struct state_search *search, size_t *place)
+{
+    for (size_t first = 0; first < search->found.n;) {
+        size_t behind = search->found.n;
+        for (*place = first; *place < behind; ++*place)
+            if (matches_something(search->pool, search->found.items[*place]))
+                return true;
+        expand_search(search, first, behind);
+        if (is_over(search))
+            return true;
+        first = behind;
+    }
+    return false;
+}
+
+// Keeps the result for all expressions that the search has settled: those that follow from a dead one match
+// nothing either, and those on the way to a live one are live. Their own searches would be no longer.
+static void keep_result(struct state_search *search, bool is_live, size_t place)
+{
+    struct expression_node *nodes = search->pool->nodes.items;
+    const bool is_short = search->n_pieces <= SEARCH_PIECES_SHORT;
+    size_t n = is_live ? place : search->found.n - 1;
+    for (uint16_t reach = 0;; n = is_live ? search->parents.items[n] : n - 1, reach++) {
+        struct expression_node *node = &nodes[search->found.items[n]];
+        node->liveness = is_live ? LIVENESS_LIVE : LIVENESS_DEAD;
+        if (is_short) {
+            node->search = SEARCH_SHORT;
+            node->reach = is_live ? reach : REACH_ALL;
+        }
+        if (n == 0)
+            break;
+    }
+}
+
+// Whether the expression, which is no EXPRESSION_NOTHING, matches anything. What is found is kept, with the length
+// of the search.
+static bool search_whole(struct expressions *pool, uint32_t a, enum search_purpose purpose)
+{
+    struct state_search search = {.pool = pool, .purpose = purpose};
+    size_t place = 0;
+    if (!VECTOR_ADD(&search.found, a) || !VECTOR_ADD(&search.parents, 0))
+        expressions_fail_memory(pool);
+    pool->nodes.items[a].in_search = true;
+    bool is_live = search_from(&search, &place);
+    for (size_t i = 0; i < search.found.n; i++)
+        pool->nodes.items[search.found.items[i]].in_search = false;
+    if (!is_over(&search))
+        keep_result(&search, is_live, place);
+    if (search.n_pieces > SEARCH_PIECES_SHORT)
+        pool->nodes.items[a].search = SEARCH_LONG;
+    VECTOR_FINISH(&search.found);
+    VECTOR_FINISH(&search.parents);
+    return is_live;
+}
+
+bool expression_is_empty_language(struct expressions *pool, uint32_t a)
+{
+    const struct expression_node *node = &pool->nodes.items[a];
+    if (a == EXPRESSION_NOTHING || pool->status != STATUS_OK)
+        return pool->status == STATUS_OK;
+    if (matches_something(pool, a) || node->liveness != LIVENESS_UNKNOWN)
+        return node->liveness == LIVENESS_DEAD;
+    return !search_whole(pool, a, SEARCH_FOR_RESULT);
+}
+
+// Whether what follows from the expression within `reach` code points is to be counted yet; it will be.
+static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach)
+{
+    const bool is_new = is_first(pool, id, STAMP_REACHED);
+    if (is_new && expression_count_derivative(pool, id))
+        expressions_add_work(pool, work_of_looking(expression_node(pool, id)));
+    uint16_t *counted = &pool->nodes.items[id].counted[pool->visit.first_stamp != 0];
+    if (!is_new && *counted >= reach)
+        return false;
+    *counted = (uint16_t)reach;
+    return pool->status == STATUS_OK;
+}
+
+// Counts what a short search from the expression derives: all that fewer code points than its reach lead to. Such
+// searches have most of it in common, so what the visit has counted is not looked at again: behind that lies no more
+// than was counted with it, because no step shortens the way to an end by more than itself.
+static void count_reach(struct expressions *pool, uint32_t id)
+{
+    VECTOR(uint32_t) found = {0};
+    uint32_t left = expression_node(pool, id)->reach;
+    if (is_first_reach(pool, id, left) && !VECTOR_ADD(&found, id))
+        expressions_fail_memory(pool);
+    for (size_t at = 0, behind = found.n; at < found.n && pool->status == STATUS_OK; at++) {
+        const struct expression_node node = *expression_node(pool, found.items[at]);
+        if (at == behind) {
+            behind = found.n;
+            left -= left != REACH_ALL;
+        }
+        const uint32_t next = left - (left != REACH_ALL);
+        for (uint32_t i = 0; i < node.n_derivative && next > 0; i++) {
+            const uint32_t target = pool->pieces.items[node.derivative + i].target;
+            if (target != EXPRESSION_NOTHING && is_first_reach(pool, target, next) &&
+                !VECTOR_ADD(&found, target))
+                expressions_fail_memory(pool);
+        }
+    }
+    VECTOR_FINISH(&found);
+}
+
+// Counts the search whether the expression matches anything; a long one is made again. One that reaches its own limit
+// counts as far as it went: who needs its result fails. Returns its length.
+static enum search_length count_search(struct expressions *pool, uint32_t id)
+{
+    if (expression_node(pool, id)->search == SEARCH_UNKNOWN)
+        search_whole(pool, id, SEARCH_FOR_LENGTH);
+    const enum search_length length = (enum search_length)expression_node(pool, id)->search;
+    if (length == SEARCH_SHORT)
+        count_reach(pool, id);
+    else if (length == SEARCH_LONG && is_first(pool, id, STAMP_SEARCHED))
+        search_whole(pool, id, SEARCH_FOR_WORK);
+    if (length == SEARCH_LONG && pool->status == STATUS_REJECT && pool->limit == GRAMMAR_LIMIT_SEARCH)
+        pool->status = STATUS_OK;
+    return length;
+}
+
+static void count_searches_ahead(struct expressions *pool, uint32_t id)
+{
+    const struct expression_node node = *expression_node(pool, id);
+    enum search_length longest = SEARCH_NONE;
+    if (node.ahead == SEARCH_NONE || !is_first(pool, id, STAMP_FOLLOWED))
+        return;
+    for (uint32_t i = 0; i < node.n_derivative && pool->status == STATUS_OK; i++) {
+        uint32_t target = pool->pieces.items[node.derivative + i].target;
+        if (target == EXPRESSION_NOTHING || matches_something(pool, target))
+            continue;
+        const enum search_length length = count_search(pool, target);
+        longest = length > longest ? length : longest;
+    }
+    if (pool->status == STATUS_OK)
+        pool->nodes.items[id].ahead = (uint8_t)longest;
+}
+
+bool expression_count_derivative(struct expressions *pool, uint32_t id)
+{
+    if (!expression_derive(pool, id))
+        return false;
+    uint64_t work = uncounted_work(pool, id);
+    return work == 0 || expressions_add_work(pool, work);
+}
+
+bool expression_count(struct expressions *pool, uint32_t id)
+{
+    if (!expression_count_derivative(pool, id))
+        return false;
+    count_searches_ahead(pool, id);
+    return pool->status == STATUS_OK;
+}
