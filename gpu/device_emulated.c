@@ -5,8 +5,8 @@
 // graph's capture, copies in it (host memory that a replay would read again), and copies that continue after
 // the call from memory that is not pinned. A kernel that was not loaded before makes a capture fail.
 #include "gpu/device.h"
-#include "gpu/emulate.h"
-#include "gpu/emulated_stream.h"
+#include "gpu/emulation/emulate.h"
+#include "gpu/emulation/stream.h"
 #include "gpu/launch.h"
 #include "schemas/clock.h"
 

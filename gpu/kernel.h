@@ -1,5 +1,5 @@
 // The only CUDA header that a kernel source includes. It defines the kernel language for nvcc (kernel_cuda.h)
-// and for the C++ compiler (kernel_emulated.h), with the same names:
+// and for the C++ compiler (emulation/kernel.h), with the same names:
 //
 //   CUDA's own     __global__ __device__ __shared__ __launch_bounds__ threadIdx blockIdx blockDim gridDim
 //                  __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync
@@ -8,7 +8,7 @@
 //                  __threadfence
 //   of both files  launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half
 //                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published*, prefetch_line,
-//                  kept_value; of 9.0 (wgmma_cuda.h, wgmma_emulated.h) barrier_*, copy_bulk, wgmma*,
+//                  kept_value; of 9.0 (wgmma_cuda.h, emulation/wgmma.h) barrier_*, copy_bulk, wgmma*,
 //                  registers_*
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024
@@ -63,5 +63,5 @@ registered_kernel kernel_of<kernel, overlaps>::registered{(const void *)kernel, 
 #ifdef __CUDACC__
 #include "gpu/kernel_cuda.h"
 #else
-#include "gpu/kernel_emulated.h"
+#include "gpu/emulation/kernel.h"
 #endif

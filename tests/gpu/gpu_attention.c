@@ -5,7 +5,7 @@
 #include "engine/file/dequantize.h"
 #include "gpu/attention_assign.h"
 #include "gpu/device.h"
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/kernels_rows.h"
 #include "gpu/shared_prefix.h"

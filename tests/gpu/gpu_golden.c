@@ -12,7 +12,7 @@
 // is found by the fault it causes, or by other bytes.
 #include "engine/file/dequantize.h"
 #include "gpu/device.h"
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_attention.h"
 #include "gpu/kernels_rows.h"

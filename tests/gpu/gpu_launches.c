@@ -10,7 +10,7 @@
 // layer only the rows that are drawn from are computed to the end). The kernel's name is without its template
 // arguments.
 #include "engine/forward.h"
-#include "gpu/emulated_stream.h"
+#include "gpu/emulation/stream.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/open_model.h"
 

@@ -1,6 +1,6 @@
 // Gated products on the device (or emulated): gate, activation and factor in one launch, and the operand of the
 // product behind them.
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 

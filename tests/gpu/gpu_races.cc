@@ -1,7 +1,7 @@
 // That races of kernels are found in either order of threads, and that what CUDA orders is let alone.
 #include "gpu/kernel.h"
 
-#include "gpu/emulate_races.h"
+#include "gpu/emulation/races.h"
 
 // cmocka wants these first
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 // and operands of every length, on the device (or emulated), against double precision.
 #include "engine/file/dequantize.h"
 #include "gpu/device.h"
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 #include "gpu/kernels.h"
 #include "gpu/kernels_rows.h"
 #include "tests/random.h"

@@ -2,7 +2,7 @@
 // executes: an expert's rows are multiplied in the smallest tile that has room for them, however many the others
 // have. Of wgmma, by the kernel that is launched.
 #include "gpu/device.h"
-#include "gpu/emulated_stream.h"
+#include "gpu/emulation/stream.h"
 #include "gpu/kernels.h"
 #include "gpu/tiles.h"
 

@@ -9,7 +9,7 @@
 //   blocks of a launch   are not ordered
 //   warps of a block     are ordered by barrier_named too, if they meet there
 //   mbarriers            order accesses before an arrival before accesses after a wait for its phase
-//                        (emulate_order.h)
+//                        (order.h)
 //   atomics              do not race with each other
 //   copies               (copy_async_16) store at any time between the call and the wait
 //   bulk copies          store at any time until their phase completes; a wait for the phase is ordered after
@@ -28,7 +28,7 @@
 // a later load is missed. In blocks with mbarriers, named barriers or wgmma two loads are recorded, the first
 // and the last that are not ordered: a store that races only with a third is missed.
 //
-// Thread: one at a time, as gpu/emulate.h.
+// Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 // Asynchronous copies of a thread (PTX ISA 8, cp.async): performed when the thread waits for their group.
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/run.h"
 
 #include <assert.h>
 #include <stdlib.h>

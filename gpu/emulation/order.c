@@ -1,4 +1,4 @@
-#include "gpu/emulate_order.h"
+#include "gpu/emulation/order.h"
 
 #include <assert.h>
 #include <stdlib.h>

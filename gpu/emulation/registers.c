@@ -1,6 +1,6 @@
 // setmaxnreg of emulated kernels (PTX ISA 8): a block begins with equal parts of the multiprocessor's
 // registers for its threads; what a warp releases, others may take, and one that asks for more than is left waits.
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/run.h"
 
 #include <assert.h>
 

@@ -7,8 +7,8 @@
 //
 // wgmma_fence is demanded before a thread's first wgmma and after each wait. The ISA demands it only if
 // registers of the wgmma were accessed since, which cannot be seen here.
-#include "gpu/emulate_order.h"
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/order.h"
+#include "gpu/emulation/run.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 // rules: gpu/wgmma_cuda.h.
 #pragma once
 
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 
 static inline uint32_t shared_address(const void *shared) // its last bits
 {

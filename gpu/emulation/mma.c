@@ -3,7 +3,7 @@
 // truncated to float32. Compute capability 9.0 adds 16 products at once and keeps 25 bits; 8.0 adds 8, then
 // the other 8, and keeps 24. Model: P. Xie et al., MMA-Sim (arXiv 2511.10909), which its authors found
 // bit-exact on devices. Assumed: a zero raises no exponent.
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/run.h"
 
 #include <math.h>
 #include <string.h>

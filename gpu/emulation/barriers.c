@@ -6,8 +6,8 @@
 // Bulk copies are performed as late as possible, when no thread can run, or, where threads run in reverse
 // order (emulate_reverse), at once. The first finds loads that do not wait for a copy, the second copies to
 // memory that is still in use.
-#include "gpu/emulate_order.h"
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/order.h"
+#include "gpu/emulation/run.h"
 
 #include <assert.h>
 #include <stdlib.h>

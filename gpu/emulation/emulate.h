@@ -6,7 +6,7 @@
 // Thread: one at a time, the one that runs the emulated stream.
 #pragma once
 
-#include "gpu/emulate_races.h"
+#include "gpu/emulation/races.h"
 
 #include <stdint.h>
 
@@ -43,10 +43,10 @@ void emulate_launches_end(void);
 // changes results in one of the two orders.
 void emulate_reverse(bool reverse);
 
-// For gpu/emulate_races.c: the thread that accesses device memory now. False: no kernel is running, or the
+// For gpu/emulation/races.c: the thread that accesses device memory now. False: no kernel is running, or the
 // memory is local to the thread.
 struct emulate_moment {
-    uint32_t launch, block, thread;    // launch is counted from 1; thread: an actor (gpu/emulate_order.h)
+    uint32_t launch, block, thread;    // launch is counted from 1; thread: an actor (gpu/emulation/order.h)
     uint32_t n_barriers, n_warp_syncs; // passed by the thread
     uint32_t n_barriers_issued;        // n_barriers when it was issued, for an asynchronous access
     uint32_t time;                     // of the actor
@@ -62,7 +62,7 @@ bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
 uint32_t emulate_fences_of(uint32_t thread); // n_fences now
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
 
-// The rest is for kernels (gpu/kernel_emulated.h).
+// The rest is for kernels (gpu/emulation/kernel.h).
 
 struct emulate_fiber *emulate_fiber_now(void) __attribute__((const)); // of a thread always the same
 void emulate_block_meet(void);
@@ -81,7 +81,7 @@ void emulate_copies_wait(int n_left);
 float emulate_half_float(uint16_t half);
 uint16_t emulate_half(double value); // nearest even, from any double
 uint16_t emulate_bfloat(float value);
-// d += a b as a tensor core of the given compute capability adds (gpu/emulate_mma.c).
+// d += a b as a tensor core of the given compute capability adds (gpu/emulation/mma.c).
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 void emulate_capability(int capability); // 80 or 90; 90 from the start
 int emulate_capability_now(void);
@@ -89,7 +89,7 @@ int emulate_capability_now(void);
 void emulate_mma_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b, int n_rows,
                       bool bfloat);
 
-// mbarriers and bulk copies (gpu/emulate_barriers.c), wgmma (gpu/emulate_wgmma.c).
+// mbarriers and bulk copies (gpu/emulation/barriers.c), wgmma (gpu/emulation/wgmma.c).
 void emulate_barrier_init(uint64_t *word, uint32_t n_arrivals);
 void emulate_barrier_init_fence(void);
 void emulate_barrier_expect(uint64_t *word, uint32_t n_bytes);
@@ -97,7 +97,7 @@ void emulate_barrier_arrive(uint64_t *word);
 void emulate_barrier_wait(uint64_t *word, uint32_t parity);
 void emulate_copy_bulk(void *shared, const void *global, uint32_t n_bytes, uint64_t *word);
 void emulate_shared_fence_async(void);
-void emulate_registers(unsigned n, bool raise); // setmaxnreg (gpu/emulate_registers.c)
+void emulate_registers(unsigned n, bool raise); // setmaxnreg (gpu/emulation/registers.c)
 uint64_t emulate_wgmma_rows(const void *shared);
 void emulate_wgmma_fence(void);
 void emulate_wgmma(float *d, const uint32_t a[4], uint64_t rows, int n_rows, bool bfloat);

@@ -1,15 +1,15 @@
 // The happens-before order of an emulated block's threads, as vector clocks. It covers synchronization other
-// than __syncthreads, which gpu/emulate_races.c knows from counts. An actor is a thread, all bulk copies of one
+// than __syncthreads, which gpu/emulation/races.c knows from counts. An actor is a thread, all bulk copies of one
 // mbarrier, or all wgmma of one warpgroup. It counts its times; an access at time t of actor x happened
 // before what now runs if now's clock has t or more for x.
 //
 // A block's clocks are kept from its first mbarrier, named barrier or wgmma on, and only if somebody watches
 // accesses. Elsewhere all functions do nothing, and clocks are NULL.
 //
-// Thread: one at a time, as gpu/emulate.h.
+// Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
 
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 
 enum {
     EMULATE_ACTOR_COPIES = EMULATE_THREADS_MAX, // of the first barrier

@@ -1,6 +1,6 @@
 // swapcontext costs two system calls, and a product of fragments takes 32 switches: on x86-64 the registers
 // that a call keeps are saved by hand (System V ABI, AMD64 supplement, 3.2.1), elsewhere the system does it.
-#include "gpu/emulate_switch.h"
+#include "gpu/emulation/switch.h"
 
 #include <stdint.h>
 

@@ -1,8 +1,8 @@
 // The threads of the running block, as fibers: which of them runs, where they meet and wait, and what is known
 // of an access to memory.
-#include "gpu/emulate_order.h"
-#include "gpu/emulate_run.h"
-#include "gpu/emulate_switch.h"
+#include "gpu/emulation/order.h"
+#include "gpu/emulation/run.h"
+#include "gpu/emulation/switch.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 // The kernel language on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread
-// (gpu/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load and store is
+// (gpu/emulation/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load and store is
 // visible to the address sanitizer.
 #pragma once
 
-#include "gpu/emulate.h"
-#include "gpu/emulated_stream.h"
+#include "gpu/emulation/emulate.h"
+#include "gpu/emulation/stream.h"
 
 #include <assert.h>
 #include <math.h>
@@ -69,7 +69,7 @@ struct alignas(16) float4 {
     float x, y, z, w;
 };
 
-#include "gpu/wgmma_emulated.h"
+#include "gpu/emulation/wgmma.h"
 
 static inline uint2 make_uint2(uint32_t x, uint32_t y)
 {
@@ -435,7 +435,7 @@ static inline uint4 load_streaming(const void *address)
 
 static inline void prefetch_line(const void *) {}
 
-// Layouts: kernel_cuda.h. Sums: emulate_mma.c.
+// Layouts: kernel_cuda.h. Sums: gpu/emulation/mma.c.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

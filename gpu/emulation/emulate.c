@@ -1,8 +1,8 @@
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 
 #include "engine/file/dequantize.h"
-#include "gpu/emulate_order.h"
-#include "gpu/emulate_run.h"
+#include "gpu/emulation/order.h"
+#include "gpu/emulation/run.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-#include "gpu/emulate_races.h"
+#include "gpu/emulation/races.h"
 
-#include "gpu/emulate_order.h"
+#include "gpu/emulation/order.h"
 
 #include <assert.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ struct touch {
         uint32_t n_fences;   // of a store
         uint32_t other_time; // of loads
     };
-    uint16_t thread, other; // actors (gpu/emulate_order.h); where clocks are kept, two of several loads'
+    uint16_t thread, other; // actors (gpu/emulation/order.h); where clocks are kept, two of several loads'
     uint8_t access;
     uint8_t crowd; // loads: 0 one thread's, 1 one warp's, 2 several warps'
 };

@@ -1,12 +1,12 @@
-// Between the files of the emulation, of which each calls those before it: clocks (emulate_order.h), the
-// threads of the running block (emulate_threads.c), what these issue and wait for (emulate_barriers.c,
-// emulate_copies.c, emulate_registers.c, emulate_wgmma.c), and the run of all blocks (emulate.c), which passes
+// Between the files of the emulation, of which each calls those before it: clocks (order.h), the
+// threads of the running block (threads.c), what these issue and wait for (barriers.c,
+// copies.c, registers.c, wgmma.c), and the run of all blocks (emulate.c), which passes
 // callbacks down.
 //
-// Thread: one at a time, as gpu/emulate.h.
+// Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
 
-#include "gpu/emulate.h"
+#include "gpu/emulation/emulate.h"
 
 enum { EMULATE_WARP = 32 };
 
@@ -42,7 +42,7 @@ void emulate_report(const char *format, ...) __attribute__((format(printf, 1, 2)
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);
 bool emulate_is_watched(void);
 
-// An asynchronous access: another actor's (gpu/emulate_order.h), which was ordered when it was issued.
+// An asynchronous access: another actor's (gpu/emulation/order.h), which was ordered when it was issued.
 struct emulate_asynchronous {
     unsigned actor;
     uint32_t time, n_barriers; // passed when it was issued
@@ -64,23 +64,23 @@ struct emulate_block {
 struct emulate_block emulate_block_now(void);
 bool emulate_is_reverse(void);
 
-// gpu/emulate_barriers.c
+// gpu/emulation/barriers.c
 void emulate_barriers_begin(void); // of a block
 void emulate_barriers_end(void);   // all its threads ended
 // A bulk copy that threads at this event wait for. False: there is none.
 bool emulate_barriers_deliver(const struct emulate_event *event);
 void emulate_barriers_print(const struct emulate_event *event); // if it is a barrier's; the first is 0
 
-// gpu/emulate_copies.c
+// gpu/emulation/copies.c
 void emulate_copies_begin(unsigned n_threads); // of a block
 void emulate_copies_thread_ends(unsigned thread);
 void emulate_copies_end(unsigned n_threads); // of a launch
 
-// gpu/emulate_registers.c
+// gpu/emulation/registers.c
 void emulate_registers_begin(unsigned n_threads); // of a block
 void emulate_registers_print(const struct emulate_event *event);
 
-// gpu/emulate_wgmma.c
+// gpu/emulation/wgmma.c
 void emulate_wgmma_begin(void);
 void emulate_wgmma_thread_ends(unsigned thread);
 // The wgmma that threads at this event wait for. False: there is none, or not all its threads issued it.
