@@ -2,12 +2,12 @@
 // divided into runs of about the same cost, one for each block of a key-value head, so that a long sequence
 // among short ones is spread over the device. A sequence within one run is merged by its block as it
 // proceeds; of one that is cut, each segment's partial result is stored, and the last of its blocks to arrive
-// merges them (gpu/attention_ring.h). The result does not depend on the cuts.
+// merges them (gpu/kernels/attention_ring.h). The result does not depend on the cuts.
 //
 // Thread: any.
 #pragma once
 
-#include "gpu/kernels_attention.h"
+#include "gpu/kernels/kernels_attention.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 // called, so the program starts on machines without one. Reference: CUDA Runtime API
 // (docs.nvidia.com/cuda/cuda-runtime-api).
 #include "gpu/device.h"
-#include "gpu/launch.h"
+#include "gpu/kernels/launch.h"
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
@@ -259,7 +259,7 @@ static cudaError_t enqueue_kernel(struct device *device, const struct kernel_ent
     memcpy(values, arguments->values, sizeof values);
     if (shape->shared_bytes > device->facts.shared_bytes_max)
         return cudaErrorInvalidConfiguration; // the device itself may have more than it was opened with
-    // Programmatic dependent launch (gpu/kernel.h); captured as a programmatic edge of the graph.
+    // Programmatic dependent launch (gpu/kernels/kernel.h); captured as a programmatic edge of the graph.
     cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                    .val.programmaticStreamSerializationAllowed = 1};
     cudaLaunchConfig_t config = {.gridDim = blocks,

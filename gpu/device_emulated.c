@@ -7,7 +7,7 @@
 #include "gpu/device.h"
 #include "gpu/emulation/emulate.h"
 #include "gpu/emulation/stream.h"
-#include "gpu/launch.h"
+#include "gpu/kernels/launch.h"
 #include "schemas/clock.h"
 
 #include <assert.h>

@@ -6,4 +6,4 @@ shift
 for definition; do
     printf '#define %s %s\n' "${definition%%=*}" "${definition#*=}"
 done
-printf '#include "gpu/%s"\n' "$source"
+printf '#include "gpu/kernels/%s"\n' "$source"

@@ -1,4 +1,4 @@
-// Reads KV pages on the host, in the layout of gpu/kernels_attention.h; not optimized.
+// Reads KV pages on the host, in the layout of gpu/kernels/kernels_attention.h; not optimized.
 #include "engine/file/dequantize.h"
 #include "engine/file/quantize.h"
 #include "gpu/state.h"

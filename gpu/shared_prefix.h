@@ -1,13 +1,13 @@
 // Shared-prefix attention (cascade attention in vLLM and FlashInfer): finds in the block tables of a step the
 // attention segments that several sequences share, and groups their queries into tiles
-// (gpu/kernels_attention.h), so that keys and values are read once for all of them. Prefixes may branch: a
+// (gpu/kernels/kernels_attention.h), so that keys and values are read once for all of them. Prefixes may branch: a
 // group of a segment is a subset of a group of the segment before.
 //
 // Thread: engine.
 #pragma once
 
 #include "engine/backend.h"
-#include "gpu/kernels_attention.h"
+#include "gpu/kernels/kernels_attention.h"
 
 enum {
     SHARED_SEQUENCES_LEAST = 4, // of a group: fewer would save little, and do not fill the device

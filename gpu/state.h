@@ -4,14 +4,14 @@
 #include "gpu/backend.h"
 #include "gpu/device.h"
 #include "gpu/graphs.h"
-#include "gpu/kernels.h"
-#include "gpu/kernels_attention.h"
-#include "gpu/kernels_rows.h"
-#include "gpu/kernels_sample.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_rows.h"
+#include "gpu/kernels/kernels_sample.h"
 #include "gpu/limit.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/tiles.h"
 #include "gpu/upload.h"
 
 #include <stddef.h>
@@ -30,7 +30,7 @@ struct weight {
     struct device_table table; // WEIGHT_TABLE
     float *items;              // WEIGHT_VECTOR
     int64_t n_items;
-    enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/tiles.h, matrices contiguous
+    enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/kernels/tiles.h, matrices contiguous
     int64_t n_matrices;
     // gpu/limit.h: of WEIGHT_PRODUCT for rows of the norm; of WEIGHT_VECTOR the largest item
     struct output_limits limits;

@@ -18,8 +18,8 @@
 
 #include "engine/backend.h"
 #include "gpu/attention_assign.h"
-#include "gpu/kernels_attention.h"
-#include "gpu/kernels_sample.h"
+#include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_sample.h"
 #include "gpu/shared_prefix.h"
 
 // Sizes of the launches: the step's counts, padded for a graph.

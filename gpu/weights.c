@@ -1,4 +1,4 @@
-// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/tiles.h), tables unchanged,
+// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), tables unchanged,
 // vectors as float32. Types without a tile format or a table kernel are dequantized before the upload.
 #include "gpu/state.h"
 

@@ -1,4 +1,4 @@
-// The kernel language on the CPU (gpu/kernel.h): a block's threads are fibers of one CPU thread
+// The kernel language on the CPU (gpu/kernels/kernel.h): a block's threads are fibers of one CPU thread
 // (gpu/emulation/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load and store is
 // visible to the address sanitizer.
 #pragma once

@@ -1,5 +1,5 @@
 // Hopper's part of the language of kernels on the CPU: mbarriers, bulk copies, wgmma. The names and their
-// rules: gpu/wgmma_cuda.h.
+// rules: gpu/kernels/wgmma_cuda.h.
 #pragma once
 
 #include "gpu/emulation/emulate.h"

@@ -254,9 +254,9 @@ def meson_links_the_wheels_whose_libraries_are_in_lib(test):
 def checkout(test, **others):
     """A machine on which ops/build and the programs note their calls and pass, and three files are nvcc's sources."""
     machine(test, **others)
-    for name, text in (("a.cu", '#include "gpu/a.h"\n'), ("a.h", '#if 0\n#  include "schemas/deep.h"\n#endif\n'), ("other.h", ""),
-                       ("device_cuda.c", ""), ("launch.c", ""), ("meson.build", "")):
-        os.makedirs(test.path("gpu"), exist_ok=True)
+    for name, text in (("kernels/a.cu", '#include "gpu/a.h"\n'), ("a.h", '#if 0\n#  include "schemas/deep.h"\n#endif\n'), ("other.h", ""),
+                       ("device_cuda.c", ""), ("kernels/launch.c", ""), ("meson.build", ""), ("kernels/meson.build", "")):
+        os.makedirs(test.path("gpu/kernels"), exist_ok=True)
         test.write(f"gpu/{name}", [text])
     os.makedirs(test.path("schemas"), exist_ok=True)
     test.write("schemas/deep.h", [""])
@@ -281,7 +281,8 @@ def kernels_that_passed_are_compiled_again_when_a_source_of_nvcc_changes(test):
     assert check(test, "--unoptimized") == (PASSED, True)
     assert test.read("test.log") == b"--build build-cuda --label nvcc --suite device --setup -Dgpu=enabled -Doptimization=0\n"
     assert check(test, "--unoptimized") == (KNOWN, False)
-    for name in ("gpu/a.cu", "gpu/a.h", "schemas/deep.h", "gpu/device_cuda.c", "gpu/launch.c", "gpu/meson.build", "gpu/new.cu"):
+    for name in ("gpu/kernels/a.cu", "gpu/a.h", "schemas/deep.h", "gpu/device_cuda.c", "gpu/kernels/launch.c", "gpu/meson.build",
+                 "gpu/kernels/meson.build", "gpu/kernels/new.cu"):
         with open(test.path(name), "a", encoding="utf-8") as file:
             file.write("// changed\n")
         assert check(test, "--unoptimized") == (PASSED, True), name
@@ -297,11 +298,11 @@ def another_toolkit_gets_a_new_build_folder(test):
     checkout(test)
     check(test, "--unoptimized")
     test.write("build-cuda/build.ninja", [])
-    write_program(test, "gpu/a.cu", "// changed\n")
+    write_program(test, "gpu/kernels/a.cu", "// changed\n")
     check(test, "--unoptimized")
     assert test.exists("build-cuda/build.ninja")
     os.rename(test.path("_usr_local_cuda"), test.path("cuda_home"))
-    write_program(test, "gpu/a.cu", "// changed again\n")
+    write_program(test, "gpu/kernels/a.cu", "// changed again\n")
     done = start(test, "ops/cuda", "--unoptimized", CUDA_HOME=test.path("cuda_home"))
     assert done.returncode == 0 and not test.exists("build-cuda/build.ninja"), done
 

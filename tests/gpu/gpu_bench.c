@@ -14,9 +14,9 @@
 // these alone.
 #include "gpu/attention_assign.h"
 #include "gpu/device.h"
-#include "gpu/kernels.h"
-#include "gpu/kernels_attention.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/tiles.h"
 #include "schemas/hash.h"
 #include "tests/random.h"
 

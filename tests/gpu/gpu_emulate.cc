@@ -1,6 +1,6 @@
 // The language of kernels on the CPU: warp operations against plain loops, what the documents say of
 // fragments' layouts, and that the faults it is there to find are found.
-#include "gpu/kernel.h"
+#include "gpu/kernels/kernel.h"
 #include "tests/random.h"
 
 // cmocka wants these first

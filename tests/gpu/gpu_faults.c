@@ -9,7 +9,7 @@
 #include "engine/hybrid.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "gpu/backend.h"
-#include "gpu/launch.h"
+#include "gpu/kernels/launch.h"
 #include "gpu/state.h"
 #include "tests/assert_ok.h"
 #include "tests/gguf_writer.h"

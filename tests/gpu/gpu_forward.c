@@ -125,7 +125,7 @@ static struct forward_subject subjects[] = {
      {.seed = 25, .n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 37},
      KV_F16,
      40},
-    // Of MLPs of five split-K chunks and two tiles of outputs, for 4 multiprocessors (gpu/gemm_wgmma.h).
+    // Of MLPs of five split-K chunks and two tiles of outputs, for 4 multiprocessors (gpu/kernels/gemm_wgmma.h).
     {"tiles of two blocks",
      {.type = TENSOR_Q8_0, .seed = 12, .n_layers = 1, .n_embd = 128, .n_ff = 2304},
      KV_F16,

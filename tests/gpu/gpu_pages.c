@@ -179,7 +179,7 @@ static void heads_of_at_most_the_kernels_dimensions_are_accepted(void **state)
 
 static void a_page_has_the_bytes_of_its_blocks_in_all_layers(void **state)
 {
-    // Keys are padded to 32 dimensions, values to 16, scales of values to 32 (gpu/kernels_attention.h).
+    // Keys are padded to 32 dimensions, values to 16, scales of values to 32 (gpu/kernels/kernels_attention.h).
     const struct {
         enum kv_type type;
         uint64_t block_bytes;

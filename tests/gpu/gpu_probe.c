@@ -22,10 +22,10 @@
 // Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a
 // failure; on a device it is news.
 #include "gpu/device.h"
-#include "gpu/kernels.h"
-#include "gpu/kernels_rates.h"
-#include "gpu/kernels_rows.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/kernels_rates.h"
+#include "gpu/kernels/kernels_rows.h"
+#include "gpu/kernels/tiles.h"
 #include "tests/random.h"
 
 #include <math.h>
@@ -145,7 +145,7 @@ static void probe_order(void)
         float x[N_INPUTS], sum;
         for (int i = 0; i < N_INPUTS; i++) {
             weights[i] = half_of(i == large ? 11 : -14);
-            x[i] = i / 4 % 8 == large / 4 % 8 ? 1.0f : 0.0f; // a fragment's inputs (gpu/tiles.h)
+            x[i] = i / 4 % 8 == large / 4 % 8 ? 1.0f : 0.0f; // a fragment's inputs (gpu/kernels/tiles.h)
         }
         multiply(weights, x, 1, &sum);
         first = large ? first : sum;

@@ -120,7 +120,7 @@ static void the_last_block_of_gated_rows_writes_the_next_operand(void **state)
     }
 }
 
-// Where an input's item is stored in the operand: gpu/kernels.h.
+// Where an input's item is stored in the operand: gpu/kernels/kernels.h.
 static size_t item_place(const struct activation_operand *operand, int32_t row, int32_t input)
 {
     int32_t lane = input % 128 / 32, within = input % 32;

@@ -1,7 +1,7 @@
 // How products are divided among blocks on the device (or emulated) changes no bytes: tiles of each size, blocks
 // with several panels, blocks that share a tile.
 #include "gpu/emulation/emulate.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/tiles.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 

@@ -1,7 +1,7 @@
 // Products on the device (or emulated) against double precision, and the promise that a row's result depends
 // on that row alone: every number of rows gives the bytes of every other.
 #include "gpu/emulation/emulate.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/tiles.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 

@@ -10,11 +10,11 @@ import re
 import gpu_goals
 
 TARGET = "sm_90a"
-BEFORE = "5f5c185b"  # the commit that issue 16's review read; counted once, in the same way
+BEFORE = "5f5c185b"  # the commit whose counts are in the column before; counted once, in the same way
 
 # of the H200, by its data sheet
 N_MULTIPROCESSORS, N_SCHEDULERS, PRODUCTS_A_CYCLE = 132, 4, 2048
-CACHE_BYTES_A_CYCLE = 25  # of a multiprocessor, as gpu/product_type.cu assumes
+CACHE_BYTES_A_CYCLE = 25  # of a multiprocessor, as gpu/kernels/product_type.cu assumes
 
 # Label, kernel, loop, what a pass is; the kernel and loop that had this work before.
 ROWS = [
@@ -129,7 +129,7 @@ class Costs:
         self.gemm_wgmma(types, inputs, n_rows, sum(n_bytes(*one) for one in types.items()), times)
 
     def gemm_wgmma(self, types, inputs, n_rows, n_bytes, times):
-        """As launch_wgmma_of selects tiles (gpu/product_type.cu); weights of two types have narrow ones."""
+        """As launch_wgmma_of selects tiles (gpu/kernels/product_type.cu); weights of two types have narrow ones."""
         one_type = len(types) == 1
 
         def tiles(rows, outputs):

@@ -1,5 +1,5 @@
 // That races of kernels are found in either order of threads, and that what CUDA orders is let alone.
-#include "gpu/kernel.h"
+#include "gpu/kernels/kernel.h"
 
 #include "gpu/emulation/races.h"
 

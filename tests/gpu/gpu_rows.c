@@ -3,8 +3,8 @@
 #include "engine/file/dequantize.h"
 #include "gpu/device.h"
 #include "gpu/emulation/emulate.h"
-#include "gpu/kernels.h"
-#include "gpu/kernels_rows.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/kernels_rows.h"
 #include "tests/random.h"
 
 // cmocka wants these first
@@ -144,7 +144,7 @@ static void norms_of_every_length_are_near_double_precision(void **state)
         }
 }
 
-// Where an input's item is stored in the operand: gpu/kernels.h.
+// Where an input's item is stored in the operand: gpu/kernels/kernels.h.
 static size_t item_place(int32_t input, int32_t row, int32_t n_rows)
 {
     int32_t step = input / 128 * 4 + input % 32 / 8, lane = input % 128 / 32;

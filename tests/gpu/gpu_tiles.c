@@ -3,8 +3,8 @@
 // have. Of wgmma, by the kernel that is launched.
 #include "gpu/device.h"
 #include "gpu/emulation/stream.h"
-#include "gpu/kernels.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/kernels.h"
+#include "gpu/kernels/tiles.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 #include "tests/gpu/product_problem.h"
 
 #include "engine/file/dequantize.h"
-#include "gpu/kernels_rows.h"
-#include "gpu/tiles.h"
+#include "gpu/kernels/kernels_rows.h"
+#include "gpu/kernels/tiles.h"
 #include "tests/kernel/product_data.h"
 #include "tests/wide.h"
 

@@ -4,7 +4,7 @@
 
 #include "engine/file/tensor.h"
 #include "gpu/device.h"
-#include "gpu/kernels.h"
+#include "gpu/kernels/kernels.h"
 
 #include <stdbool.h>
 #include <stdint.h>

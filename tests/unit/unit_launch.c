@@ -1,5 +1,5 @@
-// Names of kernels, from how compilers spell them (gpu/launch.h).
-#include "gpu/launch.h"
+// Names of kernels, from how compilers spell them (gpu/kernels/launch.h).
+#include "gpu/kernels/launch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

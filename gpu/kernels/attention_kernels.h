@@ -1,0 +1,24 @@
+// Shared by the files of the attention kernels: the tiles of a launch and their sizes.
+#pragma once
+
+#include "gpu/kernels/attention_walk.h"
+
+enum tile_way {
+    TILES_SMALL,  // of small sequences: decode
+    TILES_LARGE,  // of the other sequences: prefill
+    TILES_SHARED, // of shared segments
+};
+
+enum { N_TILE_WIDTHS = 5, TILE_STRIPS_MAX = 4 };
+
+// The number of value dimensions selects the number of warps and their dimensions; `n_strips` is 1, 2 or 4.
+// `ring`: keys and values are copied asynchronously (gpu/kernels/attention_ring.h), at the first RING_WIDTHS widths
+// if a block has the shared memory.
+struct tile_choice {
+    int width, n_strips;
+    bool ring;
+};
+
+template <enum kv_type type>
+void launch_attention_of(void *stream, const struct attention_arguments &arguments, enum tile_way way,
+                         struct tile_choice choice);

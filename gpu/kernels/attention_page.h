@@ -1,0 +1,85 @@
+// For kernels: addresses of keys and values in the pages (gpu/kernels/kernels_attention.h draws the layout), and
+// their conversion to mma fragments: binary16 unchanged, 8-bit integers by an addition and a multiplication
+// of pairs.
+#pragma once
+
+#include "gpu/kernels/kernel.h"
+#include "gpu/kernels/kernels_attention.h"
+
+// Sizes and byte offsets within a head's block of 16 positions.
+struct page_shape {
+    int32_t key_steps, value_blocks; // of 32 and 16 dimensions
+    int64_t key_scales, values, value_scales, block_bytes;
+};
+
+template <enum kv_type type>
+static __host__ __device__ __forceinline__ page_shape page_shape_of(const struct attention_pages &pages)
+{
+    page_shape shape;
+    shape.key_steps = (pages.key_dim + 31) / 32;
+    shape.value_blocks = (pages.value_dim + 15) / 16;
+    shape.key_scales = shape.key_steps * (type == KV_Q8_0 ? 512 : 1024);
+    shape.values = shape.key_scales + (type == KV_Q8_0 ? shape.key_steps * 32 : 0);
+    shape.value_scales = shape.values + shape.value_blocks * (type == KV_Q8_0 ? 256 : 512);
+    shape.block_bytes = shape.value_scales + (type == KV_Q8_0 ? (shape.value_blocks + 1) / 2 * 32 : 0);
+    return shape;
+}
+
+// Address of block `block` of a head in a page.
+static __device__ __forceinline__ unsigned char *page_block(const struct attention_pages &pages,
+                                                            const page_shape &shape, int32_t layer,
+                                                            int64_t page, int32_t kv_head, int32_t block)
+{
+    int64_t head = ((int64_t)layer * pages.n_pages + page) * pages.n_kv_heads + kv_head;
+    return (unsigned char *)pages.memory +
+           (head * (pages.page_positions / ATTENTION_BLOCK) + block) * shape.block_bytes;
+}
+
+// Converts bytes 0, 1 (or 2, 3), stored with an offset of 128, to a pair of binary16: 1024 + byte - 1152,
+// both exact.
+template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint32_t bytes)
+{
+    return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);
+}
+
+// Keys of 8 bytes, times the scale of their position.
+static __device__ __forceinline__ uint4 widen_keys(uint2 bytes, uint32_t scale)
+{
+    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scale),
+                      half2_multiply(widen_bytes<1>(bytes.x), scale),
+                      half2_multiply(widen_bytes<0>(bytes.y), scale),
+                      half2_multiply(widen_bytes<1>(bytes.y), scale));
+}
+
+// Values of 2 dimensions x 4 positions, times the scales of the positions.
+static __device__ __forceinline__ uint4 widen_values(uint2 bytes, uint2 scales)
+{
+    return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scales.x),
+                      half2_multiply(widen_bytes<1>(bytes.x), scales.y),
+                      half2_multiply(widen_bytes<0>(bytes.y), scales.x),
+                      half2_multiply(widen_bytes<1>(bytes.y), scales.y));
+}
+
+// A lane's keys of 8 positions x 32 dimensions: its dimensions of position g.
+template <enum kv_type type>
+static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, const page_shape &shape,
+                                                  int half, int32_t step)
+{
+    int32_t lane = (int32_t)threadIdx.x % 32, place = half * shape.key_steps + step;
+    if (type != KV_Q8_0)
+        return ((const uint4 *)block)[place * 32 + lane];
+    uint2 bytes = ((const uint2 *)block)[place * 32 + lane];
+    return widen_keys(bytes, half2_low(((const uint16_t *)(block + shape.key_scales))[place * 8 + lane / 4]));
+}
+
+// A lane's values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g + 8.
+template <enum kv_type type>
+static __device__ __forceinline__ uint4 load_values(const unsigned char *block, const page_shape &shape,
+                                                    int32_t value_block)
+{
+    int32_t lane = (int32_t)threadIdx.x % 32;
+    if (type != KV_Q8_0)
+        return ((const uint4 *)(block + shape.values))[value_block * 32 + lane];
+    uint2 bytes = ((const uint2 *)(block + shape.values))[value_block * 32 + lane];
+    return widen_values(bytes, ((const uint2 *)(block + shape.value_scales))[value_block / 2 * 4 + lane % 4]);
+}

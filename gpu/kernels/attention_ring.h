@@ -1,0 +1,372 @@
+// For kernels: attention of a tile with asynchronous copies. A warp has a ring in shared memory that is
+// filled in the order in which it reads: keys of its 32 positions of a segment, values of its dimensions,
+// then the next segment's. So copies are in flight during the softmax and while other warps are waited for;
+// nothing but the block table precedes them. The arithmetic is that of gpu/kernels/attention_walk.h.
+#pragma once
+
+#include "gpu/kernels/attention_walk.h"
+
+enum {
+    RING_CHUNKS = 4, // per group, the unit of waiting
+    RING_GROUPS = 4, // of a warp: all keys of 32 positions x 128 dimensions
+    RING_WIDTHS = 3, // the first of tile_choice.width: at most 256 value dimensions
+};
+
+static constexpr int ring_chunk_bytes(enum kv_type type)
+{
+    return type == KV_Q8_0 ? 256 + 32 : 512;
+}
+
+// Shared memory of a block.
+static constexpr size_t ring_shared_bytes(enum kv_type type, int n_strips, int32_t key_steps)
+{
+    return (size_t)(SEGMENT / 32 * RING_GROUPS * RING_CHUNKS * ring_chunk_bytes(type)) +
+           tile_memory::size_bytes(n_strips, key_steps);
+}
+
+// A chunk is one register of each lane of a warp: keys of 8 positions x 32 dimensions or values of 16
+// positions x 16 dimensions; of KV_Q8_0 with its scales.
+template <enum kv_type type, int n_strips, int n_blocks>
+struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
+    // Two strips leave shared memory for one block.
+    static constexpr int n_blocks_resident = n_strips == 1 ? ATTENTION_BLOCKS_RESIDENT : 1;
+    static constexpr int n_groups = RING_GROUPS;
+    static constexpr int data_bytes = type == KV_Q8_0 ? 256 : 512;
+    static constexpr int chunk_bytes = ring_chunk_bytes(type);
+    static constexpr int value_groups = 16 * n_blocks / RING_CHUNKS; // of a warp and segment
+    static constexpr int group_bytes = RING_CHUNKS * chunk_bytes, warp_bytes = n_groups * group_bytes;
+};
+
+// Segments of a tile, and the positions of one that any of its queries sees.
+struct tile_span {
+    int32_t first, last, begin, end; // segments [first, last], positions [begin, end)
+    bool parts;                      // each segment's partial result is left in the scratch
+
+    __device__ __forceinline__ int32_t from(int32_t segment) const // in the segment
+    {
+        return begin > segment * SEGMENT ? begin - segment * SEGMENT : 0;
+    }
+
+    __device__ __forceinline__ int32_t to(int32_t segment) const
+    {
+        return end - segment * SEGMENT < SEGMENT ? end - segment * SEGMENT : (int32_t)SEGMENT;
+    }
+};
+
+static __device__ __forceinline__ tile_span span_of(const struct attention_launch &call,
+                                                    const tile_place &place)
+{
+    tile_span span = {0, 0, first_seen(call, place.position_least), place.position_most + 1, false};
+    span.first = span.begin / SEGMENT;
+    span.last = (span.end - 1) / SEGMENT;
+    return span;
+}
+
+// Whether a segment of the span is computed from its keys and values.
+static __device__ __forceinline__ bool is_copied(const struct attention_launch &call, const tile_place &place,
+                                                 const tile_span &span, int32_t segment)
+{
+    return span.parts || !is_shared(call, place.sequence, place.position_most, segment);
+}
+
+// A bit for each block of 16 positions of a segment that has one in [from, to).
+static __device__ __forceinline__ uint32_t seen_blocks(int32_t from, int32_t to)
+{
+    return ((1u << (to + 15) / 16) - 1) & ~((1u << from / 16) - 1);
+}
+
+// `Tiles`: the tiles of the thread block in order. next(place, span) finds the next one, false: none.
+template <class shape, class Tiles> struct kv_ring {
+    const struct attention_arguments &arguments;
+    const page_shape &pages;
+    unsigned char *memory; // the warp's
+    int32_t lane, warp;
+    unsigned char *slot; // the next group's in the ring, for reading and for copying
+    // The segment that is copied: the next group, the blocks of 16 positions that are seen, and the address
+    // of block lane % 16.
+    bool copies;
+    int32_t group;
+    uint32_t seen;
+    uint64_t block;
+    // The segment after it, so that its block table is read a segment ahead.
+    Tiles tiles;
+    tile_place place;
+    tile_span span;
+    int32_t segment;
+    bool has_after;
+    uint64_t block_after;
+
+    __device__ __forceinline__ kv_ring(const struct attention_arguments &arguments_, const page_shape &pages_,
+                                       const Tiles &tiles_, unsigned char *rings)
+        : arguments(arguments_), pages(pages_), tiles(tiles_)
+    {
+        lane = (int32_t)threadIdx.x % 32;
+        warp = (int32_t)threadIdx.x / 32;
+        memory = rings + warp * shape::warp_bytes;
+        slot = memory;
+        span.last = segment = -1;
+        block_after = 0;
+        find_after();
+        take_after();
+#pragma unroll 1
+        for (int i = 0; i < shape::n_groups; i++)
+            copy_next();
+    }
+
+    // Called once a segment, before the last of its keys are copied.
+    __device__ __forceinline__ void find_after()
+    {
+        has_after = true;
+        do {
+            while (++segment > span.last) {
+                if (!tiles.next(place, span)) {
+                    has_after = false;
+                    return;
+                }
+                segment = span.first - 1;
+            }
+        } while (!is_copied(arguments.call, place, span, segment));
+        int32_t at = segment * (SEGMENT / 16) + lane % 16;
+        block_after = (uint64_t)arguments.call.pages.memory; // not read
+        if (at * 16 + 16 > span.begin && at * 16 < span.end)
+            block_after = (uint64_t)find_block(arguments.call, place, pages, at);
+    }
+
+    __device__ __forceinline__ void take_after()
+    {
+        copies = has_after;
+        group = 0;
+        seen = has_after ? seen_blocks(span.from(segment), span.to(segment)) : 0;
+        block = block_after;
+    }
+
+    __device__ __forceinline__ unsigned char *chunk(int n) const
+    {
+        return slot + n * shape::chunk_bytes;
+    }
+
+    // The address of a block of 16 positions of the segment, by its lane.
+    __device__ __forceinline__ const unsigned char *address_of(int32_t index) const
+    {
+        return (const unsigned char *)__shfl_sync(0xFFFFFFFFu, block, index);
+    }
+
+    // Copies a chunk from a block of 16 positions: items, and `scale_bytes` of scales of bytes. Zeros if the
+    // block is not seen.
+    __device__ __forceinline__ void copy_chunk(int n, const unsigned char *at, int32_t items, int32_t scales,
+                                               int scale_bytes, bool wanted)
+    {
+        constexpr int lanes = shape::data_bytes / 16;
+        if (shape::type != KV_Q8_0)
+            copy_async_16(chunk(n) + lane * 16, at + (items + lane * 16), wanted);
+        else if (lane < lanes + scale_bytes / 16)
+            copy_async_16(chunk(n) + lane * 16,
+                          at + (lane < lanes ? items + lane * 16 : scales + (lane - lanes) * 16), wanted);
+    }
+
+    __device__ __forceinline__ void copy_keys()
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const unsigned char *at = address_of(warp * 2 + half);
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                int32_t place = n * pages.key_steps + group;
+                copy_chunk(half * 2 + n, at, place * shape::data_bytes,
+                           (int32_t)pages.key_scales + place * 16, 16, seen >> (warp * 2 + half) & 1);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void copy_values()
+    {
+        constexpr int n_blocks = shape::n_blocks;
+#pragma unroll
+        for (int i = 0; i < RING_CHUNKS / n_blocks; i++) {
+            int32_t index = (group - pages.key_steps) * (RING_CHUNKS / n_blocks) + i;
+            const unsigned char *at = address_of(index);
+#pragma unroll
+            for (int n = 0; n < n_blocks; n++) {
+                int32_t value_block = warp + n * shape::n_warps;
+                copy_chunk(i * n_blocks + n, at, (int32_t)pages.values + value_block * shape::data_bytes,
+                           (int32_t)pages.value_scales + value_block / 2 * 32, 32,
+                           (seen >> index & 1) && value_block < pages.value_blocks);
+            }
+        }
+    }
+
+    // Copies the next group to the slot of the one just read. A segment has more groups than the ring.
+    __device__ __forceinline__ void copy_next()
+    {
+        if (copies) {
+            if (group < pages.key_steps)
+                copy_keys();
+            else
+                copy_values();
+            if (++group == pages.key_steps + shape::value_groups)
+                take_after();
+        }
+        copy_async_commit();
+        slot = slot + shape::group_bytes == memory + shape::warp_bytes ? memory : slot + shape::group_bytes;
+    }
+
+    // Waits for the group in the next slot. A lane reads what it copied itself, except of bytes and scales.
+    __device__ __forceinline__ void wait()
+    {
+        copy_async_wait<shape::n_groups - 1>();
+        if (shape::type == KV_Q8_0)
+            __syncwarp();
+    }
+
+    // The group in the next slot has been read.
+    __device__ __forceinline__ void release()
+    {
+        if (shape::type == KV_Q8_0)
+            __syncwarp();
+        copy_next();
+    }
+
+    __device__ __forceinline__ uint4 read_keys(int n) const
+    {
+        const unsigned char *at = chunk(n);
+        if (shape::type != KV_Q8_0)
+            return ((const uint4 *)at)[lane];
+        return widen_keys(((const uint2 *)at)[lane],
+                          half2_low(((const uint16_t *)(at + shape::data_bytes))[lane / 4]));
+    }
+
+    __device__ __forceinline__ uint4 read_values(int n) const
+    {
+        const unsigned char *at = chunk(n);
+        if (shape::type != KV_Q8_0)
+            return ((const uint4 *)at)[lane];
+        return widen_values(((const uint2 *)at)[lane], ((const uint2 *)(at + shape::data_bytes))[lane % 4]);
+    }
+};
+
+// Scores of a segment. The barrier before they are stored: the segment's before is no longer read.
+template <class shape, class Ring>
+static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memory &memory, uint32_t seen,
+                                                     int32_t n_queries)
+{
+    float acc[shape::n_strips][4][4] = {};
+    bool any = seen >> ring.warp * 2 & 3;
+#pragma unroll 1
+    for (int32_t step = 0; step < ring.pages.key_steps; step++) {
+        ring.wait();
+        if (any) {
+            uint4 key[4];
+#pragma unroll
+            for (int n = 0; n < RING_CHUNKS; n++)
+                key[n] = ring.read_keys(n);
+            score_step<shape>(memory, ring.pages.key_steps, step, key, acc);
+        }
+        ring.release();
+    }
+    __syncthreads();
+    if (any)
+        store_scores<shape>(memory, ring.warp * 32, n_queries, acc);
+}
+
+// Weights times values of a segment; of blocks that are not seen, zeros times zeros. `to`: the positions.
+template <class shape, class Ring>
+static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory &memory, int32_t to,
+                                                   float acc[shape::n_strips][shape::n_blocks][2][4])
+{
+    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // of a group
+#pragma unroll 1
+    for (int32_t group = 0; group < shape::value_groups; group++) {
+        ring.wait();
+        uint4 value[RING_CHUNKS];
+#pragma unroll
+        for (int n = 0; n < RING_CHUNKS; n++)
+            value[n] = ring.read_values(n);
+        if ((group + 1) * blocks * 16 > to)
+#pragma unroll
+            for (int n = 0; n < RING_CHUNKS; n++)
+                value[n] =
+                    clear_values(value[n], to - (group * blocks + n / n_blocks) * 16 - ring.lane % 4 * 4);
+#pragma unroll
+        for (int n = 0; n < RING_CHUNKS; n++) {
+            uint32_t b[2][2] = {{value[n].x, value[n].y}, {value[n].z, value[n].w}};
+#pragma unroll
+            for (int strip = 0; strip < shape::n_strips; strip++) {
+                uint32_t a[4];
+                load_weights(memory, strip, group * blocks + n / n_blocks, a);
+                mma_half(acc[strip][n % n_blocks][0], a, b[0]);
+                mma_half(acc[strip][n % n_blocks][1], a, b[1]);
+            }
+        }
+        ring.release();
+    }
+}
+
+// One of the ring's tiles, in their order.
+template <class shape, class Ring>
+static __device__ __forceinline__ void attend_ring(const struct attention_arguments &arguments,
+                                                   const tile_place &place, const tile_span &span, Ring &ring,
+                                                   const tile_memory &memory)
+{
+    static_assert(RING_CHUNKS % shape::n_blocks == 0, "a group has whole blocks of 16 positions");
+    const struct attention_launch &call = arguments.call;
+    load_queries<shape>(call, place, ring.pages.key_steps, memory);
+    clear_padding<shape>(place, memory);
+    __syncthreads();
+    float totals[shape::n_strips][shape::n_blocks][2][4] = {};
+    for (int32_t segment = span.first; segment <= span.last; segment++) {
+        float sums[shape::n_strips][shape::n_blocks][2][4] = {};
+        if (is_copied(call, place, span, segment)) {
+            int32_t to = span.to(segment);
+            ring.find_after();
+            score_segment<shape>(ring, memory, seen_blocks(span.from(segment), to), place.n_queries);
+            __syncthreads();
+            weigh_queries<shape>(call, place, segment, memory, span.parts);
+            __syncthreads();
+            add_segment<shape>(ring, memory, to, sums);
+        } else {
+            take_part<shape>(arguments, place, memory, segment, sums);
+        }
+        if (span.parts)
+            leave_part<shape>(arguments, place, memory, segment, sums);
+        else
+            for_items<shape>([&](int strip, int block, int half, int i, item_place item) {
+                float &total = totals[strip][block][half][i];
+                total = merge_item(total, sums[strip][block][half][i], memory.factors[item.query]);
+            });
+    }
+    if (!span.parts)
+        finish_tile<shape>(arguments, place, memory, totals);
+}
+
+// Counts the arrival of a block that left partial results of a cut sequence; the last one merges them, in
+// order of segments, and returns true.
+template <class shape>
+static __device__ __forceinline__ bool merge_arrived(const struct attention_arguments &arguments,
+                                                     const tile_place &place, int32_t sequence)
+{
+    const struct attention_launch &call = arguments.call;
+    int32_t *is_last = (int32_t *)dynamic_shared(), dim = call.pages.value_dim, n_pairs = (dim + 1) / 2;
+    __syncthreads(); // all partial results are stored, all of the tile's shared memory was read
+    if (threadIdx.x == 0) {
+        int32_t *arrivals = call.assigned.arrivals + (int64_t)blockIdx.y * call.extent.n_sequences + sequence;
+        *is_last = arrive_last(arrivals, 1, place.sequence.n_runs);
+    }
+    __syncthreads();
+    if (!*is_last)
+        return false;
+    for (int32_t i = (int32_t)threadIdx.x; i < place.n_queries * n_pairs; i += shape::n_threads) {
+        int32_t query = i / n_pairs, d = i % n_pairs * 2, head = query_head(place, query);
+        int64_t part = place.sequence.first_part + divide_by(place.first_query + query, place.group_magic);
+        struct query_state state = {-INFINITY, 0.0f};
+        float totals[2] = {0.0f, 0.0f};
+        merge_parts<2>(arguments, part, head, 0, query_position(call, place, query) / SEGMENT, d, state,
+                       totals);
+        merge_factors factors = merge_sink(call, head, state);
+        float *out = call.out + query_row(place, query) * call.strides.out + (int64_t)head * dim;
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            if (d + j < dim)
+                out[d + j] = merge_item(totals[j], 0.0f, factors) / state.sum;
+    }
+    return true;
+}

@@ -1,0 +1,288 @@
+// Launches of the GEMM kernels (others: gpu/kernels_*.h). Plain C, no CUDA header: `stream` is
+// device_stream's, pointers are device memory. A launch is asynchronous; a failure is reported when the
+// device is waited for. Structs are read before the call returns.
+//
+// Matrices are float32 [n_rows, stride], row-major; addresses and strides are multiples of 16 bytes (4
+// floats).
+//
+// The kernels are batch-invariant (engine/backend.h): a row's result is the same whether n_rows selects the
+// skinny GEMM or the tiled one.
+#pragma once
+
+#include "engine/model/model.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#define KERNEL_INLINE __host__ __device__ inline
+#else
+#define KERNEL_INLINE inline
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// --- Activation operand: x in the layout of the GEMMs ---
+//
+// 16-bit items [n_steps of 32 inputs][n_rows][4 lanes][8 items]: lane t of step s holds inputs 128 (s / 4) +
+// 32 t + 8 (s % 4) + 0..7, one load of 16 bytes per lane; inputs are padded with zeros to a multiple of 128.
+// `scales` [n_rows] multiply the row's sums:
+//   OPERAND_HALF    binary16 of x / scale; scale is the power of 2 that moves the row's largest item to
+//                   [2^14, 2^15): nothing overflows, and items down to 2^-28 of the largest have all 11 bits
+//   OPERAND_BFLOAT  bfloat16 of x, scale 1
+// A row with an infinity or NaN has scale NaN and zeros. With `scale`, all rows have that one, which is known
+// before their items are: an item is clamped to the form's largest number; an infinity or NaN is NaN, and so
+// are the row's sums.
+//
+// Swizzled, for wgmma, the items are [halves of a group, 64 inputs][swizzled_rows(n_rows)][64 items]: piece p
+// (16 bytes) of row r is stored at piece p ^ (r % 8), so that any 8 rows are the 1024 bytes that wgmma reads
+// with the 128-byte swizzle. Piece p = 2 f + h of a half holds of fragment f (0..3; 4..7 in the second half)
+// for each lane t in 0..3 inputs 32 t + 4 f + 2 h and the next one: item 2 t + 8 h of the fragment is the one
+// that register a[2 h] of lane t multiplies (gpu/kernels/tiles.h).
+
+enum activation_operand_form { OPERAND_HALF, OPERAND_BFLOAT };
+
+enum {
+    OPERAND_ALIGNMENT = 128, // inputs
+    SWIZZLED_ROWS = 8,
+    SWIZZLED_ROW_BYTES = 128,
+};
+
+struct activation_operand {
+    enum activation_operand_form form;
+    int32_t n_rows, n_inputs;
+    void *items;   // activation_operand_bytes
+    float *scales; // [n_rows]; with `scale` not read
+    bool swizzled;
+    float scale; // of all rows, a power of 2; 0: each has its own
+};
+
+// Rows of a swizzled operand with those that fill the last 8, which are never written.
+static KERNEL_INLINE int32_t swizzled_rows(int32_t n_rows)
+{
+    return (n_rows + SWIZZLED_ROWS - 1) / SWIZZLED_ROWS * SWIZZLED_ROWS;
+}
+
+// Enough for both layouts.
+static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs)
+{
+    uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
+    return (uint64_t)swizzled_rows(n_rows) * filled * 2;
+}
+
+// Of this one's layout.
+static inline uint64_t activation_operand_size(const struct activation_operand *operand)
+{
+    uint64_t all = activation_operand_bytes(operand->n_rows, operand->n_inputs);
+    return operand->swizzled ? all
+                             : all / (uint64_t)swizzled_rows(operand->n_rows) * (uint64_t)operand->n_rows;
+}
+
+struct activation_operand_launch {
+    struct activation_operand out;
+    const float *x;
+    int64_t x_stride;
+    // Gather: row i of the operand is row rows[i] / rows_divisor of x (pairs of row and expert, sorted by
+    // expert). NULL: row i.
+    const int32_t *rows;
+    int32_t rows_divisor;
+    // For a GEMM per head, else 0: row h * head_rows + r of the operand is row r of x, x_head_step * h floats
+    // further.
+    int32_t head_rows, x_head_step;
+};
+
+void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
+
+// The operand of the GEMM that comes next, written by the launch that makes its x. With a scale of all rows
+// (product_next_scale) each block writes its own items in place of x. Else a row is converted by the block
+// that stores the last of its items, because its scale depends on all of them.
+struct next_operand {
+    struct activation_operand out; // .items NULL: none
+    int32_t *arrivals;             // [rows] zeros; zeros again after the launch; with out.scale not used
+};
+
+// --- GEMM ---
+//
+// y[r][o] = sum over k of weight[o][k] x[r][k] (+ bias[o]), on the tensor cores in binary16 (bfloat16 for
+// BF16 weights, plain float32 for F32), accumulated in float32. The order of summation is the same in every
+// kernel and for every n_rows:
+//   weights    are dequantized to binary16 as in gpu/kernels/tile_group.h; x is the activation operand above
+//   fragments  of 16 inputs (gpu/kernels/tiles.h), in order: acc = acc + the exact products of 16 inputs, added by
+//              one tensor core instruction, which is independent of other outputs and rows
+//   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order,
+//              starting from 0
+//   epilogue   y = total * the row's scale + bias; or fma(factor, that, y) when `add` is set; or, gated, its
+//              activation times the other part's result at the same output, with the bits of launch_activate
+//              after two GEMMs
+// F32: see gpu/kernels/product_float.cu.
+
+enum {
+    SPLIT_K_INPUTS = 512,
+    PRODUCT_PARTS_MAX = 4,
+    // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
+    PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
+    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // of compute capability 9.0
+    WGMMA_ROWS_LEAST = 17,                    // fewer are the skinny GEMM's
+    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // of 64 outputs x 64 rows, the largest tile that is divided
+    SKINNY_ROWS_ONE_COLUMN = 8,               // of the skinny GEMM: one column of mma fragments
+    SKINNY_ROWS_MAX = 16,                     // two columns; more are wgmma's or the tiled GEMM's
+    // float32 that one block converts to the next operand: 64 bytes a cycle and multiprocessor are 1,024
+    // cycles, not longer than a launch
+    PRODUCT_NEXT_BYTES = 64 << 10,
+    // x of a group of row tiles: a third of the 50 MB of second-level cache of compute capability 9.0, whose
+    // halves may both hold a line
+    PRODUCT_GROUP_BYTES = 16 << 20,
+};
+
+struct product_part {
+    const void *tiles; // gpu/kernels/tiles.h; experts are contiguous
+    const float *bias; // [n_outputs] (experts: [n_experts, n_outputs]) or NULL
+    float *y;
+    int64_t y_stride;
+    int32_t n_outputs;
+};
+
+// A GEMM per head, else n_rows 0: matrix h of n_experts multiplies rows [h * n_rows, (h + 1) * n_rows) of x;
+// results are rows 0.. of y, y_step * h floats further. F32 weights: row r of `floats`, x_step * h floats
+// further.
+struct product_heads {
+    int32_t n_rows, x_step, y_step;
+};
+
+// x of F32 weights itself, with the row gather of activation_operand_launch.
+struct product_floats {
+    const float *items;
+    int64_t stride;
+    const int32_t *rows;
+    int32_t rows_divisor;
+};
+
+// Where two blocks of a wgmma tile leave the sums of their split-K chunks (gpu/kernels/gemm_wgmma.h).
+struct product_partials {
+    float *sums;       // product_partial_bytes; NULL: none
+    int32_t *arrivals; // [product_partial_tiles] zeros; zeros again after the launch
+    uint64_t size_bytes;
+};
+
+struct product_device {
+    uint64_t shared_bytes_max; // shared memory per block, at least PRODUCT_SHARED_BYTES_LEAST
+    int32_t n_multiprocessors; // to distribute the work; 0: unknown
+    struct product_partials partials;
+};
+
+// GEMMs of the same x with weights of one type.
+struct product_launch {
+    enum tensor_type type; // of all tiles
+    int32_t n_parts;
+    struct product_part parts[PRODUCT_PARTS_MAX];
+    // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
+    struct activation_operand x;
+    struct product_floats floats; // F32 weights
+    bool add;                     // y += factor * result, else y = result
+    float factor;
+    // Two parts with the same n_outputs: the first part's y = activation(gate) * up, the second part's y is
+    // not written. Not F32.
+    bool gated;
+    enum activation_kind activation;
+    float gated_scale; // a power of 2, which times 2^15 no gated result exceeds (gpu/limit.h); 0: unknown
+    // Grouped GEMM over experts, else n_experts 0: rows [expert_first[e], expert_first[e + 1]) of x are
+    // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
+    int32_t n_experts;
+    const int32_t *expert_first, *expert_order;
+    struct product_heads heads;
+    // of the gated result, whose row i is that of row i of x
+    struct next_operand next;
+    struct product_device device;
+};
+
+// Whether the rows of a GEMM are multiplied by wgmma: its operand must then be swizzled, else it must not.
+static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, int32_t n_rows,
+                                    int32_t n_experts)
+{
+    return has_wgmma && shared_bytes_max >= PRODUCT_SHARED_BYTES_WGMMA && n_rows >= WGMMA_ROWS_LEAST &&
+           n_experts == 0;
+}
+
+// Rows of each matrix, on average.
+static inline int32_t product_rows_each(const struct product_launch *product)
+{
+    int32_t n = product->n_experts > 0 ? product->n_experts : 1;
+    return (product->x.n_rows + n - 1) / n;
+}
+
+// The scale of all rows of the operand that the blocks of a gated GEMM write, of whole groups of inputs. It
+// depends on the weights alone, so that it is the same for any number of rows. 0: there is none.
+static inline float product_next_scale(const struct product_launch *product,
+                                       enum activation_operand_form form)
+{
+    if (!product->gated || product->parts[0].n_outputs % OPERAND_ALIGNMENT != 0)
+        return 0.0f;
+    return form == OPERAND_BFLOAT ? 1.0f : product->gated_scale;
+}
+
+// Whether a gated GEMM converts its rows without such a scale. The last block of a tile of rows converts all
+// of them, so it does where they are few: more are converted sooner by a launch that has a block for each.
+static inline bool product_converts_next(const struct product_launch *product)
+{
+    if (product->x.swizzled)
+        return false;
+    int32_t n_each = product_rows_each(product), tokens = product->x.n_rows / product->floats.rows_divisor,
+            n_tile = n_each <= SKINNY_ROWS_ONE_COLUMN ? SKINNY_ROWS_ONE_COLUMN : SKINNY_ROWS_MAX,
+            n_most = tokens < n_tile ? tokens : n_tile;
+    return product->gated && n_each <= SKINNY_ROWS_MAX &&
+           (int64_t)n_most * product->parts[0].n_outputs * 4 <= PRODUCT_NEXT_BYTES;
+}
+
+// Order of the blocks of a wgmma GEMM: row tiles in groups whose x the second-level cache keeps, and in a
+// group all row tiles of one tile of outputs after another. So device memory is asked for the weights once a
+// group, and for x once.
+struct product_place {
+    int32_t outputs, rows; // indices of tiles; outputs < 0: no tile
+};
+
+static KERNEL_INLINE struct product_place product_place_of(int64_t block, int32_t n_output_tiles,
+                                                           int32_t n_row_tiles, int32_t n_group_tiles)
+{
+    struct product_place place = {-1, 0};
+    if (block >= (int64_t)n_output_tiles * n_row_tiles)
+        return place;
+    int32_t at = (int32_t)block, before = at / (n_group_tiles * n_output_tiles) * n_group_tiles;
+    int32_t left = n_row_tiles - before, n = left < n_group_tiles ? left : n_group_tiles;
+    at -= before * n_output_tiles;
+    place.outputs = at / n;
+    place.rows = before + at % n;
+    return place;
+}
+
+// Row tiles of a group.
+static KERNEL_INLINE int32_t product_group_tiles(int32_t tile_rows, int32_t n_inputs, int32_t n_row_tiles)
+{
+    int32_t n = PRODUCT_GROUP_BYTES / 2 / tile_rows / n_inputs;
+    return n < 1 ? 1 : n < n_row_tiles ? n : n_row_tiles;
+}
+
+// Tiles of a launch that leaves half of the multiprocessors without a block.
+static inline int32_t product_partial_tiles(int32_t n_multiprocessors)
+{
+    return n_multiprocessors / 2;
+}
+
+// For the partial sums of as many tiles: the totals of the first part's chunks, and each chunk's of the
+// second part, which has at most half of them.
+static inline uint64_t product_partial_bytes(int32_t n_multiprocessors, int32_t n_inputs)
+{
+    uint64_t n_chunks = ((uint64_t)n_inputs + SPLIT_K_INPUTS - 1) / SPLIT_K_INPUTS;
+    return (uint64_t)product_partial_tiles(n_multiprocessors) * (1 + n_chunks / 2) *
+           PRODUCT_PARTIAL_TILE_BYTES;
+}
+
+void launch_product(void *stream, const struct product_launch *product);
+// GEMMs of the same x that differ in type, parts and operand's form alone; two of them are one launch where
+// there is a kernel for both types: Q6_K beside Q4_K or Q5_K, up to 16 rows or by wgmma.
+void launch_products(void *stream, const struct product_launch *products, int32_t n);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,104 @@
+// Launches of the row-wise kernels: embedding, norms, rope, activation, residual sums, expert routing. Float
+// matrices are [n_rows, stride] in device memory. Sums run in a fixed order that depends only on the length
+// of the row.
+#pragma once
+
+#include "engine/model/model.h"
+#include "gpu/kernels/kernels.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct device_matrix {
+    float *items;
+    int64_t stride;
+};
+
+// Rows in the file's format.
+struct device_table {
+    const unsigned char *rows;
+    int64_t row_bytes;
+    int32_t type; // enum tensor_type: one that launch_embed_knows
+};
+
+bool launch_embed_knows(int32_t type);
+// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] if it has rows)
+void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
+                  struct device_table table, const int32_t *tokens, float scale,
+                  struct device_table positions_table, const int32_t *positions);
+
+struct norm_launch {
+    struct device_matrix out, in;
+    int32_t n_rows, n_groups, n; // n items per group
+    bool rms, own_weights;
+    const float *weight, *bias; // bias may be NULL
+    float epsilon;
+    // Fused residual sum, if addend.items is set: in += scale * addend before the norm.
+    struct device_matrix addend;
+    float scale;
+    // Fused conversion of `out` to the activation operand, if its items are set; one group. With operand_only
+    // the contents of `out` are undefined after.
+    struct activation_operand operand;
+    bool operand_only;
+};
+
+void launch_norm(void *stream, const struct norm_launch *norm);
+
+enum { ROPE_PARTS_MAX = 2 }; // queries and keys
+
+struct rope_part {
+    struct device_matrix x;
+    int32_t n_heads;
+    const float *cos_sin; // [n_rows, n_dims]: pairs
+};
+
+// Rotary embeddings of several matrices, in place.
+struct rope_launch {
+    int32_t n_rows, n_parts, head_dim, n_dims;
+    bool halves;
+    struct rope_part parts[ROPE_PARTS_MAX];
+};
+
+void launch_rope(void *stream, const struct rope_launch *rope);
+void launch_activate(void *stream, struct device_matrix out, struct device_matrix gate,
+                     struct device_matrix up, int32_t n_rows, int32_t n_cols, enum activation_kind kind);
+void launch_add(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows, int32_t n_cols,
+                float scale);
+void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
+                  float cap);
+// out[i] = in[rows[i]]; out[i] is unchanged for a negative row
+void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
+                   int32_t n_rows, int32_t n_cols);
+// n columns of each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i]
+void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
+                         int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows);
+// x[r] *= sigmoid(gate[r][0])
+void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
+                      int32_t n_cols);
+
+// Expert routing. Pair p = row * n_used + rank. `experts` and `weights` [n_rows * n_used]; `order` [n_rows *
+// n_used]: the pairs sorted by expert, then by p; `first` [n_experts + 1]: each expert's first index in
+// `order`.
+struct route_launch {
+    struct device_matrix logits;
+    int32_t n_rows, n_used, n_experts;
+    bool sigmoid, normalized; // struct route_parameters
+    float scale;
+    const float *pick_bias; // NULL: none
+    int32_t n_groups, n_groups_used;
+    int32_t *experts, *order, *first;
+    float *weights;
+};
+
+void launch_route(void *stream, const struct route_launch *route);
+// out[r] = sum over ranks of weights[pair] * y[pair]
+void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
+                       int32_t n_rows, int32_t n_used, int32_t n_cols);
+
+#ifdef __cplusplus
+}
+#endif
