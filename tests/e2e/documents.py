@@ -8,7 +8,7 @@ from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ops/RUNBOOK.md", "ops/FAULTS.md", "store/QUERIES.md", "consumer/README.md",
-             "consumer/kafka/README.md", "consumer/table/README.md", "batching/README.md", "engine/grammar/README.md")
+             "consumer/command/README.md", "consumer/kafka/README.md", "consumer/table/README.md", "batching/README.md", "engine/grammar/README.md")
 
 
 def text_of_file(path):
