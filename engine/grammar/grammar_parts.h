@@ -37,7 +37,6 @@ struct grammar_vocabulary {
     struct trie all;    // every token that has bytes; string_state is set here and in string_tokens.not_plain
     struct string_tokens *strings;
     struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
-    struct token_class *classes;
 };
 
 // Sets the bits of the node's token and of all that have its bytes.

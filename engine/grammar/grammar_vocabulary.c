@@ -1,7 +1,6 @@
 // The tokens that grammars choose from: their bytes, sorted, and what is known of them whatever the grammar.
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_tokens.h"
-#include "engine/grammar/token_classes.h"
 
 #include <string.h>
 
@@ -62,7 +61,6 @@ static bool build_trie(struct grammar_vocabulary *vocabulary)
             ids[n++] = id;
     qsort_r(ids, n, sizeof *ids, compare_tokens, vocabulary);
     bool whole = trie_build(vocabulary, ids, n, &vocabulary->all);
-    whole = whole && token_classes_create(&vocabulary->classes, vocabulary, ids, n);
     whole = whole && string_tokens_create(&vocabulary->strings, vocabulary);
     whole = whole && string_tokens_divide(vocabulary->strings, vocabulary, ids, n);
     for (size_t i = 0; i < n && whole; i++)
@@ -112,7 +110,6 @@ void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary)
     free(vocabulary->next_same);
     free(vocabulary->ends);
     string_tokens_destroy(vocabulary->strings);
-    token_classes_destroy(vocabulary->classes);
     free(vocabulary->all.nodes);
     free(vocabulary->not_inside.nodes);
     free(vocabulary);

@@ -2,7 +2,6 @@
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/recognizer.h"
 #include "engine/grammar/string_tokens.h"
-#include "engine/grammar/token_classes.h"
 
 #include <string.h>
 
@@ -187,30 +186,6 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     }
 }
 
-// Whether all texts of the class's bytes, as long as its tokens are, lead from the set to live ones, and
-// those are few.
-static bool stays_among_few(struct recognizer *recognizer, uint32_t set, const struct token_class *class)
-{
-    enum { FEW = 24 };
-    uint32_t sets[FEW] = {set}, depths[FEW] = {0}, n = 1;
-    for (uint32_t at = 0; at < n; at++) {
-        if (!recognizer_count_derivatives(recognizer, sets[at]))
-            return false;
-        for (unsigned i = 0; i < class->n_bytes && depths[at] < TOKEN_CLASS_BYTES_MAX; i++) {
-            uint32_t target = recognizer_step(recognizer, sets[at], class->bytes[i]), found = 0;
-            while (found < n && sets[found] != target)
-                found++;
-            if (target == SET_DEAD || (found == n && n == FEW))
-                return false;
-            if (found < n)
-                continue;
-            depths[n] = depths[at] + 1;
-            sets[n++] = target;
-        }
-    }
-    return true;
-}
-
 static bool is_open_behind(struct recognizer *recognizer, uint32_t set, const struct trie_node *node)
 {
     uint32_t target = recognizer_step(recognizer, set, node->byte);
@@ -245,20 +220,6 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
         making->has_inside = is_open_behind(recognizer, set, &trie->nodes[at]);
         walk_trie(recognizer, trie, at, trie->nodes[at].behind, set, making);
     }
-}
-
-static const struct trie *take_class(struct recognizer *recognizer, uint32_t set, uint32_t *bits)
-{
-    const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
-    for (int i = 0; i < TOKEN_CLASSES; i++) {
-        const struct token_class *class = &vocabulary->classes[i];
-        if (!stays_among_few(recognizer, set, class))
-            continue;
-        for (size_t word = 0; word < grammar_mask_words(vocabulary->n_tokens); word++)
-            bits[word] |= class->mask[word];
-        return &class->others;
-    }
-    return &vocabulary->all;
 }
 
 // Its work is counted, known or not. NULL: the pool has failed.
@@ -409,8 +370,6 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
         walk_nearly_open(recognizer, set, making);
         return;
     }
-    if (trie == &vocabulary->all)
-        trie = take_class(recognizer, set, making->bits);
     walk_trie(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 

@@ -92,22 +92,6 @@ void letters_add(struct letter_set *set, uint32_t first, uint32_t last)
         add_letter(set, 0xF4);
 }
 
-// Of a code point of several bytes.
-static unsigned first_byte(uint32_t code_point)
-{
-    return code_point < 0x800     ? 0xC0 | code_point >> 6
-           : code_point < 0x10000 ? 0xE0 | code_point >> 12
-                                  : 0xF0 | code_point >> 18;
-}
-
-void letters_add_touched(struct letter_set *set, uint32_t first, uint32_t last)
-{
-    if (first < 0x80)
-        letters_add(set, first, last < 0x7F ? last : 0x7F);
-    if (last >= 0x80)
-        add_letters(set, first_byte(first < 0x80 ? 0x80 : first), first_byte(last));
-}
-
 // The step that 'z' makes, for all that make the same.
 static struct letter_step make_step(struct expressions *pool, uint32_t expression)
 {

@@ -38,8 +38,6 @@ struct string_letters {
 bool letters_within(const struct letter_set *set, const struct letter_set *of);
 // Adds the first bytes that begin code points of first..last alone, as a JSON string has them unescaped.
 void letters_add(struct letter_set *set, uint32_t first, uint32_t last);
-// Adds those too that begin other code points as well.
-void letters_add_touched(struct letter_set *set, uint32_t first, uint32_t last);
 // False: no memory.
 bool string_letters_create(struct string_letters *letters, const struct trie *trie);
 void string_letters_finish(struct string_letters *letters);

@@ -20,8 +20,7 @@ static bool prepare_masks(struct string_masks *masks)
     if (!masks->kept)
         masks->kept = calloc(STRING_MASKS_KEPT, sizeof *masks->kept);
     if (!masks->taken)
-        masks->taken =
-            malloc((2 * grammar_mask_words(masks->vocabulary->n_tokens) + 1) * sizeof *masks->taken);
+        masks->taken = malloc((grammar_mask_words(masks->vocabulary->n_tokens) + 1) * sizeof *masks->taken);
     if (!masks->walk)
         masks->walk = malloc((masks->vocabulary->depth_max + 2) * sizeof *masks->walk);
     if (!masks->places)
@@ -351,7 +350,5 @@ void string_masks_finish(struct string_masks *masks)
     VECTOR_FINISH(&masks->queue);
     letter_steps_finish(&masks->letters);
     length_search_finish(&masks->lengths);
-    dead_ends_finish(&masks->dead_ends);
-    safe_letters_finish(&masks->safe);
     *masks = (struct string_masks){0};
 }

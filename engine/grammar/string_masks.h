@@ -3,9 +3,7 @@
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"
-#include "engine/grammar/dead_ends.h"
 #include "engine/grammar/grammar_parts.h"
-#include "engine/grammar/safe_letters.h"
 #include "engine/grammar/string_lengths.h"
 #include "engine/grammar/string_letters.h"
 
@@ -38,9 +36,6 @@ struct walked_state {
     bool has_letters;          // `letters` and `next` are found
     uint8_t open;              // of any characters: its place among string_tokens.states, else 0
     uint32_t n_plain;          // plain characters that may follow, whichever they are
-    uint32_t dead_ends;        // its place among them; DEAD_ENDS_NONE: not known
-    bool has_safe;             // `safe` is found
-    uint32_t safe;             // its place among those that safe letters lead to; SAFE_LETTERS_NONE: none
     uint32_t expression, next; // `letters` lead from it to `next`
     struct letter_set letters;
 };
@@ -66,11 +61,9 @@ struct string_masks {
     VECTOR(uint32_t) queue;
     struct letter_steps letters;
     struct length_search lengths;
-    struct dead_ends dead_ends;
-    struct safe_letters safe;
     VECTOR(struct token_run) runs; // taken by the walk that is under way, ascending
     size_t n_taken;                // tokens of them
-    uint32_t *taken;               // two masks' room, for their bits and others
+    uint32_t *taken;               // room for a mask
     uint64_t visit, search, n_made;
     size_t n_bytes;
 };

@@ -13,29 +13,12 @@ static void set_bit(uint32_t *bits, uint32_t token)
     bits[token / 32] |= 1u << token % 32;
 }
 
-static void add_letters_of(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
-                           uint32_t token)
-{
-    struct text text = vocabulary->tokens[token];
-    for (size_t i = 0; i < text.size; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        if (!begins_letter(byte))
-            continue;
-        uint32_t *mask = tokens->with_letter + letter_of(byte) * grammar_mask_words(vocabulary->n_tokens);
-        if (mask[token / 32] >> token % 32 & 1)
-            continue;
-        set_bit(mask, token);
-        tokens->n_with_letter[letter_of(byte)]++;
-    }
-}
-
 static bool add_inside(struct string_tokens *tokens, const struct grammar_vocabulary *vocabulary,
                        uint32_t token, uint32_t n_letters)
 {
     size_t n_words = grammar_mask_words(vocabulary->n_tokens);
     for (; token != NO_TOKEN; token = vocabulary->next_same[token]) {
         set_bit(tokens->all, token);
-        add_letters_of(tokens, vocabulary, token);
         for (uint32_t k = n_letters; k < STRING_TOKENS_MASKS; k++)
             set_bit(tokens->masks + k * n_words, token);
         if (n_letters >= STRING_TOKENS_MASKS &&
@@ -138,9 +121,8 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
     if (whole) {
         tokens->masks = calloc(n_words * STRING_TOKENS_MASKS, sizeof *tokens->masks);
         tokens->all = calloc(n_words, sizeof *tokens->all);
-        tokens->with_letter = calloc(n_words * LETTERS, sizeof *tokens->with_letter);
         tokens->n_inside = malloc((vocabulary->all.n_nodes + 1) * sizeof *tokens->n_inside);
-        whole = tokens->masks && tokens->all && tokens->with_letter && tokens->n_inside &&
+        whole = tokens->masks && tokens->all && tokens->n_inside &&
                 VECTOR_ADD(&tokens->states, (struct byte_state){0}) &&
                 walk_vocabulary(tokens, vocabulary, &automaton, places) &&
                 string_letters_create(&tokens->letters, &vocabulary->all) &&
@@ -282,7 +264,6 @@ void string_tokens_destroy(struct string_tokens *tokens)
         return;
     free(tokens->masks);
     free(tokens->all);
-    free(tokens->with_letter);
     free(tokens->plain);
     free(tokens->not_plain.nodes);
     free(tokens->not_plain_nodes);

@@ -40,8 +40,6 @@ struct string_tokens {
     VECTOR(struct string_block) blocks;
     struct string_letters letters;   // of vocabulary.all
     struct letter_set plain_letters; // that are plain whatever follows their first byte
-    uint32_t *with_letter;           // by letter: the tokens of `inside` that have it, a mask each
-    uint32_t n_with_letter[LETTERS]; // how many
     size_t block_tokens;             // below a node that has one
     uint32_t *plain;       // tokens that stay inside, with at most STRING_PLAIN_LETTERS characters, all plain
     struct trie not_plain; // all others that stay inside or close the string

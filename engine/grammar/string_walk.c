@@ -8,10 +8,6 @@ enum {
     SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
     SEARCH_WORK = 1 << 15,    // of deriving them
     SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
-    SHORT_WALK_PART = 256,    // of the nodes, a walk that looks at a smaller part is short
-    LONG_WALKS = 8,           // that many of them are a long one
-    ANYWHERE_LETTERS = 4,     // where as many plain ones may follow, what leads nowhere is rare
-    DOUBTFUL_PART = 16,       // of the tokens, at most that part is walked one by one
 };
 
 // The stamp of an expression, which is 0 before its first.
@@ -220,11 +216,8 @@ static void describe_state(struct string_masks *masks, uint32_t id)
     BLOCK_ITEM(&masks->states, id) = (struct walked_state){.visit = masks->visit,
                                                            .is_between = state->place == PLACE_BETWEEN,
                                                            .open = open_state(masks, id),
-                                                           .dead_ends = DEAD_ENDS_NONE,
                                                            .expression = state->expression,
                                                            .n_plain = plain_behind(masks, state->expression)};
-    if (masks->dead_ends.known && state->place == PLACE_BETWEEN)
-        BLOCK_ITEM(&masks->states, id).dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
 }
 
 // Counts a state that a token leads to, each once. False: the pool has failed.
@@ -252,15 +245,6 @@ static void find_letters(struct string_masks *masks, struct walked_state *state)
     }
 }
 
-// Its place among those that safe letters lead to.
-static uint32_t find_safe(const struct string_masks *masks, struct walked_state *state)
-{
-    if (!state->has_safe)
-        state->safe = safe_letters_place(&masks->safe, state->expression);
-    state->has_safe = true;
-    return state->safe;
-}
-
 // Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
 // that may all follow the state, or that the string treats alike.
 static bool are_letters_alike(struct string_masks *masks, const struct letter_summary *summary,
@@ -269,11 +253,6 @@ static bool are_letters_alike(struct string_masks *masks, const struct letter_su
     if (summary->n_letters <= state->n_plain &&
         letters_within(&summary->letters, &masks->vocabulary->strings->plain_letters))
         return true;
-    if (state->dead_ends != DEAD_ENDS_NONE &&
-        dead_ends_avoided(&masks->dead_ends, state->dead_ends, &summary->letters))
-        return true;
-    if (masks->safe.known && find_safe(masks, state) != SAFE_LETTERS_NONE)
-        return safe_letters_have(&masks->safe, state->safe, summary);
     if (!state->has_letters)
         find_letters(masks, state);
     if (!letters_within(&summary->letters, &state->letters))
@@ -321,99 +300,6 @@ uint32_t string_walk_bytes(struct string_masks *masks, uint32_t state, struct te
     return state;
 }
 
-static uint32_t walk_token(struct string_masks *masks, uint32_t from, uint32_t token)
-{
-    return string_walk_bytes(masks, from, masks->vocabulary->tokens[token]);
-}
-
-// The state behind a node of vocabulary.all that has children.
-static uint32_t walk_node(struct string_masks *masks, uint32_t from, uint32_t at)
-{
-    const struct trie_node *nodes = masks->vocabulary->all.nodes;
-    uint32_t below = at + 1;
-    while (nodes[below].token == NO_TOKEN)
-        below++;
-    struct text bytes = masks->vocabulary->tokens[nodes[below].token];
-    bytes.size = (size_t)nodes[at].depth + 1;
-    return string_walk_bytes(masks, from, bytes);
-}
-
-// Sets the bits of the tokens that close the string, walked one by one, and finds its exits.
-static void take_closing(struct string_masks *masks, struct string_mask *mask)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    const uint32_t closed = byte_automaton_closed(masks->automaton);
-    for (size_t i = 0; i < tokens->closing.n; i++) {
-        uint32_t token = tokens->closing.items[i].id;
-        if (walk_token(masks, mask->state, token) == closed)
-            mask->bits[token / 32] |= 1u << token % 32;
-    }
-    for (size_t i = 0; i < tokens->exits.n; i++)
-        if (walk_node(masks, mask->state, tokens->exits.items[i].node) == closed &&
-            !string_mask_add_exit(masks, mask, tokens->exits.items[i].node))
-            return;
-}
-
-// All tokens that stay inside but the doubtful ones, masks->taken, which are walked one by one. False: they are
-// too many; nothing is taken.
-static bool take_but_doubtful(struct string_masks *masks, struct string_mask *mask)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
-    const uint32_t *doubtful = masks->taken;
-    size_t n = 0;
-    for (size_t i = 0; i < n_words; i++)
-        n += (size_t)__builtin_popcount(doubtful[i]);
-    if (n > tokens->inside.n / DOUBTFUL_PART)
-        return false;
-    mask->exits.n = masks->runs.n = masks->n_taken = 0;
-    for (size_t i = 0; i < n_words; i++) {
-        mask->bits[i] = tokens->all[i] & ~doubtful[i];
-        for (uint32_t rest = doubtful[i]; rest; rest &= rest - 1)
-            if (walk_token(masks, mask->state, (uint32_t)i * 32 + (uint32_t)__builtin_ctz(rest)) !=
-                BYTE_STATE_DEAD)
-                mask->bits[i] |= rest & -rest;
-    }
-    take_closing(masks, mask);
-    return true;
-}
-
-// In a walk that is no short one: finds safe letters. Where few tokens have others, the walk ends here. False:
-// it has to go on.
-static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
-{
-    const struct string_tokens *tokens = masks->vocabulary->strings;
-    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
-    if (state.place != PLACE_BETWEEN)
-        return false;
-    safe_letters_find(&masks->safe, masks->automaton->pool, state.expression, tokens);
-    if (masks->automaton->pool->status != STATUS_OK || !masks->safe.known ||
-        !safe_letters_tokens(&masks->safe, tokens, grammar_mask_words(masks->vocabulary->n_tokens),
-                             tokens->inside.n / DOUBTFUL_PART, masks->taken) ||
-        !take_but_doubtful(masks, mask))
-        return false;
-    mask->n_states += masks->safe.found.n;
-    return true;
-}
-
-// For a walk that is long because a few texts in many places lead nowhere: few tokens have the letters that it
-// takes to a dead end. False: it has to go on.
-static bool end_long_walk(struct string_masks *masks, struct string_mask *mask)
-{
-    const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
-    const struct byte_state state = BLOCK_ITEM(&masks->automaton->states, mask->state);
-    if (state.place != PLACE_BETWEEN || masks->n_plain < ANYWHERE_LETTERS)
-        return false;
-    dead_ends_find(&masks->dead_ends, masks->automaton->pool, state.expression, masks->vocabulary->strings);
-    if (masks->automaton->pool->status != STATUS_OK || !masks->dead_ends.known ||
-        !dead_ends_tokens(&masks->dead_ends, 0, masks->vocabulary->strings, n_words, masks->taken + n_words,
-                          masks->taken) ||
-        !take_but_doubtful(masks, mask))
-        return false;
-    mask->n_states += masks->dead_ends.found.n;
-    return true;
-}
-
 // Counts what steps from a state derive, once. False: the pool has failed.
 static bool count_leaving(struct string_masks *masks, struct walked_state *state)
 {
@@ -437,14 +323,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
     if (!count_leaving(masks, &BLOCK_ITEM(&masks->states, mask->state)))
         return;
     places[0] = (struct walk_place){.state = mask->state};
-    const uint32_t short_walk = 1 + (uint32_t)masks->vocabulary->all.n_nodes / SHORT_WALK_PART,
-                   long_walk = short_walk * LONG_WALKS;
-    uint32_t n_nodes = 0;
     for (uint32_t at = 0; at < trie->n_nodes && automaton->pool->status == STATUS_OK;) {
-        n_nodes++;
-        if ((n_nodes == short_walk && end_safe_walk(masks, mask)) ||
-            (n_nodes == long_walk && end_long_walk(masks, mask)))
-            return;
         const struct trie_node *node = &trie->nodes[at];
         struct walk_place *from = &places[node->depth];
         uint32_t to = step_from(automaton, from, node->byte);
@@ -479,7 +358,6 @@ void string_walk(struct string_masks *masks, struct string_mask *mask)
 {
     masks->visit++;
     masks->runs.n = masks->n_taken = 0;
-    masks->dead_ends.known = masks->safe.known = false;
     take_known(masks, mask);
     walk_trie(masks, mask);
     set_runs(masks, mask->bits);

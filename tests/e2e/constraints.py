@@ -119,7 +119,7 @@ def a_grammar_whose_work_grows_with_its_answer_ends_alone(test):
     test.run_file()
     answers = {answer["custom_id"]: answer for answer in test.answers()}
     error = error_of(answers.pop("hostile"))
-    assert "grammar_mask_work: more than 3500000" in error["message"] and error["code"] == "limit_exceeded", error
+    assert "grammar_answer_work: more than 15000000" in error["message"] and error["code"] == "limit_exceeded", error
     assert all(text_of(answer)["text"] for answer in answers.values()) and len(answers) == 3, answers
 
 
