@@ -1,15 +1,24 @@
 #include "consumer/table/csv_reader.h"
 
-#include <csv.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 1 << 18, ROW_NOT_BEGUN = 0 }; // of libcsv's states
+enum { BUFFER_BYTES = 1 << 18 };
+
+// RFC 4180. A record ends with LF or CR LF outside quotes, the last one also with CR or the end of the file.
+//
+//   FIELD_START  "          -> QUOTED          delimiter: an empty field
+//                other      -> PLAIN
+//   PLAIN        delimiter  -> FIELD_START     a quote is an error
+//   QUOTED       "          -> CLOSED          all other bytes belong to the field
+//   CLOSED       "          -> QUOTED          a doubled quote
+//                delimiter  -> FIELD_START     any other byte is an error
+enum csv_state { FIELD_START, FIELD_PLAIN, FIELD_QUOTED, FIELD_CLOSED };
 
 struct csv_record { // being read
     bool is_begun, is_complete, is_blank;
-    bool has_lone_return; // a CR without LF, which libcsv takes for the end of a record
+    enum csv_state state;
     int64_t first_line;
     uint64_t n_bytes;
     struct buffer bytes; // as they are in the file
@@ -21,7 +30,6 @@ struct csv_record { // being read
 
 struct csv_reader {
     struct input_source *source;
-    struct csv_parser parser;
     char delimiter;
     char *bytes; // [BUFFER_BYTES]: read and not yet parsed from `begin` to `end`
     size_t begin, end;
@@ -33,12 +41,6 @@ struct csv_reader {
     struct buffer rejected; // the bytes of a record that is no row
     bool failed;            // out of memory
 };
-
-static int is_never_space(unsigned char byte)
-{
-    (void)byte;
-    return 0;
-}
 
 static bool has_room_for_field(struct csv_reader *reader)
 {
@@ -57,44 +59,21 @@ static bool has_room_for_field(struct csv_reader *reader)
     return true;
 }
 
-static void add_field(void *bytes, size_t size, void *context)
+// Ends the field whose bytes were added to the record's text.
+static void end_field(struct csv_reader *reader)
 {
-    struct csv_reader *reader = context;
-    reader->record.has_lone_return |= reader->record.is_complete;
-    if (!has_room_for_field(reader))
-        return;
-    buffer_add(&reader->record.text, bytes, size);
-    reader->record.ends[reader->record.n_fields++] = reader->record.text.size;
-}
-
-static void end_record(int byte, void *context)
-{
-    struct csv_reader *reader = context;
-    (void)byte;
-    reader->record.has_lone_return |= reader->record.is_complete;
-    reader->record.is_complete = true;
+    if (has_room_for_field(reader))
+        reader->record.ends[reader->record.n_fields++] = reader->record.text.size;
 }
 
 static void clear_record(struct csv_reader *reader)
 {
-    reader->record.is_begun = reader->record.is_complete = reader->record.is_blank =
-        reader->record.has_lone_return = false;
+    reader->record.is_begun = reader->record.is_complete = reader->record.is_blank = false;
+    reader->record.state = FIELD_START;
     reader->record.n_bytes = 0;
     reader->record.n_fields = 0;
     buffer_clear(&reader->record.bytes);
     buffer_clear(&reader->record.text);
-}
-
-static enum status start_parser(struct csv_reader *reader, struct error *error)
-{
-    csv_free(&reader->parser);
-    if (csv_init(&reader->parser, CSV_STRICT | CSV_STRICT_FINI) != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                         reader->source->name);
-    csv_set_delim(&reader->parser, (unsigned char)reader->delimiter);
-    csv_set_space_func(&reader->parser, is_never_space);
-    clear_record(reader);
-    return STATUS_OK;
 }
 
 // A CR at the end of what was read waits for the byte behind it.
@@ -172,7 +151,6 @@ static enum table_line_end cut_line_end(struct text *record)
 static enum status reject_record(struct csv_reader *reader, struct table_row *row, int64_t line,
                                  int64_t column, const char *what, struct error *error)
 {
-    struct error ignored;
     enum status status = STATUS_OK;
     bool more = reader->line_bytes > 0;
     while (status == STATUS_OK && more) {
@@ -187,8 +165,8 @@ static enum status reject_record(struct csv_reader *reader, struct table_row *ro
     buffer_add(&reader->rejected, reader->record.bytes.data, reader->record.bytes.size);
     struct text bytes = {reader->rejected.data ? reader->rejected.data : "", reader->rejected.size};
     (void)cut_line_end(&bytes);
-    if (status != STATUS_OK || start_parser(reader, &ignored) != STATUS_OK)
-        return status != STATUS_OK ? status : STATUS_REFUSE;
+    if (status != STATUS_OK)
+        return status;
     bool is_later = line > reader->record.first_line;
     char begin[96] = "";
     *row = (struct table_row){.line = reader->record.first_line,
@@ -238,9 +216,11 @@ static enum status finish_record(struct csv_reader *reader, size_t *n_fields, st
                                  struct error *error)
 {
     bool was_begun = reader->record.is_begun;
-    if (was_begun && csv_fini(&reader->parser, add_field, end_record, reader) != 0)
+    if (was_begun && reader->record.state == FIELD_QUOTED)
         return reject_record(reader, row, reader->record.first_line, 1,
                              "a quote is not closed before the file's end", error);
+    if (was_begun)
+        end_field(reader);
     *row = (struct table_row){0};
     if (was_begun)
         take_fields(reader, n_fields, row);
@@ -248,23 +228,70 @@ static enum status finish_record(struct csv_reader *reader, size_t *n_fields, st
     return check_memory(reader, error);
 }
 
-// libcsv takes each CR for an end, and passes over those behind it and before a record.
-static bool is_ended_oddly(const struct csv_reader *reader, struct text piece)
+// Reads from the piece to the end of a run of bytes that the state does not distinguish, and adds the run to the field.
+// Returns its size.
+static size_t take_run(struct csv_reader *reader, struct text rest)
 {
-    if (piece.data[0] == '\r' && reader->record.n_bytes == piece.size)
-        return true;
-    if (!reader->record.is_complete)
-        return false;
-    if (reader->parser.pstate != ROW_NOT_BEGUN) // a quote is open behind the record's CR
-        return true;
-    bool has_feed = piece.data[piece.size - 1] == '\n';
-    size_t n_returns = 0, n = piece.size - has_feed;
-    while (n_returns < n && piece.data[n - 1 - n_returns] == '\r')
-        n_returns++;
-    return n_returns > 1 || (!has_feed && !reader->at_end);
+    size_t size = 0;
+    if (reader->record.state == FIELD_QUOTED) {
+        const char *quote = memchr(rest.data, '"', rest.size);
+        size = quote ? (size_t)(quote - rest.data) : rest.size;
+    } else if (reader->record.state != FIELD_CLOSED) {
+        while (size < rest.size && rest.data[size] != reader->delimiter && rest.data[size] != '"' &&
+               rest.data[size] != '\r' && rest.data[size] != '\n')
+            size++;
+        if (size)
+            reader->record.state = FIELD_PLAIN;
+    }
+    buffer_add(&reader->record.text, rest.data, size);
+    return size;
 }
 
-// Passes one piece of a line to libcsv. After it the record may be complete.
+// The byte after a run. False: it cannot stand there.
+static bool take_byte(struct csv_reader *reader, char byte)
+{
+    struct csv_record *record = &reader->record;
+    if (byte == '"') {
+        if (record->state == FIELD_PLAIN)
+            return false;
+        if (record->state == FIELD_CLOSED)
+            buffer_add(&record->text, "\"", 1);
+        record->state = record->state == FIELD_QUOTED ? FIELD_CLOSED : FIELD_QUOTED;
+        return true;
+    }
+    if (byte != reader->delimiter && byte != '\n' && byte != '\r')
+        return false;
+    end_field(reader);
+    record->state = FIELD_START;
+    record->is_complete = byte != reader->delimiter;
+    return true;
+}
+
+// How far a piece was read: to its end, or to a byte that cannot stand there.
+struct parsed {
+    size_t n_bytes;
+    bool is_lone_return; // that byte is a CR without LF
+};
+
+static struct parsed parse_bytes(struct csv_reader *reader, struct text piece)
+{
+    size_t at = 0;
+    while (at < piece.size) {
+        at += take_run(reader, (struct text){piece.data + at, piece.size - at});
+        if (at == piece.size)
+            break;
+        bool is_return = piece.data[at] == '\r' && reader->record.state != FIELD_QUOTED;
+        bool is_last = at + 1 == piece.size;
+        if (is_return && (is_last ? !reader->at_end : piece.data[at + 1] != '\n'))
+            return (struct parsed){at, true};
+        if (!take_byte(reader, piece.data[at]))
+            return (struct parsed){at, false};
+        at += is_return && !is_last ? 2 : 1;
+    }
+    return (struct parsed){at, false};
+}
+
+// Reads one piece of a line. After it the record may be complete.
 static enum status parse_piece(struct csv_reader *reader, struct text piece, struct table_row *row,
                                struct error *error)
 {
@@ -272,24 +299,23 @@ static enum status parse_piece(struct csv_reader *reader, struct text piece, str
         reader->record.first_line = reader->line;
     reader->record.is_begun = true;
     int64_t line = reader->line, column = reader->line_bytes;
-    size_t taken = csv_parse(&reader->parser, piece.data, piece.size, add_field, end_record, reader);
+    struct parsed parsed = parse_bytes(reader, piece);
     buffer_add(&reader->record.bytes, piece.data, piece.size);
     pass_piece(reader, piece);
     reader->record.n_bytes += piece.size;
-    if (csv_error(&reader->parser) == CSV_ENOMEM)
-        reader->failed = true;
-    else if (taken != piece.size)
-        return reject_record(reader, row, line, column + (int64_t)taken + 1,
-                             "a quote inside a field must be doubled, and the field quoted", error);
-    if (reader->record.has_lone_return || is_ended_oddly(reader, piece))
-        return reject_record(reader, row, line, column + 1, "a CR without LF must be in quotes", error);
+    if (parsed.n_bytes != piece.size)
+        return reject_record(reader, row, line, column + (int64_t)parsed.n_bytes + 1,
+                             parsed.is_lone_return
+                                 ? "a CR without LF must be in quotes"
+                                 : "a quote inside a field must be doubled, and the field quoted",
+                             error);
     if (reader->record.n_bytes > TABLE_ROW_BYTES_MAX)
         return reject_record(reader, row, reader->record.first_line, 1,
                              "the row has more than 16 MiB, or a quote is not closed", error);
     return check_memory(reader, error);
 }
 
-// A whole line that libcsv would take as it stands: without a quote, and without a CR but for its end's.
+// A whole line without a quote, and without a CR except at its end.
 static bool is_plain_line(const struct csv_reader *reader, struct text piece)
 {
     if (reader->record.is_begun || piece.data[piece.size - 1] != '\n' || memchr(piece.data, '"', piece.size))
@@ -338,7 +364,7 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
             reader->record.first_line = reader->line;
             buffer_add(&reader->record.bytes, piece.data, piece.size);
             pass_piece(reader, piece);
-            add_field("", 0, reader);
+            end_field(reader);
             reader->record.is_complete = reader->record.is_blank = true;
         } else if (is_plain_line(reader, piece)) {
             return take_plain_line(reader, piece, n_fields, row, error);
@@ -357,8 +383,8 @@ enum status csv_reader_rewind(struct csv_reader *reader, struct error *error)
     reader->at_end = false;
     reader->line = 1;
     reader->line_bytes = 0;
-    enum status status = start_parser(reader, error);
-    return status == STATUS_OK ? input_source_rewind(reader->source, error) : status;
+    clear_record(reader);
+    return input_source_rewind(reader->source, error);
 }
 
 enum status csv_reader_open(struct csv_reader **reader, struct input_source *source, char delimiter,
@@ -368,10 +394,9 @@ enum status csv_reader_open(struct csv_reader **reader, struct input_source *sou
     if (opened)
         *opened =
             (struct csv_reader){.source = source, .delimiter = delimiter, .bytes = malloc(BUFFER_BYTES)};
-    enum status status = opened && opened->bytes && csv_init(&opened->parser, 0) == 0
-                             ? csv_reader_rewind(opened, error)
-                             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                         "%s: reading: out of memory", source->name);
+    enum status status = opened && opened->bytes ? csv_reader_rewind(opened, error)
+                                                 : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                                             "%s: reading: out of memory", source->name);
     if (status == STATUS_OK)
         *reader = opened;
     else
@@ -383,7 +408,6 @@ void csv_reader_close(struct csv_reader *reader)
 {
     if (!reader)
         return;
-    csv_free(&reader->parser);
     buffer_finish(&reader->record.bytes);
     buffer_finish(&reader->record.text);
     buffer_finish(&reader->rejected);

@@ -1,7 +1,6 @@
-// CSV (RFC 4180) and TSV, by libcsv: fields of any bytes, quoted line feeds, a byte order mark, \n or \r\n.
-// libcsv is configured without white space, so fields are unchanged. It gets one line at a time: an error
-// then has a line and a column, and an unclosed quote has bounded memory. A blank line is a row if the table
-// has one column; otherwise it is skipped.
+// CSV (RFC 4180) and TSV: fields of any bytes, quoted line feeds, a byte order mark, LF or CR LF. White space belongs to
+// the fields. It is read a line at a time, so an error has a line and a column, and an unclosed quote has bounded memory.
+// A blank line is a row if the table has one column; otherwise it is skipped.
 #pragma once
 
 #include "consumer/command/input_source.h"

@@ -40,7 +40,6 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "utf8proc.h": (r"engine/tokenizer/\w+\.c", 1),
     "sqlite3.h": (r"store/\w+\.[ch]", 9),
     "librdkafka/rdkafka.h": (r"consumer/kafka/\w+\.[ch]", 19),
-    "csv.h": (r"consumer/table/csv_reader\.c", 1),
     "setjmp.h": (r"engine/template/(lexer|rendering)\.h", 2),
     "zlib.h": (r"consumer/command/input_source\.c", 1),
     "microhttpd.h": (r"consumer/http\.c", 1),

@@ -73,7 +73,7 @@ static void fields_are_read_as_they_stand(void **state)
     ASSERT_READS("a,b\n", "");
 }
 
-// Lines without quotes do not pass through libcsv: the same fields with one of them in quotes do.
+// Lines without quotes are split at once: they have the same fields as with one field in quotes.
 static void lines_with_and_without_quotes_have_the_same_fields(void **state)
 {
     enum { LINES = 400 };
@@ -150,11 +150,11 @@ static void faults_have_their_line_and_column_and_the_next_row_is_read(void **st
     ASSERT_READS("a,b\nc,\"d\ne,f\n",
                  "<unit_table.in: line 2, column 1: a quote is not closed before the file's end>");
     ASSERT_READS("a,b\nc\rd,e\nf,g\n",
-                 "<unit_table.in: line 2, column 1: a CR without LF must be in quotes>[f|g]");
+                 "<unit_table.in: line 2, column 2: a CR without LF must be in quotes>[f|g]");
     ASSERT_READS("a,b\n\rc,d\nf,g\n",
                  "<unit_table.in: line 2, column 1: a CR without LF must be in quotes>[f|g]");
     ASSERT_READS("a,b\nc,d\r\r\nf,g\n",
-                 "<unit_table.in: line 2, column 1: a CR without LF must be in quotes>[f|g]");
+                 "<unit_table.in: line 2, column 4: a CR without LF must be in quotes>[f|g]");
 }
 
 static void a_header_names_each_column_once(void **state)
