@@ -5,11 +5,11 @@
 
 enum {
     FOUND_MAX = 256,
-    FOUND_BITS = 16,    // of a stamp, for the place
-    WORK_MAX = 1 << 16, // of deriving them
+    FOUND_BITS = 16,    // of a stamp, for the index
+    WORK_MAX = 1 << 16, // of the derivatives
     PASSES_MAX = 32,
-    RARE = 4,         // a set is of few tokens where at most that part of them has one of its letters
-    FEW_LETTERS = 12, // more are in most tokens
+    RARE = 4,         // a set is rare if at most 1/RARE of the tokens contain one of its letters
+    FEW_LETTERS = 12, // most tokens contain a letter of a larger set
 };
 
 uint32_t dead_ends_place(const struct dead_ends *ends, uint32_t expression)
@@ -19,7 +19,7 @@ uint32_t dead_ends_place(const struct dead_ends *ends, uint32_t expression)
     return place >> FOUND_BITS == ends->search && at < ends->found.n ? at : DEAD_ENDS_NONE;
 }
 
-// The place of an expression, found now or before; DEAD_ENDS_NONE: too many, or no memory.
+// Index of an expression, found or added; DEAD_ENDS_NONE: too many, or no memory.
 static uint32_t add_found(struct dead_ends *ends, const struct expressions *pool, uint32_t expression)
 {
     uint32_t place = dead_ends_place(ends, expression);
@@ -41,7 +41,7 @@ static uint32_t add_found(struct dead_ends *ends, const struct expressions *pool
     return place;
 }
 
-// At most that many tokens have a letter of the set.
+// Upper bound of the tokens that contain a letter of the set.
 static uint64_t count_tokens(const struct string_tokens *tokens, const struct letter_set *set)
 {
     uint64_t n = 0;
@@ -55,7 +55,7 @@ static bool letters_equal(const struct letter_set *a, const struct letter_set *b
     return a->words[0] == b->words[0] && a->words[1] == b->words[1] && a->words[2] == b->words[2];
 }
 
-// The set of the letters, new or found; DEAD_ENDS_NONE: too many.
+// Index of the set, found or added; DEAD_ENDS_NONE: too many.
 static uint32_t add_set(struct dead_ends *ends, const struct string_tokens *tokens,
                         const struct letter_set *letters)
 {
@@ -71,7 +71,7 @@ static uint32_t add_set(struct dead_ends *ends, const struct string_tokens *toke
     return at;
 }
 
-// The letters of all pieces, from the one at `first` on, that have its target.
+// The letters of all pieces, from index `first` on, that have its target.
 static struct letter_set letters_to(const struct expressions *pool, const struct expression_node *node,
                                     uint32_t first)
 {
@@ -94,7 +94,7 @@ static bool is_first_of_target(const struct expressions *pool, const struct expr
     return true;
 }
 
-// Adds the step that the letters make. False: too many, or a dead end that is near.
+// Adds a step. False: too many steps, or a dead end that many tokens reach.
 static bool add_step(struct dead_ends *ends, const struct expressions *pool,
                      const struct string_tokens *tokens, uint32_t at, uint32_t target,
                      const struct letter_set *letters)
@@ -174,8 +174,8 @@ static bool is_part(const struct dead_ends_way *part, const struct dead_ends_way
     return !more;
 }
 
-// Adds a way unless one of its parts is there; those that it is a part of are dropped. Of too many ways, only
-// that there are some is known: one of no sets. Returns whether anything changed.
+// Adds a way unless a subset of it is known, and drops supersets of it. Too many ways are replaced by the
+// empty way: any text may end dead. Returns whether anything changed.
 static bool add_way(struct dead_ends_state *state, struct dead_ends_way way)
 {
     uint32_t n = 0;
@@ -244,7 +244,7 @@ static bool have_common(const struct letter_set *a, const struct letter_set *b)
     return (a->words[0] & b->words[0]) || (a->words[1] & b->words[1]) || (a->words[2] & b->words[2]);
 }
 
-// The next set of the way from `set` on; DEAD_ENDS_SETS_MAX: there is none.
+// The way's first set >= `set`; DEAD_ENDS_SETS_MAX: none.
 static uint32_t next_set(const struct dead_ends_way *way, uint32_t set)
 {
     while (set < DEAD_ENDS_SETS_MAX) {
@@ -271,7 +271,7 @@ bool dead_ends_avoided(const struct dead_ends *ends, uint32_t place, const struc
     return true;
 }
 
-// Whether a set of the way is one of few tokens.
+// Whether a set of the way is rare.
 static bool has_rare_set(const struct dead_ends *ends, const struct dead_ends_way *way)
 {
     uint32_t set = next_set(way, 0);
@@ -292,7 +292,7 @@ static void add_tokens_with(const struct string_tokens *tokens, const struct let
     }
 }
 
-// Keeps the bits of the tokens that have a letter of the set.
+// Clears the bits of the tokens without a letter of the set.
 static void keep_tokens_with(const struct string_tokens *tokens, const struct letter_set *set, size_t n_words,
                              uint32_t *bits)
 {
@@ -302,7 +302,7 @@ static void keep_tokens_with(const struct string_tokens *tokens, const struct le
         if (!(set->words[letter / 64] >> letter % 64 & 1) || !tokens->n_with_letter[letter])
             continue;
         if (n == FEW_LETTERS)
-            return; // most tokens have one: all are kept
+            return; // most tokens contain one: keep all
         masks[n++] = tokens->with_letter + letter * n_words;
     }
     if (n == 1) {

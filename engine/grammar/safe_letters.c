@@ -5,12 +5,12 @@
 #include <string.h>
 
 enum {
-    FOUND_BITS = 16,    // of a stamp, for the place
+    FOUND_BITS = 16,    // of a stamp, for the index
     FOUND_MAX = 256,    // in all passes
     REACHED_MAX = 32,   // in one pass
-    PASSES_MAX = 64,    // each leaves letters out
-    WORK_MAX = 1 << 15, // of deriving them
-    LEVELS = 20,        // letters that are looked ahead
+    PASSES_MAX = 64,    // each pass removes letters
+    WORK_MAX = 1 << 15, // of the derivatives
+    LEVELS = 20,        // letters of lookahead
 };
 
 uint32_t safe_letters_place(const struct safe_letters *safe, uint32_t expression)
@@ -29,7 +29,7 @@ bool safe_letters_have(const struct safe_letters *safe, uint32_t place, const st
            (safe->closed || summary->n_letters <= LEVELS - safe->found.items[place].n_before);
 }
 
-// The place of an expression, found now or before; SAFE_LETTERS_NONE: too many, or no memory.
+// Index of an expression, found or added; SAFE_LETTERS_NONE: too many, or no memory.
 static uint32_t add_found(struct safe_letters *safe, uint32_t expression)
 {
     if (!VECTOR_RESERVE(&safe->places, (size_t)expression + 1))
@@ -49,7 +49,7 @@ static uint32_t add_found(struct safe_letters *safe, uint32_t expression)
     return (uint32_t)safe->found.n - 1;
 }
 
-// At most that many tokens have a letter of the set.
+// Upper bound of the tokens that contain a letter of the set.
 static uint32_t count_tokens(const struct string_tokens *tokens, const struct letter_set *set)
 {
     uint32_t n = 0;
@@ -76,7 +76,7 @@ static void remove_letters(struct letter_set *from, const struct letter_set *let
         from->words[word] &= ~letters->words[word];
 }
 
-// The step of the state to the place, new or found.
+// The step from the state to `to`, found or added.
 static struct safe_step *step_to(struct safe_letters *safe, uint32_t first_step, uint32_t to)
 {
     for (size_t i = first_step; i < safe->steps.n; i++)
@@ -113,8 +113,8 @@ static bool expand(struct safe_letters *safe, struct expressions *pool, uint32_t
     return pool->status == STATUS_OK;
 }
 
-// Leaves out the letters that lead from the state to a dead end, or those that lead to the state, whichever
-// fewer tokens have.
+// Removes the letters that lead from the state to a dead end, or the letters that lead to the state: the ones
+// that fewer tokens contain.
 static void avoid_dead_end(struct safe_letters *safe, const struct string_tokens *tokens, uint32_t place,
                            const struct letter_set *dying)
 {
@@ -123,7 +123,7 @@ static void avoid_dead_end(struct safe_letters *safe, const struct string_tokens
     remove_letters(&safe->letters, is_entry ? &state->entry : dying);
 }
 
-// Leaves out the letters of the step to one of the states, that which fewest tokens have.
+// Too many states: removes the letters that lead to the state whose letters the fewest tokens contain.
 static void reach_fewer(struct safe_letters *safe)
 {
     const struct safe_state *fewest = &safe->found.items[safe->queue.items[1]];
@@ -151,7 +151,7 @@ static bool reach(struct safe_letters *safe, const struct string_tokens *tokens,
 
 enum pass_end { PASS_WHOLE, PASS_AGAIN, PASS_FAILED };
 
-// Follows the steps of one state by the letters that are left.
+// Follows the steps of one state by the remaining letters.
 static enum pass_end follow_steps(struct safe_letters *safe, const struct string_tokens *tokens,
                                   uint32_t place)
 {

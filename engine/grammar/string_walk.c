@@ -1,20 +1,20 @@
-// The walk of the trie that finds a mask inside one JSON string, with the terminal's automaton alone.
+// The walk of the trie that computes a mask inside one JSON string, with the terminal's automaton alone.
 #include "engine/grammar/string_masks.h"
 #include "engine/grammar/string_tokens.h"
 
 #include <string.h>
 
 enum {
-    SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
-    SEARCH_WORK = 1 << 15,    // of deriving them
+    SEARCH_EXPRESSIONS = 256, // of a search whether any plain characters may follow
+    SEARCH_WORK = 1 << 15,    // of its derivatives
     SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
-    SHORT_WALK_PART = 256,    // of the nodes, a walk that looks at a smaller part is short
-    LONG_WALKS = 8,           // that many of them are a long one
-    ANYWHERE_LETTERS = 4,     // where as many plain ones may follow, what leads nowhere is rare
-    DOUBTFUL_PART = 16,       // of the tokens, at most that part is walked one by one
+    SHORT_WALK_PART = 256,    // a walk of fewer than 1/SHORT_WALK_PART of the nodes is short
+    LONG_WALKS = 8,           // a walk of so many short walks is long
+    ANYWHERE_LETTERS = 4,     // if so many plain characters may follow, dead ends are rare
+    DOUBTFUL_PART = 16,       // at most 1/DOUBTFUL_PART of the tokens are walked one by one
 };
 
-// The stamp of an expression, which is 0 before its first.
+// The stamp of an expression, at first 0.
 static uint64_t *stamp_of(struct string_masks *masks, uint32_t id)
 {
     if (id >= masks->seen.n) {
@@ -34,7 +34,7 @@ static bool is_live(struct expressions *pool, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
 }
 
-// Adds what plain characters lead to, as found at the level; false: some lead nowhere.
+// Adds the expressions that plain characters lead to, with the level. False: some lead to a dead end.
 static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -64,8 +64,8 @@ static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level
     return true;
 }
 
-// Finds how many plain characters may follow, whichever they are, up to STRING_PLAIN_LETTERS, in the order of
-// their number.
+// How many plain characters may follow in any order, up to STRING_PLAIN_LETTERS. Breadth first by their
+// number.
 static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -92,7 +92,7 @@ static unsigned search_plain(struct string_masks *masks, const struct byte_state
     return STRING_PLAIN_LETTERS;
 }
 
-// How many plain characters may follow the expression, whichever they are, as far as the last search knows.
+// The same for an expression that the last search reached; 0: unknown.
 static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
 {
     uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
@@ -101,7 +101,7 @@ static uint32_t plain_behind(const struct string_masks *masks, uint32_t expressi
                                                                            : 0;
 }
 
-// Sets the bits of tokens that need no walk; the rest are in the trie that is walked.
+// Takes tokens that need no walk; the others are in the trie to be walked.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -127,7 +127,7 @@ bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, 
     return false;
 }
 
-// Where the state is one of any characters: its place among string_tokens.states, else 0.
+// If any characters may follow the state: its index in string_tokens.states; else 0.
 static uint8_t open_state(const struct string_masks *masks, uint32_t id)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -140,8 +140,8 @@ static uint8_t open_state(const struct string_masks *masks, uint32_t id)
     return at < tokens->states.n ? (uint8_t)at : 0;
 }
 
-// Takes the tokens at and below a node of vocabulary.all that stay inside a string: their bits are set behind
-// the walk.
+// Takes the tokens at and below a node of vocabulary.all that stay inside a string; set_runs() sets their
+// bits after the walk.
 static bool take_inside(struct string_masks *masks, uint32_t at)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -159,7 +159,7 @@ static bool take_inside(struct string_masks *masks, uint32_t at)
     return false;
 }
 
-// Sets the bits of the runs, or where they are most of the tokens, all bits but those between the runs.
+// Sets the bits of the runs. If the runs have most tokens, sets all and clears the gaps.
 static void set_runs(struct string_masks *masks, uint32_t *bits)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -178,7 +178,7 @@ static void set_runs(struct string_masks *masks, uint32_t *bits)
         bits[i] |= masks->taken[i];
 }
 
-// All below a node of vocabulary.all behind which the string may have any characters.
+// Takes all tokens at and below a node of vocabulary.all after which the string may have any characters.
 static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -196,13 +196,12 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
     return true;
 }
 
-// The node of vocabulary.all of the same bytes as a node of the trie that is walked.
+// The node of vocabulary.all with the same bytes as a node of the trie being walked.
 static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
 {
     return masks->walked.nodes ? masks->walked.nodes[at] : at;
 }
 
-// Room for what is known of a state.
 static bool reserve_state(struct string_masks *masks, uint32_t id)
 {
     while (masks->states.n <= id) {
@@ -227,7 +226,7 @@ static void describe_state(struct string_masks *masks, uint32_t id)
         BLOCK_ITEM(&masks->states, id).dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
 }
 
-// Counts a state that a token leads to, each once. False: the pool has failed.
+// Counts each state that a token leads to once. False: the pool has failed.
 static bool enter_state(struct string_masks *masks, uint32_t id, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -252,7 +251,7 @@ static void find_letters(struct string_masks *masks, struct walked_state *state)
     }
 }
 
-// Its place among those that safe letters lead to.
+// The state's index in safe_letters.found.
 static uint32_t find_safe(const struct string_masks *masks, struct walked_state *state)
 {
     if (!state->has_safe)
@@ -261,8 +260,8 @@ static uint32_t find_safe(const struct string_masks *masks, struct walked_state 
     return state->safe;
 }
 
-// Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
-// that may all follow the state, or that the string treats alike.
+// Whether all tokens below a node stay inside because of their letters: all are plain, none leads to a dead
+// end, all are safe, or the string treats them alike.
 static bool are_letters_alike(struct string_masks *masks, const struct letter_summary *summary,
                               struct walked_state *state)
 {
@@ -282,7 +281,7 @@ static bool are_letters_alike(struct string_masks *masks, const struct letter_su
            letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary);
 }
 
-// Takes the tokens below a node where all stay inside for their letters, and with them those that are known.
+// Takes the tokens below a node if all stay inside because of their letters.
 static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_state *state)
 {
     const struct string_letters *letters = masks->walked.letters;
@@ -294,7 +293,7 @@ static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_
            take_inside(masks, node_of_all(masks, at));
 }
 
-// The step from a place, which is then kept there. BYTE_STATE_DEAD also when the pool has failed.
+// The step from a place; caches the state's row there. BYTE_STATE_DEAD also if the pool has failed.
 static inline uint32_t step_from(struct byte_automaton *automaton, struct walk_place *place,
                                  unsigned char byte)
 {
@@ -326,7 +325,7 @@ static uint32_t walk_token(struct string_masks *masks, uint32_t from, uint32_t t
     return string_walk_bytes(masks, from, masks->vocabulary->tokens[token]);
 }
 
-// The state behind a node of vocabulary.all that has children.
+// The state after a node of vocabulary.all that has children.
 static uint32_t walk_node(struct string_masks *masks, uint32_t from, uint32_t at)
 {
     const struct trie_node *nodes = masks->vocabulary->all.nodes;
@@ -338,7 +337,7 @@ static uint32_t walk_node(struct string_masks *masks, uint32_t from, uint32_t at
     return string_walk_bytes(masks, from, bytes);
 }
 
-// Sets the bits of the tokens that close the string, walked one by one, and finds its exits.
+// Takes the tokens that close the string, walked one by one, and finds the exits.
 static void take_closing(struct string_masks *masks, struct string_mask *mask)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -354,8 +353,8 @@ static void take_closing(struct string_masks *masks, struct string_mask *mask)
             return;
 }
 
-// All tokens that stay inside but the doubtful ones, masks->taken, which are walked one by one. False: they are
-// too many; nothing is taken.
+// Takes all tokens that stay inside, except the doubtful ones (masks->taken), which are walked one by one.
+// False: too many are doubtful; nothing is taken.
 static bool take_but_doubtful(struct string_masks *masks, struct string_mask *mask)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -378,8 +377,8 @@ static bool take_but_doubtful(struct string_masks *masks, struct string_mask *ma
     return true;
 }
 
-// In a walk that is no short one: finds safe letters. Where few tokens have others, the walk ends here. False:
-// it has to go on.
+// For a walk that is not short: finds safe letters. If few tokens contain other letters, completes the mask.
+// False: continue walking.
 static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -396,8 +395,8 @@ static bool end_safe_walk(struct string_masks *masks, struct string_mask *mask)
     return true;
 }
 
-// For a walk that is long because a few texts in many places lead nowhere: few tokens have the letters that it
-// takes to a dead end. False: it has to go on.
+// For a long walk with rare dead ends: few tokens contain the letters that reach one. False: continue
+// walking.
 static bool end_long_walk(struct string_masks *masks, struct string_mask *mask)
 {
     const size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
@@ -414,7 +413,7 @@ static bool end_long_walk(struct string_masks *masks, struct string_mask *mask)
     return true;
 }
 
-// Counts what steps from a state derive, once. False: the pool has failed.
+// Counts the derivatives of steps from a state, once. False: the pool has failed.
 static bool count_leaving(struct string_masks *masks, struct walked_state *state)
 {
     if (state->is_left)
@@ -433,7 +432,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
     if (!reserve_state(masks, mask->state))
         return;
     describe_state(masks, mask->state);
-    BLOCK_ITEM(&masks->states, mask->state).visit = 0; // counted where a token leads to it
+    BLOCK_ITEM(&masks->states, mask->state).visit = 0; // counted only if a token leads to it
     if (!count_leaving(masks, &BLOCK_ITEM(&masks->states, mask->state)))
         return;
     places[0] = (struct walk_place){.state = mask->state};

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// ASCII that a JSON string has as it is; letters and digits; letters; small letters.
+// Classes: ASCII that a JSON string has unescaped; letters and digits; letters; lower case letters.
 static bool in_class(int class, unsigned char byte)
 {
     bool is_lower = byte >= 'a' && byte <= 'z', is_letter = is_lower || (byte >= 'A' && byte <= 'Z');
