@@ -1,12 +1,12 @@
-// Minimum token counts of terminals with few texts: depth first, each state after all that follow it, over
-// all tokens.
+// Minimum token counts of terminals with few texts. Visits the states depth first and computes each from its
+// successors, over all tokens of the vocabulary.
 #include "engine/grammar/terminal_ends.h"
 
 enum {
     FINITE_STATES_MAX = 4000,
     FINITE_WORK_MAX = 100000,  // of one terminal
     FINITE_WORK_ALL = 3000000, // of the visit: above, no further terminal is enumerated
-    NODES_LOOKED_AT = 8,       // of the trie, in the time of one step
+    NODES_LOOKED_AT = 8,       // nodes of the trie visited in the time of one step
 };
 
 // A state on the path, and the next byte to follow from it.

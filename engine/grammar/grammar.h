@@ -49,9 +49,9 @@ enum status grammar_compile_lark(struct grammar **grammar, struct text text,
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 
 // tokens[id]: the bytes that the token adds to a text. A special token never spells text: pass what
-// grammar_special_token() appends, or an empty text, and the token is never allowed. End tokens are allowed
-// where the text may end, whatever their bytes. Never allowed: tokens longer than GRAMMAR_TOKEN_BYTES_MAX,
-// and tokens that contain SPECIAL_QUOTE without being special. STATUS_RETRY: no memory.
+// grammar_special_token() appends. A token whose text is empty is never allowed. End tokens are allowed where
+// the text may end, whatever their bytes. Never allowed: tokens longer than GRAMMAR_TOKEN_BYTES_MAX, and
+// tokens that contain SPECIAL_QUOTE without being special. STATUS_RETRY: no memory.
 enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
                                       size_t n_tokens, const uint32_t *ends, size_t n_ends,
                                       struct error *error) WARN_UNUSED;
@@ -92,7 +92,8 @@ struct matcher_mark {
 };
 
 struct matcher_mark matcher_set_mark(const struct matcher *matcher);
-// Restores the matcher as it was at the mark. It must not have been rewound to an earlier mark since.
+// Restores the matcher as it was at the mark. The matcher must not have been rewound to an earlier mark
+// since.
 void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark);
 
 // Errors of all functions below: STATUS_REJECT, a limit reached in this text's state; STATUS_RETRY, no

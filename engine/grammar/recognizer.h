@@ -171,7 +171,8 @@ bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set);
 // The same, with `count` applied to the byte automaton state of each terminal.
 bool recognizer_count_steps(struct recognizer *recognizer, uint32_t set,
                             bool (*count)(struct recognizer *recognizer, uint32_t state));
-// The same for a single step: counts only if a derivative is large or not computed yet.
+// The same for a single step: counts only if a derivative is large, not computed yet, or followed by
+// searches.
 bool recognizer_count_large(struct recognizer *recognizer, uint32_t set);
 // Counts the work since builder_begin(), for a set built outside recognizer_step().
 void recognizer_count_built(struct recognizer *recognizer);

@@ -30,7 +30,7 @@ enum status rules_status(const struct rules *rules,
 uint32_t rules_nonterminal(struct rules *rules); // derives nothing until it is defined
 void rules_define(struct rules *rules, uint32_t nonterminal, uint32_t symbol); // once
 uint32_t rules_terminal(struct rules *rules, uint32_t expression, enum terminal_encoding encoding);
-uint32_t rules_literal(struct rules *rules, struct text utf8); // rules_terminal of expression_literal
+uint32_t rules_literal(struct rules *rules, struct text utf8); // a terminal of this text
 uint32_t rules_special(struct rules *rules, struct text name); // the special token of this name
 uint32_t rules_sequence(struct rules *rules, const uint32_t *symbols, size_t n); // n 0: ""
 uint32_t rules_choice(struct rules *rules, const uint32_t *symbols, size_t n);   // n 0: derives nothing

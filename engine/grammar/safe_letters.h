@@ -1,6 +1,6 @@
 // Safe letters of a string: letters that can follow a state in any order without a dead end. Tokens of safe
-// letters only stay inside the string and need no walk, even if they lead to many states, as in a URI or in a
-// count of words. Internal to engine/grammar/.
+// letters only stay inside the string and need no walk, even if they lead to many states, as in a URI or a
+// pattern of counted words. Internal to engine/grammar/.
 //
 //   URI after "http://": letters, digits and '-' are safe, ':' and '%' are not
 //   (a port or an escape must follow); a token without these two stays inside
@@ -40,8 +40,8 @@ enum { SAFE_LETTERS_NONE = UINT32_MAX };
 
 struct string_tokens;
 
-// `known` is false if too many states can follow the expression. Depends on the expression only. Only
-// GRAMMAR_LIMIT_NODES fails the pool.
+// `known` is false if too many states can follow the expression. Depends on the expression only. Of the
+// limits only GRAMMAR_LIMIT_NODES makes the pool fail.
 void safe_letters_find(struct safe_letters *safe, struct expressions *pool, uint32_t expression,
                        const struct string_tokens *tokens);
 // Index in `found` of an expression that safe letters lead to; else SAFE_LETTERS_NONE.

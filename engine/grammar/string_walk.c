@@ -64,8 +64,7 @@ static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level
     return true;
 }
 
-// How many plain characters may follow in any order, up to STRING_PLAIN_LETTERS. Breadth first by their
-// number.
+// How many plain characters may follow in any order, up to STRING_PLAIN_LETTERS: a breadth-first search.
 static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -226,7 +225,7 @@ static void describe_state(struct string_masks *masks, uint32_t id)
         BLOCK_ITEM(&masks->states, id).dead_ends = dead_ends_place(&masks->dead_ends, state->expression);
 }
 
-// Counts each state that a token leads to once. False: the pool has failed.
+// Counts a state that a token leads to, once per mask. False: the pool has failed.
 static bool enter_state(struct string_masks *masks, uint32_t id, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;

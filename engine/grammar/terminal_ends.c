@@ -153,7 +153,7 @@ static uint32_t search_within(struct end_search *search, uint32_t state)
     return NOWHERE;
 }
 
-// Iterative deepening: each search allows twice the excess over the lower bound of the last one.
+// Iterative deepening: each search allows twice as many bytes beyond the lower bound as the last one.
 static uint32_t search_end(struct end_search *search, uint32_t state)
 {
     bool is_exact;

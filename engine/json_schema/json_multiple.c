@@ -81,7 +81,8 @@ struct endings {
     uint32_t *whole, *fraction; // [left][remainder]: the expression + 1; 0: not built yet
 };
 
-// The digits after the point: `left` more count, trailing zeros may be omitted or added.
+// The digits after the point, of which `left` more decide divisibility. Trailing zeros may be omitted or
+// added.
 static uint32_t fraction_ending(struct endings *endings, uint32_t left, uint32_t remainder)
 {
     struct expressions *pool = endings->pool;

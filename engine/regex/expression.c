@@ -276,8 +276,9 @@ static struct term_counts count_terms(const struct expressions *pool, const stru
     return counts;
 }
 
-// Whether a term and its complement are in the list. With many complements, complements of alternatives are
-// skipped: testing only the first of them would depend on the order of the pool.
+// Whether a term and its complement are in the list. If there are more than COMPLEMENTS_MAX complements,
+// those of alternatives are skipped. Testing only some of them would make the result depend on the order of
+// ids.
 static bool is_everything(const struct expressions *pool, const struct id_list *list,
                           const struct term_counts *counts)
 {

@@ -13,8 +13,8 @@ enum {
 };
 
 // A derivative step between two found expressions.
-struct edge {      // index of the source
-    uint32_t from; // its place
+struct edge {
+    uint32_t from; // index of the source
     uint32_t next; // next edge with the same target; NOWHERE: none
     unsigned n_bytes;
 };

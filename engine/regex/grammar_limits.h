@@ -35,6 +35,6 @@ struct grammar_limits {
 
 extern const struct grammar_limits grammar_limits_default;
 
-// STATUS_REJECT, ERROR_LIMIT_EXCEEDED: "grammar_nodes: more than 200000".
+// STATUS_REJECT, ERROR_LIMIT_EXCEEDED: "grammar_nodes: more than 1000000".
 enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
                                   struct error *error);
