@@ -16,8 +16,8 @@ enum byte_place {
     PLACE_BETWEEN, // before or after a whole code point
     PLACE_OPEN,    // before the opening quote
     PLACE_CLOSED,  // after the closing quote
-    PLACE_UTF8,    // value: bits read so far; n: continuation bytes left; low: bytes in total, 4 also if any
-                   // continuation will do
+    PLACE_UTF8,    // value: bits read so far; n: continuation bytes left; low: bytes in total, or 4 once any
+                   // continuation is valid
     PLACE_ESCAPE,  // after a backslash
     PLACE_HEX,     // value: of the n digits after \u
     PLACE_LOW,     // value: the high surrogate; n: bytes of the second \uXXXX read; low: value of its digits

@@ -1,4 +1,4 @@
-// Representation of rules: one node per symbol. Internal to engine/grammar/.
+// Representation of rules: one node per symbol. Internal to engine/grammar/ and engine/json_schema/.
 #pragma once
 
 #include "engine/regex/expression_parts.h"

@@ -1,5 +1,11 @@
 // The tokens that stay inside a JSON string of any characters, the most frequent kind of constrained text.
 // Computed once per vocabulary. Internal to engine/grammar/.
+//
+//   token   inside a string             lists
+//   abc     stays inside                inside, masks 3 to 16, plain
+//   a\n     stays inside (an escape)    inside, masks 2 to 16
+//   abc"    closes the string           closing
+//   abc",   closes it and continues     continuing; the node of its quote is an exit
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"

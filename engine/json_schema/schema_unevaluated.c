@@ -89,8 +89,8 @@ static struct evaluated_list *list_of_nothing(struct collector *collector)
 static struct evaluated_list *collect_evaluated(struct collector *collector, const struct json_node *schema,
                                                 uint32_t depth);
 
-// Adds what the schema evaluates to the list, as alternatives under the condition that the schema and
-// `condition` hold.
+// Adds what the schema evaluates to the list. These alternatives apply only if the value satisfies the schema
+// and `condition`.
 static void add_branch(struct collector *collector, struct evaluated_list *list,
                        const struct json_node *schema, uint32_t condition, uint32_t depth)
 {

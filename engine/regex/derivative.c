@@ -122,7 +122,8 @@ static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
     }
 }
 
-// Advances all cursors whose next piece begins first; returns where it begins.
+// Finds the least code point at which a next piece begins, advances the cursors that begin there and returns
+// it.
 static uint32_t sweep_advance(struct sweep *sweep)
 {
     uint32_t first = sweep->heap[0].first;
