@@ -18,7 +18,8 @@ static size_t add_range(struct spelled_range *ranges, size_t n, uint32_t first, 
     return n;
 }
 
-// The code points of \u escapes whose first digits denote first..last: single escapes and surrogate pairs.
+// Adds the code points of \u escapes whose first unit is in first..last: of single escapes and surrogate
+// pairs.
 static size_t add_escaped(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
                           unsigned n_bytes)
 {

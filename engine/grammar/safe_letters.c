@@ -123,7 +123,7 @@ static void avoid_dead_end(struct safe_letters *safe, const struct string_tokens
     remove_letters(&safe->letters, is_entry ? &state->entry : dying);
 }
 
-// Too many states: removes the letters that lead to the state whose letters the fewest tokens contain.
+// Too many states: removes the letters that lead to one of them, the ones that the fewest tokens contain.
 static void reach_fewer(struct safe_letters *safe)
 {
     const struct safe_state *fewest = &safe->found.items[safe->queue.items[1]];

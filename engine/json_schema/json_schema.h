@@ -69,8 +69,8 @@ enum status json_schema_open(struct json_schema **opened, struct text schema,
 // *symbol: the whole value.
 enum status json_schema_root(struct json_schema *schema, uint32_t *symbol) WARN_UNUSED;
 // *symbol: the value of a member of the root's `properties`, which must have the key. `bare_end` (data not
-// NULL): the member's schema allows strings only; they are written without quotes and escapes, end with
-// `bare_end` and do not contain it.
+// NULL): the member's schema allows strings only; they are written without quotes and escapes, do not contain
+// `bare_end`, and are followed by it.
 enum status json_schema_property(struct json_schema *schema, struct text key, struct text bare_end,
                                  uint32_t *symbol) WARN_UNUSED;
 void json_schema_close(struct json_schema *schema);

@@ -6,7 +6,7 @@
 //            arrays and objects as unions of conjunctive constraints whose items and members are formulas.
 //
 //   {"type": ["null", "array"], "items": {"$ref": "#"}}
-//   shape: null yes, numbers and strings none, one array whose `rest` is the formula of the schema itself
+//   shape: null yes, numbers and strings none, one array whose `rest` is the formula of {"$ref": "#"}
 //
 // Shapes are closed under intersection and union. A schema whose negation has no shape is rejected (struct
 // schema_refusal). Internal to engine/json_schema/. Not thread-safe.
