@@ -48,7 +48,7 @@ enum { DEAD_ENDS_NONE = UINT32_MAX };
 struct string_tokens;
 
 // Derives all that can follow the expression. `known` is false if this is too much, or if most tokens may end
-// dead. Depends on the expression only. Of the limits only GRAMMAR_LIMIT_NODES makes the pool fail.
+// dead. Depends on the expression only. GRAMMAR_LIMIT_NODES is the only limit that makes the pool fail.
 void dead_ends_find(struct dead_ends *ends, struct expressions *pool, uint32_t expression,
                     const struct string_tokens *tokens);
 // Index in `found` of an expression of the last search; else DEAD_ENDS_NONE.

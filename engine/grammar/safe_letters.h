@@ -40,8 +40,8 @@ enum { SAFE_LETTERS_NONE = UINT32_MAX };
 
 struct string_tokens;
 
-// `known` is false if too many states can follow the expression. Depends on the expression only. Of the
-// limits only GRAMMAR_LIMIT_NODES makes the pool fail.
+// `known` is false if too many states can follow the expression. Depends on the expression only.
+// GRAMMAR_LIMIT_NODES is the only limit that makes the pool fail.
 void safe_letters_find(struct safe_letters *safe, struct expressions *pool, uint32_t expression,
                        const struct string_tokens *tokens);
 // Index in `found` of an expression that safe letters lead to; else SAFE_LETTERS_NONE.

@@ -43,9 +43,9 @@ struct length_search {
     uint64_t search, visit;
 };
 
-// Depends on the expression only. Of the limits only GRAMMAR_LIMIT_NODES and the visit's work limit make the
-// pool fail; NULL: the pool has failed. Counts the work of the search, cached or not. Valid until the next
-// call.
+// Depends on the expression only. GRAMMAR_LIMIT_NODES and the visit's work limit are the only limits that
+// make the pool fail. NULL: the pool has failed. Counts the work of the search, cached or not. Valid until
+// the next call.
 const struct string_lengths *string_lengths_find(struct length_search *search, struct expressions *pool,
                                                  uint32_t expression);
 void length_search_finish(struct length_search *search);

@@ -60,9 +60,9 @@ struct letter_steps {
     struct letter_step *kept; // NULL: not allocated yet
 };
 
-// The step of the letter 'z' and of all letters with the same target. Depends on the expression only. Of the
-// limits only GRAMMAR_LIMIT_NODES and the visit's work limit make the pool fail. Valid until the next call;
-// NULL: no memory or a failed pool.
+// The step of the letter 'z' and of all letters with the same target. Depends on the expression only.
+// GRAMMAR_LIMIT_NODES and the visit's work limit are the only limits that make the pool fail. Valid until the
+// next call; NULL: no memory or a failed pool.
 const struct letter_step *letters_step(struct letter_steps *steps, struct expressions *pool,
                                        uint32_t expression);
 // Whether any text of the summary's letters, up to its n_letters, may follow. False also if the letters

@@ -65,7 +65,8 @@ struct expression_node {
     uint16_t measured[SPELLING_COUNT];    // the exact values, computed by expression_measure()
     bool is_measured[SPELLING_COUNT];
     uint32_t a, b, c;
-    // Of a short search: code points to the nearest expression that matches something; REACH_ALL: none.
+    // Result of a short search: code points to the nearest expression that matches something; REACH_ALL:
+    // none.
     uint16_t reach;
     uint16_t counted[2];               // see STAMP_REACHED; for visits, and for visits apart
     uint32_t depth;                    // recursion depth of its derivation
