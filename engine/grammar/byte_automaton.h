@@ -77,7 +77,7 @@ bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t sta
 // Least number of bytes that end the terminal, at most UINT16_MAX; exact (*is_exact) or a lower bound. A step
 // reduces it by at most 1.
 uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t state, bool *is_exact);
-// The code points that a PLACE_UTF8 state that is not `uniform` can become; none: first > last.
+// The code points that a PLACE_UTF8 state can become, unless it is `uniform`; none: first > last.
 void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last);
 uint32_t surrogate_pair(uint32_t high, uint32_t low);                             // the code point
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow

@@ -158,7 +158,7 @@ static bool take_inside(struct string_masks *masks, uint32_t at)
     return false;
 }
 
-// Sets the bits of the runs. If the runs have most tokens, sets all and clears the gaps.
+// Sets the bits of the runs. If the runs cover most tokens, sets all bits and clears the gaps.
 static void set_runs(struct string_masks *masks, uint32_t *bits)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
