@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-// The first row whose marks the template has is its format. Sources: the templates themselves, and what the
-// models' authors publish about them.
+// The format is the first row whose marks all occur in the template. Sources: the templates themselves, and
+// publications of the models' authors.
 static const struct tool_format tool_formats[] = {
     {.name = "harmony", // gpt-oss; <|call|> ends the answer
      .marks = {"<|channel|>", "commentary", "functions."},
@@ -116,7 +116,7 @@ static const struct tool_format tool_formats[] = {
      .tags.key_open = "<parameter=",
      .tags.key_close = ">",
      .tags.value_close = "</parameter>\n"},
-    {.name = "qwen3-coder", // Qwen 3.5, Nemotron 3 and Step 3.5 too
+    {.name = "qwen3-coder", // also Qwen 3.5, Nemotron 3 and Step 3.5
      .marks = {"<tool_call>", "<function=", "<parameter="},
      .tokens = {"<tool_call>", "</tool_call>"},
      .trigger = "<tool_call>",

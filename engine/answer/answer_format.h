@@ -1,49 +1,54 @@
-// How a family of models writes the parts of an answer: what it thinks, which functions it calls, and the
-// content. The formats are a table with a row for each; which one a model was trained on follows from the
-// text of its chat template. Immutable: any thread.
+// How a family of models writes the parts of an answer: reasoning, tool calls, and content. The formats are
+// rows of a table; the text of the chat template tells which one a model was trained on. Immutable: any
+// thread.
 //
-// An answer is
-//   [thinking.open  thoughts  thinking.close]...  [answer_open] content [answer_close]  [calls]
-// and calls are
-//   begin  open NAME middle ARGUMENTS close  [between  open NAME middle ARGUMENTS close]...  end
-// Arguments are JSON, or "key_open KEY key_close VALUE value_close" for each, or as in Python KEY=VALUE.
+//   answer      [thinking.open  thoughts  thinking.close]...  [answer_open] content [answer_close]  [calls]
+//   calls       begin  call  [between  call]...  end
+//   call        open NAME middle ARGUMENTS close
+//   ARGUMENTS   JSON; or "key_open KEY key_close VALUE value_close" for each; or KEY=VALUE, ... as in Python
+//
+// Example, a call in the format hermes, whose begin and end are empty; \n is a line feed:
+//
+//   <tool_call>\n{"name": "   get_time   ", "arguments":    {"zone": "UTC"}   }\n</tool_call>
+//   open                      NAME       middle             ARGUMENTS         close
 #pragma once
 
 #include "schemas/text.h"
 
 enum tool_arguments {
     ARGUMENTS_JSON,   // {"a": 1, "b": "x"}
-    ARGUMENTS_TAGS,   // each between tags; texts are not quoted
+    ARGUMENTS_TAGS,   // each between tags; strings are not quoted
     ARGUMENTS_PYTHON, // a=1, b="x", with None, True and False
 };
 
 enum tool_ids {
     TOOL_IDS_CALL,     // "call_" and 24 hexadecimal digits
-    TOOL_IDS_MISTRAL,  // nine letters and digits, which Mistral's templates ask for
+    TOOL_IDS_MISTRAL,  // nine letters and digits, as Mistral's templates require
     TOOL_IDS_NUMBERED, // Kimi's: "functions.NAME:0"
 };
 
 enum { ANSWER_MARKS_MAX = 3, ANSWER_TOKENS_MAX = 6 };
 
-// In the strings of a format TOOL_NUMBER is a decimal number and TOOL_NINE nine letters and digits.
+// Placeholders in the strings of a format: a decimal number, and nine letters and digits.
 #define TOOL_NUMBER "\x01"
 #define TOOL_NINE   "\x02"
 
-// A row of the table in answer_format.c: flat.
+// A row of the table in answer_format.c.
 struct tool_format {
     const char *name;
-    const char *marks[ANSWER_MARKS_MAX];   // the template has all of them
-    const char *tokens[ANSWER_TOKENS_MAX]; // parts of the strings below that are special tokens where the
-                                           // vocabulary has them
-    const char *trigger;                   // text that only a call has; NULL: a call is the whole answer
-    const char *begin, *open, *middle, *close, *between, *end; // NULL: nothing
+    const char *marks[ANSWER_MARKS_MAX]; // the format is detected by a template that contains all of them
+    // Parts of the strings below that are special tokens if the vocabulary has them.
+    const char *tokens[ANSWER_TOKENS_MAX];
+    // Text that occurs only in calls; NULL: a call is the whole answer.
+    const char *trigger;
+    const char *begin, *open, *middle, *close, *between, *end; // NULL: empty
     enum tool_arguments arguments;
     struct {
         const char *key_open, *key_close, *value_close;
-        const char *key_close_json; // before values that are no texts; NULL: key_close
+        const char *key_close_json; // before values that are not strings; NULL: key_close
     } tags;                         // ARGUMENTS_TAGS
     enum tool_ids ids;
-    bool has_one; // an answer ends with its first call
+    bool has_one; // an answer ends after its first call
 };
 
 struct thinking_format {
@@ -51,23 +56,23 @@ struct thinking_format {
     const char *marks[ANSWER_MARKS_MAX];
     const char *tokens[ANSWER_TOKENS_MAX];
     const char *open, *close;
-    const char *end;                        // the first text of `close`, which thoughts do not have
-    const char *answer_open, *answer_close; // NULL: nothing
+    const char *end;                        // beginning of `close`; does not occur in thoughts
+    const char *answer_open, *answer_close; // NULL: empty
 };
 
 struct answer_format {
-    const struct tool_format *tools;        // NULL: the template takes none
+    const struct tool_format *tools;        // NULL: the template has no tools
     const struct thinking_format *thinking; // NULL: the model does not think
 };
 
 void answer_format_detect(struct answer_format *format, struct text template_source);
-// By its name, for --tool-format; NULL: there is none.
+// Finds a format by the name given to --tool-format; NULL: none.
 const struct tool_format *tool_format_find(const char *name);
 void tool_format_list(struct buffer *out); // the names, separated by ", "
 
 enum thinking_state {
     THINKING_POSSIBLE, // the model may think first
-    THINKING_OPEN,     // the prompt ends where thoughts begin
-    THINKING_CLOSED,   // the prompt ends behind thoughts, empty ones where thinking is turned off
+    THINKING_OPEN,     // the prompt ends with the opening of thoughts
+    THINKING_CLOSED,   // the prompt ends after thoughts, which are empty if thinking is disabled
 };
 enum thinking_state thinking_state_of(const struct answer_format *format, struct text prompt);

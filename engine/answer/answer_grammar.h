@@ -7,22 +7,21 @@
 #include "engine/grammar/rules.h"
 #include "schemas/job.h"
 
-enum {
-    ANSWER_SCHEMA_BYTES_MAX = 4 << 20
-}; // of all functions' parameters as JSON; one may have grammar_source_bytes
+// JSON of the parameters of all functions together. One function may have grammar_source_bytes.
+enum { ANSWER_SCHEMA_BYTES_MAX = 4 << 20 };
 
 struct answer_task {
     const struct answer_format *format;
     enum thinking_state thinking;
     const struct tools *tools; // choice TOOLS_NONE: no calls
-    bool has_content;          // `content` is what the text may be
-    uint32_t content;          // symbol of the rules; else any text
+    bool has_content;          // `content` constrains the text
+    uint32_t content;          // symbol of the rules, if has_content; else any text
     // Whether the vocabulary has a special token of this name; NULL: it has none.
     bool (*is_special)(const void *context, struct text name);
     const void *context;
 };
 
-// STATUS_REJECT: a schema that is not enforced, a limit; *function is then the index of the tool that it is
-// about, else -1.
+// STATUS_REJECT: a schema that cannot be enforced, or a limit; *function is then the index of the tool
+// concerned, or -1.
 enum status answer_grammar_build(const struct answer_task *task, struct rules *rules, uint32_t *start,
                                  int32_t *function, struct error *error) WARN_UNUSED;

@@ -50,7 +50,7 @@ static bool is_known(const struct answer_format *format, bool has_calls, struct 
            (format->thinking && is_token(format->thinking->tokens, name));
 }
 
-// The text with the format's special tokens spelled out and the others left out.
+// Spells out the special tokens of the format and drops the others.
 static void spell_text(const struct answer_format *format, bool has_calls, struct text raw,
                        struct buffer *out)
 {
@@ -96,7 +96,8 @@ static size_t field_size(struct text text, char field)
     return n;
 }
 
-// Passes over a string of the format; blanks may be more or fewer. False: it is not there, and nothing moved.
+// Skips a string of the format; the amount of white space may differ. False: another text, nothing is
+// skipped.
 static bool take_string(struct call_reader *reader, const char *string)
 {
     size_t start = reader->at;
@@ -120,7 +121,7 @@ static bool take_string(struct call_reader *reader, const char *string)
     return true;
 }
 
-// The longest name of a function with which the text continues.
+// Reads the longest function name that is next.
 static bool take_name(struct call_reader *reader, struct text *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";
@@ -172,7 +173,7 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
         json_encode_string(text, arguments);
 }
 
-// The string without the blanks at its ends, which are counted.
+// The string without blanks at its ends; counts the blanks.
 static struct text core_of(const char *string, size_t *n_before, size_t *n_behind)
 {
     struct text whole = text_from_string(string), core = trim_blanks(whole);
@@ -181,7 +182,7 @@ static struct text core_of(const char *string, size_t *n_before, size_t *n_behin
     return core;
 }
 
-// A value up to the string that closes it, without the one line feed that the format puts on either side.
+// Reads a value up to its closing string, without the line feed that the format adds on each side.
 static bool take_tagged_value(struct call_reader *reader, const char *key_close, struct text *value)
 {
     size_t before, behind, ignored;
@@ -200,7 +201,7 @@ static bool take_tagged_value(struct call_reader *reader, const char *key_close,
     return true;
 }
 
-// Key and what closes it: the format's, or where a value is no text perhaps another.
+// Reads a key and its closing string: the format has one for strings and may have another for other values.
 static bool take_key(struct call_reader *reader, struct text *key, const char **key_close)
 {
     const char *const closes[] = {reader->format->tags.key_close, reader->format->tags.key_close_json};
@@ -264,7 +265,7 @@ static bool take_python(struct call_reader *reader, struct buffer *arguments)
             return false;
         reader->at += size;
     }
-    reader->at -= is_first; // the parenthesis belongs to what closes the call
+    reader->at -= is_first; // the parenthesis belongs to `close`
     buffer_add_byte(arguments, '}');
     return true;
 }
@@ -317,7 +318,7 @@ static bool is_at_end(struct call_reader *reader)
     return false;
 }
 
-// All calls, and nothing behind them. False: they are not whole.
+// Reads all calls up to the end of the text. False: a call is incomplete or text follows.
 static bool take_calls(struct call_reader *reader, struct answer_parts *parts)
 {
     if (!take_string(reader, reader->format->begin))
@@ -360,7 +361,8 @@ static bool skip_string(struct text *text, const char *string)
     return true;
 }
 
-// Moves thoughts from the content's start; behind the last of several the content begins.
+// Moves the thoughts from the beginning of the content to `reasoning`. Several thoughts may follow one
+// another.
 static bool split_thoughts(const struct thinking_format *thinking, bool is_open, struct answer_parts *parts,
                            struct arena *arena)
 {
@@ -397,11 +399,11 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
     return !failed;
 }
 
-// The places in `raw` of places in the text that spell_text makes of it.
+// Converts positions in the output of spell_text() to positions in `raw`.
 static void place_in_raw(const struct answer_format *format, bool has_calls, struct text raw,
                          struct text_spans *spans)
 {
-    size_t at = 0, spelled = 0; // both ends of what is passed
+    size_t at = 0, spelled = 0; // end of what has been converted, in `raw` and in the output
     for (size_t i = 0; i < 2 * spans->n_items; i++) {
         size_t *place = i % 2 ? &spans->items[i / 2].end : &spans->items[i / 2].start;
         const char *quote;

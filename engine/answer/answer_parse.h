@@ -1,7 +1,7 @@
-// Splits the text of an answer into thoughts, content and calls of tools.
+// Splits the text of an answer into reasoning, content and tool calls.
 //
-// Text that looks like a call but is none (cut by max_tokens, a function that was not offered, arguments that
-// are no JSON object) leaves the whole answer as content, as in vLLM.
+// If a call is invalid (cut off by max_tokens, a function that was not offered, arguments that are not a JSON
+// object), the whole answer is content, as in vLLM.
 #pragma once
 
 #include "engine/answer/answer_format.h"
@@ -11,18 +11,19 @@
 struct answer_parts {
     struct text content;
     struct text reasoning; // data NULL: none
-    // Of `raw`: the thoughts between their marks, with the blanks around them. The caller's to finish, also
-    // after an error.
+    // Ranges of `raw`: the thoughts between their delimiters, including blanks at their ends. The caller
+    // finishes them, also after an error.
     struct text_spans thoughts;
     struct tool_call *calls; // [n_calls] in the arena, without ids
     int32_t n_calls;
 };
 
-// `raw` is UTF-8 in which special tokens stand as grammar_special_token() writes them; those that the format
-// does not know are left out. `thinking`: of the prompt. STATUS_RETRY: no memory.
+// `raw`: UTF-8 with special tokens as grammar_special_token() writes them; tokens unknown to the format are
+// dropped. `thinking`: of the prompt. STATUS_RETRY: no memory.
 enum status answer_parse(const struct answer_format *format, const struct tools *tools,
                          enum thinking_state thinking, struct text raw, struct arena *arena,
                          struct answer_parts *parts, struct error *error) WARN_UNUSED;
-// The id of the call at a position: a function of the seed, which names request and choice.
+// Sets the id of the call at a position: a function of the seed, which is derived from the request and the
+// choice. False: no memory.
 bool answer_call_id(const struct tool_format *format, uint64_t seed, int32_t position, struct tool_call *call,
                     struct arena *arena) WARN_UNUSED;

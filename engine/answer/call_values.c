@@ -80,7 +80,7 @@ static bool read_hex(struct python *python, unsigned n_digits, uint32_t *code_po
     return true;
 }
 
-// A code point, two escapes where they are a surrogate pair.
+// Reads a code point: one escape, or two that form a surrogate pair.
 static bool read_code_point(struct python *python, char letter, uint32_t *code_point)
 {
     if (!read_hex(python, letter == 'x' ? 2 : letter == 'u' ? 4 : 8, code_point))
@@ -112,7 +112,7 @@ static bool read_escape(struct python *python, struct buffer *out)
     }
     const char *found = letter ? strchr(letters, letter) : NULL;
     if (!found)
-        buffer_add_byte(out, '\\'); // as Python: the backslash stays
+        buffer_add_byte(out, '\\'); // as in Python, the backslash stays
     buffer_add_byte(out, found ? values[found - letters] : letter);
     return letter != '\0';
 }
@@ -150,11 +150,11 @@ static bool read_word(struct python *python)
         }
     if (word.size == 0 || !strchr("-0123456789", *word.data))
         return false;
-    buffer_add_text(python->json, word); // a number: the caller decodes the whole
+    buffer_add_text(python->json, word); // a number, validated when the caller decodes the arguments
     return true;
 }
 
-// Items of a list, or members of a dict whose keys are texts.
+// Reads items of a list, or members of a dict whose keys are strings.
 static bool read_items(struct python *python, char close)
 {
     bool is_first = true;

@@ -1,16 +1,17 @@
-// Values of arguments in the text of a call. Internal to engine/answer/.
+// Argument values in the text of a call. Internal to engine/answer/.
 #pragma once
 
 #include "schemas/value.h"
 
-// Where a value of this schema is a text, it is written without quotes between tags: its `type` is "string",
-// or its enum or const are strings. Others are JSON.
+// Whether a value of this schema is written without quotes between tags: its `type` is "string", or it has no
+// `type` and its enum or const has strings only. Other values are JSON.
 bool call_value_is_bare(const struct value *schema);
-// The schema of a parameter, or NULL.
+// The schema of a parameter; NULL: none.
 const struct value *call_parameter(const struct value *parameters, struct text key);
 
-// The size of the JSON value that the text begins with; 0: none, or no memory.
+// Size of the JSON value at the beginning of the text; 0: none, or no memory.
 size_t json_extent(struct text text, struct arena *arena);
-// Reads the Python literal that the text begins with (texts, numbers, None, True, False, lists, dicts; JSON's
-// words too) and appends it as JSON. *size: of the literal. False: it is none, or too deep.
+// Reads the Python literal at the beginning of the text (strings, numbers, None, True, False, lists, dicts;
+// also null, true, false) and appends it as JSON. *size: bytes read. False: not a literal, or nested too
+// deep.
 bool python_to_json(struct text text, size_t *size, struct buffer *json);

@@ -1,26 +1,33 @@
-// Terminals byte by byte. A state is an expression (what the rest of the terminal's code points may be) and
-// where in the spelling of a code point the bytes are: in its UTF-8, in a JSON escape, in half a surrogate
-// pair. Internal to engine/grammar/.
+// The automaton of a terminal over bytes. A state is an expression (the code points that may still follow)
+// and a position within the encoding of a code point: in its UTF-8, in a JSON escape, or between two
+// surrogates. Internal to engine/grammar/.
+//
+// Example: the JSON string "é", its character as UTF-8 or as the escape \u00e9.
+//
+//   OPEN --"--> BETWEEN --C3--> UTF8 --A9--> BETWEEN --"--> CLOSED
+//                  |                            ^
+//                  +---\--> ESCAPE --u--> HEX --+ 00e9
 #pragma once
 
 #include "engine/regex/expression_parts.h"
 #include "engine/grammar/rules.h"
 
 enum byte_place {
-    PLACE_BETWEEN, // before or behind a whole code point
+    PLACE_BETWEEN, // before or after a whole code point
     PLACE_OPEN,    // before the opening quote
-    PLACE_CLOSED,  // behind the closing quote
-    PLACE_UTF8,    // value: the code point's bits so far; n: continuation bytes to come; low: bytes in all
-    PLACE_ESCAPE,  // behind a backslash
-    PLACE_HEX,     // value: of the n digits behind \u
-    PLACE_LOW,     // value: the high surrogate; n: bytes of the second \uXXXX so far; low: its digits' value
+    PLACE_CLOSED,  // after the closing quote
+    PLACE_UTF8,    // value: bits read so far; n: continuation bytes left; low: bytes in total, or 4 once any
+                   // continuation is valid
+    PLACE_ESCAPE,  // after a backslash
+    PLACE_HEX,     // value: of the n digits after \u
+    PLACE_LOW,     // value: the high surrogate; n: bytes of the second \uXXXX read; low: value of its digits
 };
 
 struct byte_state {
-    uint32_t expression; // before the code point that is being spelled; with `uniform` behind it
+    uint32_t expression; // before the code point being spelled; with `uniform` after it
     uint32_t value, low;
     uint8_t encoding, place, n;
-    bool uniform; // however the code point is completed, `expression` follows
+    bool uniform; // `expression` follows however the code point is completed
 };
 
 enum { HIGH_FIRST = 0xD800, LOW_FIRST = 0xDC00, LOW_LAST = 0xDFFF }; // surrogates
@@ -33,8 +40,8 @@ struct byte_set {
 struct byte_automaton {
     struct expressions *pool;         // borrowed
     BLOCKS(struct byte_state) states; // by id; the first is unused
-    BLOCKS(uint32_t *) rows;          // 256 ids of states; NULL: not asked for yet
-    BLOCKS(struct byte_set) classes;  // where they begin; without byte 0, which begins one: not asked for yet
+    BLOCKS(uint32_t *) rows;          // by state: 256 next states; NULL: not computed yet
+    BLOCKS(struct byte_set) classes;  // bytes that begin a class; byte 0 missing: not computed yet
     uint32_t *table;
     size_t table_size, n_bytes;
 };
@@ -53,24 +60,24 @@ void byte_automaton_finish(struct byte_automaton *automaton);
 
 uint32_t byte_automaton_start(struct byte_automaton *automaton, uint32_t expression,
                               enum terminal_encoding encoding);
-// Between two code points, the first of which may be the terminal's.
+// The state before or after a code point, without the opening quote: `expression` may follow.
 uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expression,
                                 enum terminal_encoding encoding);
-uint32_t byte_automaton_closed(struct byte_automaton *automaton); // behind any JSON string
-// BYTE_STATE_DEAD: no text of the terminal begins like this, or the pool has failed.
+uint32_t byte_automaton_closed(struct byte_automaton *automaton); // after a JSON string
+// BYTE_STATE_DEAD: no text of the terminal has this prefix, or the pool has failed.
 uint32_t byte_automaton_step(struct byte_automaton *automaton, uint32_t state, unsigned char byte);
-// The next byte from `byte` on that begins a class and leads on: *next is behind it. 256: there is none, or the pool has
-// failed; *next is then BYTE_STATE_DEAD.
+// Returns the first byte >= `byte` that begins a class and has a live next state, stored in *next. 256: none,
+// or the pool has failed; *next is then BYTE_STATE_DEAD.
 unsigned byte_automaton_next(struct byte_automaton *automaton, uint32_t state, unsigned byte, uint32_t *next);
-// The state behind the bytes, from a state or from BYTE_STATE_DEAD.
+// The state after the bytes. `state` may be BYTE_STATE_DEAD.
 uint32_t byte_automaton_walk(struct byte_automaton *automaton, uint32_t state, struct text bytes);
-// Adds to the set of bytes those that may lead elsewhere than the byte before them.
+// Adds to *starts each byte that may lead to another state than the byte before it.
 void byte_automaton_classes(struct byte_automaton *automaton, uint32_t state, struct byte_set *starts);
 bool byte_automaton_accepts(const struct byte_automaton *automaton, uint32_t state);
-// The least bytes behind which the terminal may end, at most UINT16_MAX; exact (*is_exact) or a lower bound. A step
-// takes one of them at most.
+// Least number of bytes that end the terminal, at most UINT16_MAX; exact (*is_exact) or a lower bound. A step
+// reduces it by at most 1.
 uint32_t byte_automaton_least(struct byte_automaton *automaton, uint32_t state, bool *is_exact);
-// The code points that a state of PLACE_UTF8, not uniform, can become; none: first > last.
+// The code points that a PLACE_UTF8 state can become, unless it is `uniform`; none: first > last.
 void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last);
 uint32_t surrogate_pair(uint32_t high, uint32_t low);                             // the code point
 bool byte_automaton_ends(const struct byte_automaton *automaton, uint32_t state); // nothing can follow

@@ -1,13 +1,14 @@
-// The least bytes from a state of the byte automaton to an end of its terminal.
+// The least number of bytes from a state of the byte automaton to the end of its terminal.
 #include "engine/grammar/byte_automaton.h"
 
-// Code points that a state inside one can become, and the bytes that complete any of them.
+// A range of code points that a state inside a code point can become, and the bytes that complete any of
+// them.
 struct spelled_range {
     uint32_t first, last;
     unsigned n_bytes;
 };
 
-enum { SPELLED_RANGES_MAX = 12, HEX_DIGITS = 4, LOW_BYTES = 6, ESCAPE_BYTES = 5 /* behind the backslash */ };
+enum { SPELLED_RANGES_MAX = 12, HEX_DIGITS = 4, LOW_BYTES = 6, ESCAPE_BYTES = 5 /* after the backslash */ };
 
 static size_t add_range(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
                         unsigned n_bytes)
@@ -17,7 +18,8 @@ static size_t add_range(struct spelled_range *ranges, size_t n, uint32_t first, 
     return n;
 }
 
-// The code points whose \u escape has these first digits: those of one escape, and pairs of surrogates.
+// Adds the code points of \u escapes whose first unit is in first..last: of single escapes and surrogate
+// pairs.
 static size_t add_escaped(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
                           unsigned n_bytes)
 {
@@ -83,7 +85,7 @@ static uint32_t least_within(struct byte_automaton *automaton, const struct byte
     return least;
 }
 
-// However the code point is completed.
+// The bytes left of the code point being read, if they do not depend on which it is.
 static unsigned bytes_to_complete(const struct byte_state *state)
 {
     return state->place == PLACE_UTF8  ? state->n

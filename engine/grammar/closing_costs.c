@@ -7,27 +7,27 @@
 
 enum { UNKNOWN = UINT32_MAX, NODES_TABLE_FIRST = 64 };
 
-// The end of a symbol that began in a set: what then follows.
+// The end of a symbol that began in a set. `cost`: tokens from there to the end of the text.
 struct end_node {
     uint32_t symbol, origin, cost;
 };
 
-// A set: how far it is from the end, as far as that was computed.
+// Closing cost of a set, as far as computed.
 struct set_cost {
-    uint64_t visit; // the last that counted its cost
-    uint64_t work;  // of looking behind all tokens
+    uint64_t visit; // the last visit that counted its cost
+    uint64_t work;  // of computing the costs after all allowed tokens
     uint32_t cost;
-    uint32_t worst; // of all allowed tokens, the cost behind the one that costs most; UNKNOWN: not looked
-    bool is_known;  // the cost
+    uint32_t worst; // highest cost after an allowed token; UNKNOWN: not computed yet
+    bool is_known;  // `cost` is computed
 };
 
 struct closing_costs {
-    uint32_t *symbols; // [rules' nodes] cost of each; NULL: not computed yet
-    bool is_measured;  // the recognizer's terminals are
+    uint32_t *symbols; // [rules' nodes] cost of each symbol; NULL: not computed yet
+    bool is_measured;  // the least bytes of the recognizer's terminals are computed
     struct terminal_ends terminals;
     BLOCKS(struct set_cost) sets; // by set
     VECTOR(struct end_node) ends;
-    uint32_t *table; // places in `ends` + 1
+    uint32_t *table; // hash table: index into `ends` + 1
     size_t table_size;
     uint32_t *levels; // [depth_max + 2] sets by depth in the trie
 };
@@ -74,7 +74,7 @@ static void measure_terminal(struct recognizer *recognizer, const struct rule_no
         expression_measure(recognizer->pool, node->expression, terminal_spelling(encoding));
 }
 
-// Finds how far the ends of all terminals are, as a visit of its own.
+// Computes the shortest ends of all terminals, as one visit.
 static bool measure_terminals(struct recognizer *recognizer)
 {
     const struct rules *rules = recognizer->grammar->rules;
@@ -87,7 +87,7 @@ static bool measure_terminals(struct recognizer *recognizer)
     return recognizer->closing->is_measured = recognizer->pool->status == STATUS_OK;
 }
 
-// The least fixed point. Definitions stand before and behind their uses, so both directions take turns.
+// Least fixed point. Definitions precede or follow their uses, so passes alternate their direction.
 static bool find_symbol_costs(struct recognizer *recognizer)
 {
     struct closing_costs *closing = recognizer->closing;
@@ -143,7 +143,7 @@ static bool grow_table(struct closing_costs *closing)
     return true;
 }
 
-// The node's place, new or found. UNKNOWN: no memory.
+// The node's index, new or found. UNKNOWN: no memory.
 static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
     struct closing_costs *closing = recognizer->closing;
@@ -167,7 +167,7 @@ static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_
     return (uint32_t)closing->ends.n - 1;
 }
 
-// Cost of the rest of the waiter's symbol, behind the child that it waited for.
+// Cost of the rest of the item's symbol after the child that the item waits for.
 static uint32_t rest_cost(const struct recognizer *recognizer, const struct item *item)
 {
     const struct rules *rules = recognizer->grammar->rules;
@@ -184,7 +184,7 @@ static uint32_t rest_cost(const struct recognizer *recognizer, const struct item
     return cost;
 }
 
-// The cost behind the node, from those of the nodes that follow it, which are added.
+// Cost of the node: the minimum over the items that wait for its symbol. Adds the nodes that follow.
 static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
 {
     size_t n;
@@ -202,7 +202,8 @@ static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
     return cost;
 }
 
-// Nodes from `first` on are new: their costs are found together, because they may follow one another.
+// Computes the costs of the nodes from `first` on. They may be cyclic, so passes repeat until nothing
+// changes.
 static void find_end_costs(struct recognizer *recognizer, size_t first)
 {
     struct closing_costs *closing = recognizer->closing;
@@ -266,7 +267,7 @@ static struct set_cost *cost_of(struct recognizer *recognizer, uint32_t set)
     return &BLOCK_ITEM(&closing->sets, set);
 }
 
-// Counts the work of finding it, known or not, once a visit.
+// Closing cost of the set; counts the work, cached or not, once per visit.
 static uint32_t count_set(struct recognizer *recognizer, uint32_t set)
 {
     struct set_cost *known = cost_of(recognizer, set);
@@ -297,8 +298,8 @@ static void forbid_token(const struct grammar_vocabulary *vocabulary, uint32_t t
         bits[token / 32] &= ~(1u << token % 32);
 }
 
-// Forbids allowed tokens behind which the text costs more than `cost_max`. The cost behind the one that costs
-// most.
+// Clears allowed tokens after which the cost exceeds `cost_max`. Returns the highest cost after an allowed
+// token.
 static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
@@ -333,7 +334,7 @@ uint64_t closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint3
     struct set_cost *known;
     if (!prepare_costs(recognizer) || !(known = cost_of(recognizer, set)))
         return 0;
-    if (known->worst <= cost_max) // UNKNOWN is more
+    if (known->worst <= cost_max) // UNKNOWN is the largest value
         return known->work;
     const uint32_t worst = walk_tokens(recognizer, set, cost_max, bits);
     if (recognizer->pool->status != STATUS_OK)

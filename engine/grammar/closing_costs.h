@@ -1,19 +1,27 @@
-// The tokens that it takes to end a text, so that an answer can be complete when its tokens are used up. A
-// cost is that of one way which is always open: for each terminal its shortest bytes (terminal_ends.h); no token
-// spells parts of two terminals. So from each state some token leads to a cost that is one less, and costs are
-// functions of grammar, vocabulary and text. Their work is counted, known or not: that of all terminals of a grammar
-// against GRAMMAR_LIMIT_FIRST_WORK, that of one look against GRAMMAR_LIMIT_MASK_WORK. Internal to engine/grammar/.
+// Closing cost: how many tokens end the text from a set, so that an answer can be complete within its token
+// limit. The cost is an upper bound: the length of one closing that is always possible. It ends each terminal
+// by its shortest bytes (terminal_ends.h), and no token spells parts of two terminals. Internal to
+// engine/grammar/.
+//
+//   grammar: JSON object of numbers       cost   closing
+//   text so far   {"a":1                     1   }
+//                 {"a":                      2   0 }
+//                 {"a                        4   " : 0 }
+//
+// From each set some token leads to a cost lower by 1. Costs depend on the grammar, the vocabulary and the
+// text only. Their work counts, cached or not: the work of all terminals of a grammar against
+// GRAMMAR_LIMIT_FIRST_WORK, the work of one computation from a set against GRAMMAR_LIMIT_MASK_WORK.
 #pragma once
 
 #include "engine/grammar/recognizer.h"
 
 struct closing_costs;
 
-// Tokens that end the text from the set. CLOSING_NEVER (terminal_ends.h) also when the pool has failed.
+// Tokens that end the text from the set. CLOSING_NEVER (terminal_ends.h): none known, or the pool has failed.
 uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set);
-// Of the allowed tokens keeps those behind which n_left - 1 tokens end the text. n_left: at least the set's
-// cost. Returns its work.
+// Clears the allowed tokens after which n_left - 1 tokens do not end the text. n_left: at least the set's
+// cost. Returns the work.
 uint64_t closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits);
-// The recognizer forgets its sets (closing_costs_destroy: is destroyed).
+// Call when the recognizer drops its sets.
 void closing_costs_forget(struct closing_costs *closing);
 void closing_costs_destroy(struct closing_costs *closing);

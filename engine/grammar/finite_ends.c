@@ -1,14 +1,15 @@
-// The fewest tokens of terminals that have few texts: from the ends backwards, over all tokens of each state.
+// Minimum token counts of terminals with few texts. Visits the states depth first and computes each from its
+// successors, over all tokens of the vocabulary.
 #include "engine/grammar/terminal_ends.h"
 
 enum {
     FINITE_STATES_MAX = 4000,
     FINITE_WORK_MAX = 100000,  // of one terminal
-    FINITE_WORK_ALL = 3000000, // of the visit: no further terminal is looked at
-    NODES_LOOKED_AT = 8,       // of the trie, in the time of a step
+    FINITE_WORK_ALL = 3000000, // of the visit: above, no further terminal is enumerated
+    NODES_LOOKED_AT = 8,       // nodes of the trie visited in the time of one step
 };
 
-// A state whose next states are looked at, and from which byte on.
+// A state on the path, and the next byte to follow from it.
 struct open_state {
     uint32_t state;
     unsigned byte;
@@ -17,9 +18,9 @@ struct open_state {
 struct enumeration {
     struct terminal_ends *ends;
     struct recognizer *recognizer;
-    VECTOR(struct open_state) way;
-    VECTOR(uint32_t) states; // each behind all that follow from it
-    uint32_t *levels;        // [depth_max + 2] states by depth in the trie
+    VECTOR(struct open_state) way; // the path
+    VECTOR(uint32_t) states;       // in postorder
+    uint32_t *levels;              // [depth_max + 2] states by depth in the trie
     uint64_t work_max;
 };
 
@@ -39,7 +40,7 @@ static bool open_state(struct enumeration *enumeration, uint32_t state)
            recognizer->pool->visit.work <= enumeration->work_max;
 }
 
-// The fewest tokens from a state whose next ones are known.
+// Minimum tokens from a state whose successors' costs are known.
 static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
 {
     struct recognizer *recognizer = enumeration->recognizer;
@@ -64,7 +65,7 @@ static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
     return fewest;
 }
 
-// All that follow from it are known.
+// All successors are done: computes the state's cost.
 static bool close_state(struct enumeration *enumeration, uint32_t state)
 {
     const uint32_t fewest = fewest_tokens(enumeration, state);
@@ -81,7 +82,7 @@ static bool close_state(struct enumeration *enumeration, uint32_t state)
     return false;
 }
 
-// False: they are many, one comes again, or the pool has failed.
+// False: too many states, a cycle, or the pool has failed.
 static bool enumerate(struct enumeration *enumeration, uint32_t start)
 {
     bool is_finite = open_state(enumeration, start);
@@ -102,8 +103,8 @@ static bool enumerate(struct enumeration *enumeration, uint32_t start)
     return is_finite && enumeration->recognizer->pool->status == STATUS_OK;
 }
 
-// Of a terminal that has more texts than are enumerated nothing is kept, so that costs do not depend on which
-// terminals were looked at before.
+// Discards the results of a terminal that is not enumerated completely, so that costs do not depend on which
+// terminals were computed before.
 static void forget(struct enumeration *enumeration, bool is_finite)
 {
     for (size_t i = 0; i < enumeration->way.n; i++)

@@ -4,7 +4,7 @@
 
 // ---- bytes ----
 
-// Whether no byte can follow but a or b, and one of them does: *next is behind it.
+// Whether only `a` or `b` can follow, and at least one of them does. *next: the set after it.
 static bool leads_only(struct recognizer *recognizer, uint32_t set, unsigned a, unsigned b, uint32_t *next)
 {
     *next = SET_DEAD;
@@ -19,7 +19,7 @@ static bool leads_only(struct recognizer *recognizer, uint32_t set, unsigned a, 
     return *next != SET_DEAD;
 }
 
-// All that follows a backslash, up to the escape's end: \uXXXX of the unit, or of the pair of them.
+// Whether only \uXXXX of these UTF-16 units can follow the backslash that has been read.
 static bool spells_units(struct recognizer *recognizer, uint32_t set, const unsigned units[2], int n_units)
 {
     char digits[8];
@@ -37,8 +37,8 @@ static bool spells_units(struct recognizer *recognizer, uint32_t set, const unsi
     return true;
 }
 
-// The character that begins with a byte that leads from the set to `next`, if it alone can. 0: there are
-// several.
+// The character that begins with the byte `first`, if all of its bytes are forced; else 0. `next`: the set
+// after `first`.
 static uint32_t only_character(struct recognizer *recognizer, unsigned first, uint32_t next)
 {
     char bytes[4] = {(char)first};
@@ -67,7 +67,7 @@ static bool is_in_json_strings(const struct recognizer *recognizer, uint32_t id)
     return true;
 }
 
-// Whether a backslash begins nothing but the escape of the character that the byte begins.
+// Whether a backslash can only begin the escape of the character that `byte` begins.
 static bool is_same_character(struct recognizer *recognizer, uint32_t set, unsigned byte)
 {
     uint32_t next = recognizer_step(recognizer, set, (unsigned char)byte);
@@ -125,7 +125,8 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 
 // ---- tokens ----
 
-// Whether a token of the nodes first..behind, which begin at one depth, is allowed behind the set.
+// Whether one of the nodes first..behind - 1, siblings and their subtrees, completes a token that is allowed
+// after `set`.
 static bool has_token(struct recognizer *recognizer, uint32_t first, uint32_t behind, uint32_t set)
 {
     const struct trie_node *nodes = recognizer->vocabulary->all.nodes;

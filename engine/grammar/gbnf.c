@@ -1,5 +1,5 @@
-// GBNF as llama.cpp writes it: rules `name ::= ...` of strings, classes, names, groups, | and the repetitions
-// * + ? {n,m}. The text is what the rule `root` derives.
+// GBNF as defined by llama.cpp: rules `name ::= ...` of strings, classes, names, groups, | and the
+// repetitions * + ? {n,m}. The start symbol is `root`.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_source.h"
 #include "engine/regex/pattern_class.h"
@@ -25,7 +25,7 @@ static void skip_blanks(struct grammar_source *source)
     }
 }
 
-// Whether a rule begins here: a name and ::=.
+// Whether a rule begins here: a name, then ::=.
 static bool at_rule(struct grammar_source *source)
 {
     size_t before = source->at;

@@ -1,9 +1,9 @@
-// Compiling: which symbols derive something, and which derive "".
+// Compiles rules: finds symbols that derive something (productive) and symbols that derive "" (nullable).
 #include "engine/grammar/grammar_parts.h"
 
 #include <string.h>
 
-// Whether the node is productive (or nullable) on its own, before its children are known to be.
+// Whether the node is productive (or nullable) whatever its children are.
 static bool follows_alone(const struct rule_node *node, bool nullable)
 {
     switch ((enum rule_kind)node->kind) {
@@ -19,7 +19,7 @@ static bool follows_alone(const struct rule_node *node, bool nullable)
     return nullable ? node->nullable : node->productive;
 }
 
-// By node, who its parents are: parents[first[n] .. first[n + 1]).
+// Parents of node n: parents[first[n] .. first[n + 1]).
 struct parents {
     uint32_t *first, *parents;
 };
@@ -40,11 +40,10 @@ static bool find_parents(const struct rules *rules, struct parents *out)
         for (uint32_t i = 0; i < node->n_children; i++)
             out->parents[out->first[rules->children.items[node->first_child + i] + 1]++] = id;
     }
-    return true; // first[n + 1] has moved to where n's parents end
+    return true; // first[n + 1] is now the end of n's parents
 }
 
-// The least fixed point, by a list of nodes that became true. A sequence waits for all of its children,
-// others for one.
+// Least fixed point by a worklist. A sequence needs all of its children, any other node one.
 static bool spread_nullable(struct rules *rules, const struct parents *parents, bool nullable)
 {
     size_t n = rules->nodes.n, n_list = 0;
@@ -88,8 +87,8 @@ static void classify_terminals(struct rules *rules)
     }
 }
 
-// Removes nodes that derive nothing: a choice loses children, other nodes become empty choices. A repetition
-// of such a node is "".
+// Removes children that derive nothing from choices and repetitions; a repetition without a child becomes "".
+// Other unproductive nodes become empty choices.
 static void prune_rules(struct rules *rules)
 {
     for (size_t id = 0; id < rules->nodes.n; id++) {
@@ -201,7 +200,7 @@ enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
     return create_from_terminal(grammar, rules, expression, error);
 }
 
-// Of copies, which are sorted.
+// Copies the array, because expression_texts() sorts it.
 static enum status add_choices(struct rules *rules, const struct text *choices, size_t n_choices,
                                uint32_t *expression, struct error *error)
 {
@@ -229,7 +228,8 @@ enum status grammar_compile_choice(struct grammar **grammar, const struct text *
                                    const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
-    // Texts are no repetitions: their positions are their bytes, which are limited already.
+    // Choices have no repetitions: their positions are their bytes, which GRAMMAR_LIMIT_SOURCE_BYTES limits
+    // already.
     struct grammar_limits own = limits ? *limits : grammar_limits_default;
     own.values[GRAMMAR_LIMIT_POSITIONS] = own.values[GRAMMAR_LIMIT_SOURCE_BYTES];
     struct rules *rules = rules_create(&own);

@@ -1,12 +1,21 @@
-// Structured output: what a text may be, and which tokens may come next. In this order:
+// Structured output: which texts are allowed, and which tokens may come next. Create in this order:
 //
-//   a grammar          compiled from a regex, choices, GBNF, Lark or rules of one's own; immutable, any
-//   number of threads a vocabulary       the model's tokens as a trie; immutable, once a model a recognizer
-//   the automaton of one grammar over one vocabulary, built as far as it was needed; one thread at a time
-//   matchers           one a text; each belongs to a recognizer and is used on its thread
+//   grammar      compiled from a regex, choices, GBNF, Lark or rules; immutable, for any number of threads
+//   vocabulary   the model's tokens as a trie; immutable, one per model
+//   recognizer   automaton of one grammar over one vocabulary, extended on demand; one thread at a time
+//   matcher      one per text; belongs to a recognizer and runs on its thread
 //
-// Results are functions of grammar, vocabulary and text, never of what a recognizer has built: it may be
-// dropped at any time.
+// Results depend on the grammar, the vocabulary and the text only, never on what a recognizer has cached, so
+// a recognizer may be dropped at any time.
+//
+// Example of a mask: grammar [0-9]+(,[0-9]+)*, text so far "12", end token 4.
+//
+//   token   bytes   text then   bit
+//       0   3       123         1
+//       1   ,4      12,4        1
+//       2   ,,      12,,        0    no text begins so
+//       3   a       12a         0
+//       4   end     12          1    the text may end here         bits[0] == 0x13
 #pragma once
 
 #include "engine/grammar/rules.h"
@@ -15,38 +24,38 @@ struct grammar;
 struct grammar_vocabulary;
 struct recognizer;
 
-// Takes the rules over, also when it fails. STATUS_REJECT: a limit, or a start symbol that derives nothing.
+// Takes over `rules`, on failure too. STATUS_REJECT: a limit, or a start symbol that derives nothing.
 enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start,
                            struct error *error) WARN_UNUSED;
 void grammar_destroy(struct grammar *grammar);
-// Gives the rules back, to be part of a larger grammar; the grammar is gone.
+// Returns the rules for use in a larger grammar and destroys the grammar.
 struct rules *grammar_release(struct grammar *grammar, uint32_t *start);
-size_t grammar_bytes(const struct grammar *grammar); // of memory
+size_t grammar_bytes(const struct grammar *grammar); // memory
 
-// `limits` NULL: grammar_limits_default. Errors: STATUS_REJECT, with where and what.
+// `limits` NULL: grammar_limits_default. STATUS_REJECT: the text names the place and the fault.
 enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
                                   const struct grammar_limits *limits,
                                   struct error *error) WARN_UNUSED; // PATTERN_WHOLE
 enum status grammar_compile_choice(struct grammar **grammar, const struct text *choices, size_t n_choices,
                                    const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
-// llama.cpp's notation: gbnf.c. The text is what `root` derives.
+// llama.cpp's notation, see gbnf.c. The start symbol is `root`.
 enum status grammar_compile_gbnf(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
-// Lark's notation, as far as it is context-free: lark.c. The text is what `start` derives. Other
-// notation is refused by name.
+// The context-free part of Lark's notation, see lark.c. The start symbol is `start`. Other constructs are
+// rejected, and the error names them.
 enum status grammar_compile_lark(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
 
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 
-// `tokens` are the bytes that each id adds to a text; for special tokens, which never spell text, what
-// grammar_special_token() appends, or nothing: then it is never allowed. End tokens are allowed where a text
-// may end, whatever their bytes. STATUS_RETRY: no memory. Never allowed are tokens longer than the limit, and
-// such with a byte SPECIAL_QUOTE that are not special.
+// tokens[id]: the bytes that the token adds to a text. A special token never spells text: pass what
+// grammar_special_token() appends. A token whose text is empty is never allowed. End tokens are allowed where
+// the text may end, whatever their bytes. Never allowed: tokens longer than GRAMMAR_TOKEN_BYTES_MAX, and
+// tokens that contain SPECIAL_QUOTE without being special. STATUS_RETRY: no memory.
 enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
                                       size_t n_tokens, const uint32_t *ends, size_t n_ends,
                                       struct error *error) WARN_UNUSED;
-// How a special token is written in a vocabulary, in a matcher's text and in forced bytes.
+// Appends the spelling of a special token in a vocabulary, in a matcher's text and in forced bytes.
 void grammar_special_token(struct text name, struct buffer *out);
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
 static inline size_t grammar_mask_words(size_t n_tokens)
@@ -54,73 +63,78 @@ static inline size_t grammar_mask_words(size_t n_tokens)
     return (n_tokens + 31) / 32;
 }
 
-// Both outlive it; `vocabulary` may be NULL where no masks are asked for.
+// The grammar and the vocabulary must outlive the recognizer. `vocabulary` may be NULL if no mask is ever
+// requested.
 enum status recognizer_create(struct recognizer **recognizer, const struct grammar *grammar,
                               const struct grammar_vocabulary *vocabulary, struct error *error) WARN_UNUSED;
 void recognizer_destroy(struct recognizer *recognizer);
-size_t recognizer_bytes(const struct recognizer *recognizer); // of memory; it grows with what is matched
+size_t recognizer_bytes(const struct recognizer *recognizer); // memory; grows with the texts matched
 
-// A text so far. Zeroed is valid only for matcher_finish.
+// A text and its state. A zeroed matcher is valid only for matcher_finish().
 struct matcher {
     struct recognizer *recognizer;
-    struct buffer bytes;   // all of the text: a recognizer that starts over reads it again
-    uint32_t state;        // of the recognizer
-    uint64_t generation;   // of the recognizer that `state` belongs to
+    struct buffer bytes;   // the whole text, read again after the recognizer restarts
+    uint32_t state;        // of the recognizer; valid if `generation` is the recognizer's
+    uint64_t generation;   // recognizer generation in which `state` was found
     uint64_t work;         // of the masks counted against GRAMMAR_LIMIT_ANSWER_WORK
-    struct buffer counted; // of struct counted_mask: these masks, in the text's order
+    struct buffer counted; // array of struct counted_mask: these masks, in text order
 };
 
 enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
                          struct error *error) WARN_UNUSED;
 void matcher_finish(struct matcher *matcher);
 
-// A place in a matcher's text, to come back to: of draft tokens that are not the text's.
+// A saved position of a matcher: rewinding removes draft tokens that were not accepted.
 struct matcher_mark {
-    size_t n_bytes, n_counted; // of the two buffers
+    size_t n_bytes, n_counted; // sizes of matcher.bytes and matcher.counted
     uint32_t state;
     uint64_t generation, work;
 };
 
 struct matcher_mark matcher_set_mark(const struct matcher *matcher);
-// The matcher is as it was at the mark. It must not have been rewound to an earlier one since.
+// Restores the matcher as it was at the mark. The matcher must not have been rewound to an earlier mark
+// since.
 void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark);
 
-// Errors of all below: STATUS_REJECT, a limit that this text's state reaches; STATUS_RETRY, no memory.
-// *n_accepted: how many of the bytes may follow; the matcher has moved behind them all, or, when that is not
-// all, not at all.
+// Errors of all functions below: STATUS_REJECT, a limit reached in this text's state; STATUS_RETRY, no
+// memory.
+//
+// *n_accepted: how many of the bytes may follow. The matcher advances only if all of them may.
 enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted,
                                  struct error *error) WARN_UNUSED;
-// *accepted false: the mask forbids the token. An end token is accepted where the text may end and changes
-// nothing.
+// *accepted false: the token is not in the mask. An end token is accepted where the text may end; the matcher
+// stays.
 enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *accepted,
                                  struct error *error) WARN_UNUSED;
-// One bit a token, grammar_mask_words() words, bit i % 32 of word i / 32; bits behind the last token are 0.
+// grammar_mask_words() words; token i is bit i % 32 of word i / 32; bits after the last token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
-// Makes the mask, which the recognizer then keeps for matcher_mask, for a while.
+// Computes the mask ahead of matcher_mask(). The recognizer caches the latest masks.
 enum status matcher_prepare_mask(struct matcher *matcher, struct error *error) WARN_UNUSED;
-// The same as matcher_mask, without the tokens behind which the text can't be ended with n_left - 1 more. n_left: at least
-// what matcher_tokens_to_end returns; it is then so behind each token of the mask too, with one less.
+// Like matcher_mask(), without the tokens after which n_left - 1 more tokens cannot end the text. n_left: at
+// least the result of matcher_tokens_to_end(). After every token of this mask the same holds for n_left - 1,
+// so the text always ends in time.
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits,
                                 struct error *error) WARN_UNUSED;
-// *n_tokens that end the text, without an end token; UINT32_MAX: no tokens are known that do.
+// *n_tokens: tokens that end the text, without an end token; UINT32_MAX: none known.
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
-// The same behind bytes that may follow; the matcher stays.
+// The same after `bytes`, which must be allowed to follow; the matcher stays.
 enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
-// A state that two texts of one recognizer have in common is followed by the same texts, in one generation of
-// the recognizer.
+// Two texts with equal *state and *generation, of one recognizer, allow the same continuations.
 enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
                                struct error *error) WARN_UNUSED;
-// Appends the only bytes that can follow, up to `n_max`, while the text may not end; the matcher stays. Of a
-// JSON string, a character that alone can follow is forced as itself, though an escape could spell it.
+// Appends the bytes that must follow, at most `n_max`, stopping where the text may end or has a choice. The
+// matcher stays. Inside a JSON string a character that must follow is appended unescaped, although an escape
+// could spell it too.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error) WARN_UNUSED;
-// Of forced bytes, the first place from `from` on where a token may begin that is allowed and continues
-// behind them; forced.size: there is none. Before the first such place, tokens end whatever follows.
+// *size: the first offset >= `from` in `forced` at which an allowed token can begin that spells the rest of
+// `forced` and continues after it; forced.size: none. Tokens before this offset are the same whatever follows
+// `forced`.
 enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
                               struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;
-// Whether the mask allows end tokens alone: the text may end, nothing can follow it, and there are end
-// tokens.
+// Whether the mask allows end tokens only: the text may end, no byte can follow, and the vocabulary has an
+// end token.
 enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct error *error) WARN_UNUSED;

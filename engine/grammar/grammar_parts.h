@@ -5,18 +5,26 @@
 #include "engine/grammar/rules_parts.h"
 
 struct grammar {
-    struct rules *rules; // nullable and productive are known; children that derive nothing are gone
+    struct rules *rules; // nullable and productive are set; children that derive nothing are removed
     uint32_t start;
 };
 
-// A node of the trie, in preorder: its subtree is the nodes up to `behind`.
+// A node of a trie. Nodes are in preorder: the subtree of node i is i .. behind - 1.
+//
+//   tokens: 5 = a, 7 = ab, 2 = b
+//
+//   node   byte   depth   behind   token
+//      0   a          0        2       5
+//      1   b          1        2       7
+//      2   b          0        3       2
 struct trie_node {
     uint32_t behind;
-    uint32_t token; // NO_TOKEN: none ends here; further ones of the same bytes: grammar_vocabulary.next_same
-    uint16_t depth : 15;        // of its byte: 0 for the first of a token
-    uint16_t has_next_same : 1; // its token has one
+    // The token that ends here, or NO_TOKEN.
+    uint32_t token;
+    uint16_t depth : 15;        // of the byte: 0 for a token's first
+    uint16_t has_next_same : 1; // other tokens have the same bytes: grammar_vocabulary.next_same
     unsigned char byte;
-    uint8_t string_state; // of string_tokens.states behind this node; 0: none
+    uint8_t string_state; // index into string_tokens.states of the state after this node; 0: none
 };
 
 enum { NO_TOKEN = UINT32_MAX };
@@ -30,16 +38,17 @@ struct grammar_vocabulary {
     size_t n_tokens;
     struct text *tokens; // copies
     char *bytes;
-    uint32_t *next_same; // by token
+    uint32_t *next_same; // by token: the next one with the same bytes, or NO_TOKEN
     uint32_t *ends;
     size_t n_ends;
     unsigned depth_max; // bytes of the longest token
-    struct trie all;    // every token that has bytes; string_state is set here and in string_tokens.not_plain
+    struct trie all;    // every token with bytes; string_state is set in this trie and in
+                        // string_tokens.not_plain
     struct string_tokens *strings;
-    struct trie not_inside; // tokens that do not stay inside a JSON string of any characters
+    struct trie not_inside; // tokens that leave a JSON string of any characters
 };
 
-// Sets the bits of the node's token and of all that have its bytes.
+// Sets the bits of the node's token and of all tokens with the same bytes.
 static inline void vocabulary_set_tokens(const struct grammar_vocabulary *vocabulary,
                                          const struct trie_node *node, uint32_t *bits)
 {
@@ -52,6 +61,6 @@ static inline void vocabulary_set_tokens(const struct grammar_vocabulary *vocabu
             bits[token / 32] |= 1u << token % 32;
 }
 
-// Builds the trie of sorted tokens. Chains of equal tokens come out the same for every subset that has all or
-// none of them.
+// Builds the trie of tokens sorted by their bytes. Overwrites the next_same chains, so every subset must
+// contain all tokens of equal bytes or none.
 bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie);

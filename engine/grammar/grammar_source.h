@@ -1,5 +1,5 @@
-// Shared by the readers of grammars: a place in the text, names, and operands that stay expressions as
-// long as they can. Internal to engine/grammar/.
+// Shared by the parsers of grammars: a position in the text, names, and operands, which stay expressions as
+// long as possible. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/rules_parts.h"
@@ -8,8 +8,8 @@ struct grammar_source {
     struct rules *rules;
     struct text text;
     size_t at;
-    unsigned depth;  // of groups that are open where the reader is
-    unsigned levels; // of the recursion: those of a definition that is read for another's sake count together
+    unsigned depth;  // open groups at the position
+    unsigned levels; // of recursion, including definitions read because another one uses them
     struct error *error;
 };
 
@@ -21,38 +21,38 @@ void source_leave(struct grammar_source *source);
 bool source_take(struct grammar_source *source, const char *string);
 bool source_next_is(const struct grammar_source *source, const char *string);
 char source_peek(const struct grammar_source *source); // '\0' at the end
-// A number in decimal, at most EXPRESSION_UNBOUNDED - 1; false: there is none.
+// A decimal number, saturating at EXPRESSION_UNBOUNDED - 1; false: no digit here.
 bool source_number(struct grammar_source *source, uint32_t *number);
-// After '"': the text up to the closing quote, escapes resolved.
+// After '"': appends the text up to the closing quote, with escapes resolved.
 enum status source_quoted(struct grammar_source *source, struct buffer *out);
-// Letters, digits, '_' and, with `hyphens`, '-'.
+// The longest name here: letters, digits, '_' and, with `hyphens`, '-'. May be empty.
 struct text source_name(struct grammar_source *source, bool hyphens);
-// Reads the repetition behind an item: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none of these.
+// Reads a repetition: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none here.
 enum status source_repetition(struct grammar_source *source, bool *found, uint32_t *min, uint32_t *max);
 
 struct grammar_name {
     struct text name;
     uint32_t symbol;
     bool defined;
-    // Of a definition that is read when it is first used:
-    size_t body;
+    // For a definition that is read at its first use:
+    size_t body; // position in the text; SIZE_MAX: already read
     bool reading;
     uint32_t expression;
 };
 
 struct grammar_names {
     VECTOR(struct grammar_name) items;
-    uint32_t *table; // places in items + 1
+    uint32_t *table; // hash table: index into `items` + 1; 0 is free
     size_t table_size;
 };
 
-// The name, new (then `defined` is false and `symbol` 0) or found; NULL: no memory. Valid until the next
+// The name, found or added (then `defined` is false and `symbol` 0); NULL: no memory. Valid until the next
 // call.
 struct grammar_name *names_find(struct grammar_names *names, struct text name);
 void names_finish(struct grammar_names *names);
 
 struct operand {
-    bool is_symbol; // of the rules; else an expression
+    bool is_symbol; // of the rules; false: an expression
     uint32_t id;
 };
 

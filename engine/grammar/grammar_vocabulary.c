@@ -1,4 +1,4 @@
-// The tokens that grammars choose from: their bytes, sorted, and what is known of them whatever the grammar.
+// The vocabulary: its tokens, sorted into tries, and data about them that every grammar uses.
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_tokens.h"
 

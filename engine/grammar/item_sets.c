@@ -45,7 +45,7 @@ static bool grow_builder_table(struct set_builder *builder)
     return true;
 }
 
-// Puts the item on the list unless it was there.
+// Appends the item unless the builder has it.
 static void push_item(struct recognizer *recognizer, struct item item)
 {
     struct set_builder *builder = &recognizer->builder;
@@ -72,7 +72,8 @@ static void push_item(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-// The first that waits in the set for the symbol, or would; `behind` the set's last.
+// Binary search: the first waiter of the set for `symbol` or a higher symbol; *behind: end of the set's
+// waiters.
 static const struct waiter *first_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
                                          const struct waiter **behind)
 {
@@ -102,7 +103,7 @@ const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uin
     return first;
 }
 
-// NULL: several wait in the set for the symbol, or nobody.
+// The set's waiter for `symbol` if there is exactly one, else NULL.
 static const struct waiter *only_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol)
 {
     const struct waiter *behind, *first;
@@ -114,7 +115,8 @@ static const struct waiter *only_waiter(const struct recognizer *recognizer, uin
     return is_only ? first : NULL;
 }
 
-// Whether the waiter's own symbol ends as soon as what it waits for does, and nothing else follows from that.
+// Whether the end of what the item waits for is the end of the item's own symbol, *symbol, and nothing else.
+// This is Leo's condition for right recursion.
 static bool ends_with_it(const struct recognizer *recognizer, const struct item *item, uint32_t *symbol)
 {
     *symbol = item->kind == ITEM_TAIL ? item->b : item->a;
@@ -125,7 +127,7 @@ static bool ends_with_it(const struct recognizer *recognizer, const struct item 
            (node->kind == RULE_REPEAT && item->b + 1 == node->max);
 }
 
-// While the end of *symbol, begun at *origin, leads to the end of one other symbol alone, that one is meant.
+// While the end of *symbol, begun in *origin, only ends one other symbol, replaces it by that symbol (Leo).
 static void follow_chain(struct recognizer *recognizer, uint32_t *symbol, uint32_t *origin)
 {
     for (int i = 0; i < CHAIN_MAX; i++, recognizer->visit.step_work++) {
@@ -141,7 +143,7 @@ static void follow_chain(struct recognizer *recognizer, uint32_t *symbol, uint32
 static void complete_symbol(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
     if (origin == ORIGIN_SELF)
-        return; // "": whoever waits for a nullable symbol has gone behind it already
+        return; // "": items that wait for a nullable symbol have advanced past it already
     follow_chain(recognizer, &symbol, &origin);
     push_item(recognizer, symbol == SYMBOL_ROOT ? (struct item){ITEM_END, 0, 0, ORIGIN_ROOT}
                                                 : (struct item){ITEM_COMPLETE, symbol, 0, origin});
@@ -184,7 +186,7 @@ static void add_repeat(struct recognizer *recognizer, uint32_t symbol, uint32_t 
         push_item(recognizer, (struct item){ITEM_NODE, symbol, count, origin});
 }
 
-// The waiter's symbol is behind what it waited for, which began at `begun`.
+// Advances an item past the symbol that it waited for, which began in the set `begun`.
 static void advance_item(struct recognizer *recognizer, struct item item, uint32_t begun)
 {
     uint32_t origin = item.origin == ORIGIN_SELF ? begun : item.origin;
@@ -221,7 +223,7 @@ static void run_completions(struct recognizer *recognizer)
     }
 }
 
-// The table may have grown for a large set: of a small one only its own places are cleared.
+// Clears only the used slots after a small set: the table may have grown for a large one.
 static void clear_table(struct set_builder *builder)
 {
     size_t mask = builder->table_size - 1;
@@ -287,7 +289,8 @@ static void await_symbol(struct recognizer *recognizer, struct item item, uint32
     }
 }
 
-// Looks at all items once more: who waits for what, and what is predicted for that.
+// For every item adds its waiters and predicts the symbols that it expects. Predicted items are appended and
+// visited too.
 static void predict_items(struct recognizer *recognizer)
 {
     struct set_builder *builder = &recognizer->builder;
@@ -346,7 +349,7 @@ static bool grow_sets_table(struct recognizer *recognizer)
     return true;
 }
 
-// Room for a part of one set, of 4-byte words; NULL: no memory.
+// Memory for the items or waiters of one set, both made of 4-byte words; NULL: no memory.
 static void *take_room(struct set_blocks *blocks, size_t n_bytes)
 {
     if (n_bytes > blocks->n_room - blocks->n_used) {

@@ -1,7 +1,7 @@
-// Grammars in Lark's notation. They are read as context-free grammars over characters: where Lark's lexer
-// would take the longest terminal, here every way to cut the text counts, so a text is accepted when some way
-// fits. Terminals may stand next to one another, with what %ignore names between them. Aliases, priorities
-// and ! ? before a name shape Lark's tree and change nothing here.
+// Grammars in Lark's notation, read as context-free grammars over characters. Lark's lexer takes the longest
+// terminal; here a text is accepted if any division into terminals fits. Text that %ignore matches may appear
+// between any two terminals. Aliases, priorities and ! ? before a name affect only Lark's tree and are
+// skipped.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/lark_parts.h"
 
@@ -13,7 +13,7 @@ static int name_width(struct text name)
     return (int)(name.size < 100 ? name.size : 100);
 }
 
-// A terminal in a rule is followed by what is ignored; in a terminal it stays an expression.
+// Appends the ignored text to a terminal of a rule. Inside a terminal the expression stays as it is.
 static enum status as_operand(struct lark *lark, uint32_t expression, struct operand *operand)
 {
     *operand = (struct operand){false, expression};
@@ -24,7 +24,7 @@ static enum status as_operand(struct lark *lark, uint32_t expression, struct ope
     return source_check(&lark->source);
 }
 
-// Each ASCII letter in both cases.
+// Matches each ASCII letter in both cases.
 static uint32_t any_case(struct expressions *pool, struct text text)
 {
     uint32_t id = EXPRESSION_EMPTY;
@@ -45,7 +45,7 @@ static bool is_ascii(struct text text)
     return true;
 }
 
-// After "..": the string that ends a range, of one character as the first.
+// After "..": reads the end of a range; both ends must be single characters.
 static enum status read_range(struct lark *lark, struct text first, uint32_t *expression)
 {
     struct grammar_source *source = &lark->source;
@@ -286,7 +286,7 @@ enum status lark_read_choice(struct lark *lark, struct operand *operand)
     return status;
 }
 
-// The right side that begins at `body`, with the reader's place kept.
+// Reads the right side that begins at `body`, and restores the position.
 static enum status read_body(struct lark *lark, size_t body, bool is_terminal, struct operand *operand)
 {
     struct grammar_source *source = &lark->source, kept = *source;
@@ -322,7 +322,7 @@ enum status lark_terminal(struct lark *lark, struct text name, uint32_t *express
             return status;
         assert(!operand.is_symbol);
         source_leave(source);
-        found = names_find(&lark->names, name); // the names may have moved
+        found = names_find(&lark->names, name); // `found` is invalid if names were added
         found->reading = false;
         found->body = SIZE_MAX;
         found->expression = operand.id;
@@ -331,7 +331,7 @@ enum status lark_terminal(struct lark *lark, struct text name, uint32_t *express
     return STATUS_OK;
 }
 
-// Ignored terminals may follow each terminal and precede the text, any number of times.
+// Ignored text may precede the first terminal and follow each terminal, any number of times.
 static enum status define_ignored(struct lark *lark)
 {
     struct rules *rules = lark->source.rules;

@@ -1,4 +1,4 @@
-// The first pass over a Lark grammar: where each definition begins, and the directives.
+// First pass over a Lark grammar: the directives, and where each definition begins.
 #include "engine/grammar/lark_parts.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ void lark_skip(struct grammar_source *source)
         source->at = before;
 }
 
-// Moves behind a string or regex that begins here.
+// Skips the string or regex that begins here.
 static enum status skip_quoted(struct grammar_source *source, char quote)
 {
     for (source->at++; source_peek(source) != quote; source->at++) {
@@ -108,7 +108,7 @@ static enum status index_definition(struct lark *lark)
 {
     struct grammar_source *source = &lark->source;
     struct grammar_name *found;
-    while (source_take(source, "?") || source_take(source, "!")) // they shape the tree, not the text
+    while (source_take(source, "?") || source_take(source, "!")) // affect only Lark's tree
         ;
     struct text name = source_name(source, false);
     uint32_t priority;
@@ -179,7 +179,7 @@ static enum status read_import(struct lark *lark)
     return status;
 }
 
-// Where what is ignored is written down: read once all names are known.
+// Remembers the position of a %ignore directive, which is read once all names are known.
 static enum status read_ignore(struct lark *lark)
 {
     struct operand place = {false, (uint32_t)lark->source.at};

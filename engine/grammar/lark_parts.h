@@ -1,4 +1,4 @@
-// A grammar in Lark's notation while it is read. Internal to engine/grammar/.
+// Parser of Lark grammars. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/grammar_source.h"
@@ -6,20 +6,21 @@
 struct lark {
     struct grammar_source source;
     struct grammar_names names;
-    bool in_terminal;        // the definition that is read is a terminal's
-    uint32_t ignored;        // a symbol behind every terminal of a rule; SYMBOL_NOTHING: nothing is ignored
-    struct operands ignores; // where %ignore says what: places in the text
+    bool in_terminal;        // a terminal's definition is being read
+    uint32_t ignored;        // symbol that follows every terminal of a rule; SYMBOL_NOTHING: nothing is
+                             // ignored
+    struct operands ignores; // positions in the text of what %ignore names
 };
 
 bool lark_is_terminal(struct text name); // upper case
-// Blanks and comments; a line's end too in a group, and where the next line begins with '|'.
+// Skips blanks and comments. Skips line ends too within a group, or if the next line begins with '|'.
 void lark_skip(struct grammar_source *source);
-// Finds all definitions, and reads the directives. Definitions' bodies are left for later (struct
-// grammar_name.body).
+// First pass: finds all definitions and reads the directives. Definitions are read later, from struct
+// grammar_name.body.
 enum status lark_index(struct lark *lark);
-// The pattern of a terminal of Lark's common.lark; NULL: there is none of that name.
+// The pattern of a terminal of Lark's library `common`; NULL: unknown name.
 const char *lark_common_pattern(struct text name);
-// The expression of a terminal, reading its definition when that is due.
+// The expression of a terminal; reads its definition at the first use.
 enum status lark_terminal(struct lark *lark, struct text name, uint32_t *expression);
-// One definition's right side.
+// Reads the right side of a definition.
 enum status lark_read_choice(struct lark *lark, struct operand *operand);

@@ -1,21 +1,24 @@
-// Masks: the trie of the vocabulary is walked with the parser's sets, each shared beginning of tokens once.
+// Masks: a walk over the vocabulary's trie that keeps one item set per depth, so tokens with a common prefix
+// share its steps.
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/recognizer.h"
 #include "engine/grammar/string_tokens.h"
 
 #include <string.h>
 
-enum { UNION_TERMS_MAX = 1024 }; // of several strings that are taken as one
+// Terms of the union of several strings that are masked as one.
+enum { UNION_TERMS_MAX = 1024 };
 
 struct mask_making {
     uint32_t *bits;
     uint64_t n_visits;
-    bool has_inside;         // the bits of all tokens that stay inside a string are set
-    uint32_t string, closed; // the last set inside a string, and what is behind its end; SET_DEAD: none yet
+    bool has_inside; // the tokens that stay inside a string are set already
+    // The last set inside a string, and the set after its closing quote; SET_DEAD: none yet.
+    uint32_t string, closed;
 };
 
-// Sets that one mask may come to are counted, each once, large ones more: a measure of the state alone, not
-// of what is known of it already.
+// Counts the distinct item sets of one mask, large sets more. The count depends on the state only, not on the
+// cache.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
     struct item_set *visited = &BLOCK_ITEM(&recognizer->sets, set);
@@ -32,7 +35,7 @@ static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n
 static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
                       uint32_t set, struct mask_making *making);
 
-// The set behind the string's end.
+// The set after the string's closing quote.
 static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
 {
     builder_begin(recognizer);
@@ -44,8 +47,8 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
     return behind;
 }
 
-// Where the set is in a JSON string that may have any characters, and in nothing else: its place among
-// string_tokens.states.
+// If the set is inside a JSON string of any characters and in nothing else: the index of its state in
+// string_tokens.states; else SET_STATE_NONE.
 static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
 {
     const struct string_tokens *tokens = recognizer->vocabulary->strings;
@@ -62,7 +65,8 @@ static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
     return set->string_state;
 }
 
-// All below a node behind which the text is where any string would be.
+// Takes the tokens at a node and below, where any JSON string may continue, from precomputed lists instead of
+// a walk.
 static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -93,7 +97,7 @@ static struct walk_level level_of(const struct recognizer *recognizer, uint32_t 
     return (struct walk_level){.set = set, .row = BLOCK_ITEM(&recognizer->sets, set).row};
 }
 
-// Walks the nodes first..behind, which begin at one depth.
+// Walks the nodes first..behind - 1, siblings with their subtrees.
 static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
                       uint32_t set, struct mask_making *making)
 {
@@ -132,7 +136,7 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
     }
 }
 
-// A terminal that is a JSON string, inside it, of which any characters may follow, from min to max of them.
+// A JSON string terminal in a state where min to max arbitrary characters may follow.
 struct open_string {
     uint32_t min, max;
 };
@@ -158,7 +162,7 @@ static bool is_open_string(const struct recognizer *recognizer, uint32_t id, str
     return true;
 }
 
-// The tokens that stay inside the string or end with its closing quote.
+// Adds the tokens that stay inside the string or end with its closing quote.
 static void take_open_string(const struct grammar_vocabulary *vocabulary, const struct open_string *string,
                              struct mask_making *making)
 {
@@ -192,7 +196,7 @@ static bool is_open_behind(struct recognizer *recognizer, uint32_t set, const st
     return target != SET_DEAD && node->string_state && string_state(recognizer, target) == node->string_state;
 }
 
-// Whether most first bytes of tokens lead to where any string would be, so that a walk looks at few nodes.
+// Whether most subtrees of first bytes lead to where any string may continue, so a walk visits few nodes.
 static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
@@ -205,7 +209,8 @@ static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
     return n_open > trie->n_nodes / 2;
 }
 
-// All tokens that stay inside a string, without those whose first byte leads elsewhere, which are walked.
+// Sets all tokens that stay inside a string, except below first bytes that lead elsewhere: these subtrees are
+// walked.
 static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -222,7 +227,7 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
     }
 }
 
-// Its work is counted, known or not. NULL: the pool has failed.
+// Adds the string's mask and counts its work, cached or not. NULL: the pool has failed.
 static const struct string_mask *take_string_mask(struct recognizer *recognizer, uint32_t state,
                                                   struct mask_making *making)
 {
@@ -233,7 +238,7 @@ static const struct string_mask *take_string_mask(struct recognizer *recognizer,
     return mask;
 }
 
-// Inside one string and in nothing else: its mask, and what its exits lead to.
+// Masks a set inside one string and in nothing else: the string's mask, and a walk from each exit.
 static void mask_inside(struct recognizer *recognizer, uint32_t set, const struct item *scan,
                         struct mask_making *making)
 {
@@ -247,8 +252,8 @@ static void mask_inside(struct recognizer *recognizer, uint32_t set, const struc
                   closed, making);
 }
 
-// Whether the set is inside several JSON strings and in nothing else, between two characters. *parts: what
-// may follow in each, n_parts of them, each once; together they have at most UNION_TERMS_MAX terms.
+// Whether the set is inside several JSON strings and nothing else, between two characters. *parts: their
+// distinct expressions, n_parts of them, with at most UNION_TERMS_MAX terms in total.
 static bool is_inside_strings(const struct recognizer *recognizer, const struct item_set *set,
                               uint32_t parts[UNION_TERMS_MAX], uint32_t *n_parts)
 {
@@ -272,8 +277,9 @@ static bool is_inside_strings(const struct recognizer *recognizer, const struct 
     return set->n_scans > 1;
 }
 
-// The tokens that stay inside one of the strings or end with its closing quote: those of a string that may be
-// any of them, in *state. False: a limit is reached, which the strings alone may not reach.
+// Adds the tokens that stay inside one of the strings or end with its closing quote. They are the tokens of
+// the union of the strings, whose state is *state. False: a limit is reached; the strings one by one may stay
+// below it.
 static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uint32_t n, uint32_t *state,
                        struct mask_making *making)
 {
@@ -288,8 +294,8 @@ static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uin
     return true;
 }
 
-// Walks the tokens that continue behind a string's closing quote, from a set inside several strings.
-// `string`: the state of a string that may be any of them, which leads nowhere where no string goes on.
+// Walks the tokens that continue after a closing quote, from a set inside several strings. `string`: state of
+// the union of the strings; it is dead where no string continues.
 static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_t string,
                             struct mask_making *making)
 {
@@ -317,7 +323,8 @@ static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_
     }
 }
 
-// Inside several strings: tokens that continue behind the closing quote are walked. False: nothing is taken.
+// Masks a set inside several strings; only tokens that continue after a closing quote are walked. False:
+// nothing is taken.
 static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct item_set *items,
                        struct mask_making *making)
 {
@@ -354,8 +361,8 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             mask_string(recognizer, set, &scan, &string, making);
             return;
         }
-        if (string.max == EXPRESSION_UNBOUNDED) { // beside others: what stays inside is allowed, the rest is
-                                                  // to be looked at
+        // Other terminals may follow too: take the tokens that stay inside, walk the rest.
+        if (string.max == EXPRESSION_UNBOUNDED) {
             string_tokens_inside(vocabulary->strings, grammar_mask_words(vocabulary->n_tokens), string.max,
                                  making->bits);
             trie = &vocabulary->not_inside;
@@ -373,7 +380,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     walk_trie(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 
-// Memory for the mask of the set, all of it 0: new, or of the set whose mask was made MASKS_KEPT masks ago.
+// Zeroed memory for a mask: new, or of the mask computed MASKS_KEPT masks ago.
 static uint32_t *take_memory(struct recognizer *recognizer, size_t n_bytes)
 {
     struct kept_masks *kept = &recognizer->cache.masks;

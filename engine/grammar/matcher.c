@@ -1,5 +1,5 @@
-// Matchers: a state of the recognizer, and the text by which it is found again when the recognizer has
-// started over.
+// Matchers: a recognizer state, and the text from which the state is computed again after the recognizer
+// restarts.
 #include "engine/grammar/forced.h"
 #include "engine/grammar/closing_costs.h"
 #include "engine/grammar/recognizer.h"
@@ -10,7 +10,7 @@
 
 enum counted_work { WORK_OF_MASK, WORK_OF_CLOSING };
 
-// A state whose mask, or the look behind its tokens, was counted: where in the text it was, and its name in the
+// A state whose mask or closing costs were counted: the size of the text there, and the state in the
 // recognizer's generation.
 struct counted_mask {
     size_t size;
@@ -18,7 +18,7 @@ struct counted_mask {
     enum counted_work of;
 };
 
-// Steps through the bytes until one may not follow. Each step is counted alone.
+// Steps until a byte may not follow. Each step is a visit of its own.
 static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct text bytes, size_t *n_accepted)
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
@@ -41,7 +41,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     if (matcher->generation == recognizer->cache.generation)
         return STATUS_OK;
     matcher->state = recognizer->start;
-    const char *bytes = matcher->bytes.data ? matcher->bytes.data : ""; // NULL has no place 0
+    const char *bytes = matcher->bytes.data ? matcher->bytes.data : ""; // NULL + 0 is undefined
     for (size_t i = 0; i <= n_counted; i++) {
         size_t behind = i < n_counted ? counted[i].size : matcher->bytes.size;
         matcher->state =
@@ -54,7 +54,7 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     return expressions_status(recognizer->pool, error);
 }
 
-// Before each call: a recognizer that failed or grew too large forgets, and the matcher's state is found
+// Before each call: restarts a recognizer that failed or grew too large, and then finds the matcher's state
 // again.
 static enum status prepare_set(struct matcher *matcher, struct error *error)
 {
@@ -69,7 +69,8 @@ static enum status prepare_set(struct matcher *matcher, struct error *error)
     return start_over(matcher, error);
 }
 
-// After a call: whether it is to be made once more, because the pool was full of what others had left there.
+// After a call: whether to repeat it once, because the pool is full of expressions that earlier calls
+// derived.
 static bool should_repeat(struct matcher *matcher, bool *repeated)
 {
     const struct expressions *pool = matcher->recognizer->pool;
@@ -100,7 +101,7 @@ struct matcher_mark matcher_set_mark(const struct matcher *matcher)
                                  .work = matcher->work};
 }
 
-// The recognizer may have started over since: the state is then found again, as any old one is.
+// If the recognizer has restarted since the mark, prepare_set() finds the state again.
 void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark)
 {
     assert(mark->n_bytes <= matcher->bytes.size && mark->n_counted <= matcher->counted.size);
@@ -151,7 +152,7 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
     return status;
 }
 
-// Counts it as work of the answer, the first time that the answer is in this state.
+// Adds to the work of the answer when it reaches this state for the first time.
 static enum status count_work(struct matcher *matcher, enum counted_work of, uint64_t work,
                               struct error *error)
 {
@@ -173,7 +174,7 @@ static enum status count_work(struct matcher *matcher, enum counted_work of, uin
     return STATUS_OK;
 }
 
-// *mask: the recognizer's.
+// *mask belongs to the recognizer.
 static enum status find_mask(struct matcher *matcher, const uint32_t **mask, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;

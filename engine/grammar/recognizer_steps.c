@@ -1,4 +1,4 @@
-// Steps from a set by a byte, computed once and kept, and the count of their work.
+// Steps of a set by a byte, computed once and cached, and the count of their work.
 #include "engine/grammar/item_sets.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static struct set_row *make_row(struct recognizer *recognizer, uint32_t set)
     const struct item_set items = BLOCK_ITEM(&recognizer->sets, set);
     for (uint32_t i = 0; i < items.n_scans; i++)
         byte_automaton_classes(&recognizer->bytes, items.scans[i].a, &row->starts);
-    if (recognizer->pool->status != STATUS_OK) { // some classes are missing
+    if (recognizer->pool->status != STATUS_OK) { // some classes were not computed
         free(row);
         return NULL;
     }
@@ -44,7 +44,7 @@ static bool is_start(const struct set_row *row, unsigned byte)
     return row->starts.words[byte / 64] >> byte % 64 & 1;
 }
 
-// The class of the byte is *first up to where *behind is.
+// The byte's class: bytes *first .. *behind - 1, which all lead to one set.
 static void find_class(const struct set_row *row, unsigned byte, unsigned *first, unsigned *behind)
 {
     *first = byte;
@@ -124,7 +124,7 @@ uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *
     return expressions_add_work(recognizer->pool, work->items[byte]) ? row->sets[byte] : SET_DEAD;
 }
 
-// The step of one byte is that of its whole class.
+// All bytes of a class have the same step.
 uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
     struct set_row *row = BLOCK_ITEM(&recognizer->sets, set).row;

@@ -1,5 +1,6 @@
-// Symbols of one structure become one symbol, and a choice of one symbol is that symbol: alternatives that
-// begin alike, as objects of oneOf do, then have items in common while the parser is in several of them.
+// Merges symbols of equal structure, and replaces a choice of one symbol by that symbol. Alternatives with a
+// common prefix, such as the objects of a oneOf, then share Earley items while the parser is in several of
+// them.
 #include "engine/grammar/rules_parts.h"
 #include "schemas/hash.h"
 
@@ -7,17 +8,17 @@
 
 enum { SYMBOL_UNSEEN = UINT32_MAX };
 
-// A symbol whose children are looked at, and the next of them.
+// A symbol on the stack, and the index of its next child to visit.
 struct visited_symbol {
     uint32_t symbol, next;
 };
 
 struct merge {
     struct rules *rules;
-    uint32_t *merged;             // by symbol: what it has become; itself while its children are looked at
+    uint32_t *merged;             // by symbol: its replacement; itself while its children are visited
     struct visited_symbol *stack; // each symbol at most once
     size_t n_stack;
-    uint32_t *table; // of symbols that stay, 0: free (SYMBOL_NOTHING is never looked up)
+    uint32_t *table; // hash table of symbols kept; 0: free (SYMBOL_NOTHING is never searched)
     size_t mask;
 };
 
@@ -47,7 +48,8 @@ static int compare_symbols(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Its children are those they have become; a choice has each once, ascending.
+// Replaces the node's children by what they were merged into; sorts a choice's children and removes
+// duplicates.
 static void rewrite_children(struct merge *merge, struct rule_node *node)
 {
     uint32_t *children = node->n_children ? merge->rules->children.items + node->first_child : NULL, n = 0;
@@ -62,7 +64,7 @@ static void rewrite_children(struct merge *merge, struct rule_node *node)
     node->n_children = n;
 }
 
-// Behind its children, the symbol that this one becomes.
+// The replacement of a symbol whose children are done.
 static uint32_t find_merged(struct merge *merge, uint32_t symbol)
 {
     const struct rules *rules = merge->rules;
@@ -85,7 +87,7 @@ static void visit_symbol(struct merge *merge, uint32_t symbol)
     merge->stack[merge->n_stack++] = (struct visited_symbol){symbol, 0};
 }
 
-// A symbol that is reached again below itself stays what it is there.
+// A symbol reached again below itself is not replaced there.
 static void merge_below(struct merge *merge, uint32_t start)
 {
     visit_symbol(merge, start);

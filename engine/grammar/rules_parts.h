@@ -1,4 +1,4 @@
-// The inside of rules: one node a symbol. Internal to engine/grammar/.
+// Representation of rules: one node per symbol. Internal to engine/grammar/ and engine/json_schema/.
 #pragma once
 
 #include "engine/regex/expression_parts.h"
@@ -7,16 +7,16 @@
 enum rule_kind {
     RULE_CHOICE,   // children
     RULE_SEQUENCE, // children
-    RULE_REPEAT,   // one child, min and max times
+    RULE_REPEAT,   // one child, min to max times
     RULE_TERMINAL, // expression and encoding
 };
 
 struct rule_node {
     uint8_t kind;
     uint8_t encoding;
-    bool is_nonterminal; // by rules_nonterminal
+    bool is_nonterminal; // created by rules_nonterminal()
     bool is_defined;
-    bool nullable, productive;        // once rules are compiled
+    bool nullable, productive;        // valid once the rules are compiled
     uint32_t first_child, n_children; // in rules.children
     uint32_t min, max;
     uint32_t expression;
@@ -29,6 +29,6 @@ struct rules {
     uint64_t schema_work; // of all schemas compiled so far
 };
 
-// Symbols of one structure become one, where no recursion is between them; *start is then what it has become.
-// Behind pruning. False: no memory.
+// Merges symbols of equal structure, as far as they are not recursive. *start: in, the start symbol; out,
+// what it was merged into. Call after pruning. False: no memory.
 bool rules_merge(struct rules *rules, uint32_t *start);

@@ -4,13 +4,13 @@
 
 enum {
     FOUND_MAX = 256,
-    FOUND_BITS = 16,         // of a stamp, for the place
+    FOUND_BITS = 16,         // of a stamp, for the index
     LEVELS_MAX = 16,         // characters
-    POSITIONS_MAX = 1 << 14, // of all expressions that are derived: a measure of the time that takes
+    POSITIONS_MAX = 1 << 14, // of all derived expressions: a measure of the time
     PASSES_MAX = 8,
 };
 
-// The stamp of an expression, 0 before its first; NULL: no memory.
+// The stamp of an expression, at first 0; NULL: no memory.
 static uint64_t *stamp_of(struct length_stamps *stamps, uint32_t expression)
 {
     if (expression >= stamps->n) {
@@ -22,7 +22,7 @@ static uint64_t *stamp_of(struct length_stamps *stamps, uint32_t expression)
     return stamps->items + expression;
 }
 
-// False: too many, or no memory.
+// False: too many expressions, or no memory.
 static bool add_found(struct length_search *search, const struct expressions *pool, uint32_t expression)
 {
     uint64_t *place = stamp_of(&search->places, expression);
@@ -50,15 +50,15 @@ static bool expand(struct length_search *search, struct expressions *pool, uint3
     return true;
 }
 
-// Finds what texts lead to, in the order of their length. *n_letters: texts of at most that many characters
-// lead to one of the first places, *n_known of them. Returns how many were expanded.
+// Finds the expressions that texts lead to, breadth first by their length. *n_letters: texts of at most so
+// many characters lead to one of the first *n_known expressions. Returns how many were expanded.
 static size_t find_states(struct length_search *search, struct expressions *pool, uint32_t *n_letters,
                           size_t *n_known, uint64_t *work)
 {
     size_t at = 0;
     uint64_t positions = 0;
     for (*n_letters = 0; at < search->found.n; ++*n_letters) {
-        if (*n_letters > LEVELS_MAX) { // those of the last level are expanded too
+        if (*n_letters > LEVELS_MAX) { // the last level is expanded too
             *n_letters = LEVELS_MAX;
             return at;
         }
@@ -75,7 +75,7 @@ static size_t find_states(struct length_search *search, struct expressions *pool
     return at;
 }
 
-// The result for one state, from those of its successors that were expanded.
+// The state's lengths, computed from its expanded successors.
 static struct length_state look_ahead(const struct length_search *search, const struct expressions *pool,
                                       size_t at)
 {
@@ -98,7 +98,7 @@ static struct length_state look_ahead(const struct length_search *search, const 
     return state;
 }
 
-// Until nothing changes: first the ends, then which of the states extend. False: too many passes.
+// Repeats passes until nothing changes: first the ends, then which states extend. False: too many passes.
 static bool settle(struct length_search *search, const struct expressions *pool, size_t n_expanded)
 {
     bool changed = true;
@@ -113,8 +113,8 @@ static bool settle(struct length_search *search, const struct expressions *pool,
     return !changed;
 }
 
-// A state extends unless it leads to none that does and is as near to its end: it is enough that all that
-// extend lead to such.
+// A state is `extends` unless no successor is both `extends` and one step nearer to its end. This is the
+// greatest fixed point: all states start as `extends`.
 static bool find_ends(struct length_search *search, const struct expressions *pool, size_t n_expanded)
 {
     if (!settle(search, pool, n_expanded))
@@ -135,7 +135,7 @@ static void summarize(struct length_search *search, struct expressions *pool, st
     for (size_t at = 0; at < n_known; at++) {
         const struct length_state *state = &search->found.items[at];
         if (state->to_end == EXPRESSION_UNBOUNDED && lengths->exact)
-            continue; // it matches nothing
+            continue; // matches nothing
         lengths->known &= state->to_end != EXPRESSION_UNBOUNDED;
         lengths->extends &= state->extends;
         lengths->to_end = state->to_end > lengths->to_end ? state->to_end : lengths->to_end;

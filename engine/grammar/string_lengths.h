@@ -1,47 +1,51 @@
-// How long the texts of an expression are: how many more characters end one, wherever it is. Where few do,
-// limits of the length matter only near them, so a string within limits has, elsewhere, the tokens of the
-// string without them. Internal to engine/grammar/.
+// Upper bound on the characters that complete a match, from any state of an expression. Away from a length
+// limit, a bounded string allows the same tokens as an unbounded one. Internal to engine/grammar/.
+//
+//   (ab)* with at most 100 characters: to_end is 1 (after "a").
+//   With 20 characters left, every token of at most 19 characters that (ab)* allows is allowed.
 #pragma once
 
 #include "engine/regex/expression_parts.h"
 
-// Of the texts so far that an expression can still match.
+// Lengths of the texts that an expression matches.
 struct string_lengths {
     uint32_t expression;   // EXPRESSION_NOTHING: a free entry
-    bool known;            // false: too many states, or one of which no end was found
-    bool exact;            // every state is known: to_end_first is no upper bound alone
-    bool extends;          // each can end with any larger number of characters too
-    uint32_t n_letters;    // texts of at most that many characters are known
-    uint32_t to_end;       // each of them ends with at most that many more
-    uint32_t to_end_first; // the expression itself; EXPRESSION_UNBOUNDED: no end was found
-    uint64_t work;         // of the expressions that were derived
+    bool known;            // false: too many states, or a state without a known end
+    bool exact;            // all states are known, so to_end_first is exact
+    bool extends;          // each state can also end after any higher number of characters
+    uint32_t n_letters;    // all states after at most this many characters are known
+    uint32_t to_end;       // each of them ends within this many more characters
+    uint32_t to_end_first; // characters from `expression` to its nearest end; EXPRESSION_UNBOUNDED: none
+                           // found
+    uint64_t work;         // of the derivatives computed
 };
 
 enum { STRING_LENGTHS_KEPT = 64 };
 
 struct length_state {
     uint32_t expression;
-    uint32_t to_end; // characters to the nearest end that is known; EXPRESSION_UNBOUNDED: none is
-    bool extends;    // to any number above too
+    uint32_t to_end; // characters to the nearest known end; EXPRESSION_UNBOUNDED: none
+    bool extends;    // it can also end after any higher number of characters
 };
 
-// By expression.
+// By expression: when it was seen last.
 struct length_stamps {
     uint64_t *items;
     size_t n, capacity;
 };
 
-// `visit` is the caller's: in one, an expression's work is counted once.
+// `visit` is set by the caller: an expression's work counts once per visit.
 struct length_search {
-    struct string_lengths *kept;       // by expression % STRING_LENGTHS_KEPT; NULL: none asked for yet
-    VECTOR(struct length_state) found; // in the order of their discovery
-    struct length_stamps places;       // the last search that found it, and its place
+    struct string_lengths *kept;       // by expression % STRING_LENGTHS_KEPT; NULL: not allocated yet
+    VECTOR(struct length_state) found; // in order of discovery
+    struct length_stamps places;       // the last search that found it, and its index in `found`
     struct length_stamps counted;      // the last visit that counted its work
     uint64_t search, visit;
 };
 
-// A measure of the expression alone; a limit that is reached is no failure of the pool. NULL: the pool has
-// failed. Counts the work of the search, made now or before. Valid until the next call.
+// Depends on the expression only. GRAMMAR_LIMIT_NODES and the visit's work limit are the only limits that
+// make the pool fail. NULL: the pool has failed. Counts the work of the search, cached or not. Valid until
+// the next call.
 const struct string_lengths *string_lengths_find(struct length_search *search, struct expressions *pool,
                                                  uint32_t expression);
 void length_search_finish(struct length_search *search);

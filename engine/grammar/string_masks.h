@@ -1,5 +1,14 @@
-// Masks inside one JSON string: which tokens stay inside it or close it, found with the terminal's automaton
-// alone and kept for all sets that are in the same place of the same string. Internal to engine/grammar/.
+// Masks inside one JSON string: the tokens that stay inside it or close it. They are computed from the
+// terminal's automaton alone, and cached for all item sets in the same state of the same string. Internal to
+// engine/grammar/.
+//
+// Example: a string of [a-z]*, tokens cat, cat", cat", and 4. The trie is walked with one automaton state per
+// node.
+//
+//   c -> a -> t        inside: cat is allowed, whatever the grammar
+//              `- "    closed: cat" is allowed; the node has a child, so it is an exit
+//                 `- , after the string: a walk from the item set after the quote decides cat",
+//   4                  dead
 #pragma once
 
 #include "engine/grammar/byte_automaton.h"
@@ -8,41 +17,41 @@
 #include "engine/grammar/string_letters.h"
 
 struct string_mask {
-    uint32_t state;         // of the byte automaton; BYTE_STATE_DEAD: none
+    uint32_t state;         // of the byte automaton; BYTE_STATE_DEAD: a free entry
     uint32_t *bits;         // tokens that stay inside or end with the closing quote
     VECTOR(uint32_t) exits; // nodes of vocabulary.all that close the string and have children, ascending
-    uint64_t n_states;      // of the automaton, that the tokens lead to: a measure of the state alone
-    uint64_t work;          // of the expressions that were derived; likewise
-    bool in_making;
+    uint64_t n_states;      // automaton states that the tokens lead to; depends on `state` only
+    uint64_t work;          // of the derivatives; depends on `state` only
+    bool in_making;         // being computed: the entry must not be replaced
 };
 
-// Tokens that stay inside a string: string_tokens.inside[first .. behind].
+// Tokens that stay inside a string: string_tokens.inside[first .. behind - 1].
 struct token_run {
     uint32_t first, behind;
 };
 
-// The trie of a walk: vocabulary.all or string_tokens.not_plain.
+// The trie being walked: vocabulary.all or string_tokens.not_plain.
 struct walked_trie {
     const struct trie *trie;
-    const uint32_t *nodes; // of vocabulary.all, by node; NULL: it is vocabulary.all
+    const uint32_t *nodes; // by node: the node of vocabulary.all; NULL: `trie` is vocabulary.all
     const struct string_letters *letters;
 };
 
-// Properties of a state that a walk reads repeatedly, computed once a walk.
+// Properties of a state that a walk reads repeatedly, computed once per walk.
 struct walked_state {
-    uint64_t visit; // the last mask that reached it: what follows is of that one
+    uint64_t visit; // the last mask that reached it; the fields below are of this mask
     bool is_between;
     bool is_left;              // steps from it are counted
-    bool has_letters;          // `letters` and `next` are found
-    uint8_t open;              // of any characters: its place among string_tokens.states, else 0
-    uint32_t n_plain;          // plain characters that may follow, whichever they are
-    uint32_t expression, next; // `letters` lead from it to `next`
+    bool has_letters;          // `letters` and `next` are computed
+    uint8_t open;              // if any characters may follow: index into string_tokens.states; else 0
+    uint32_t n_plain;          // number of plain characters that may follow, in any order
+    uint32_t expression, next; // `letters` lead from `expression` to `next`
     struct letter_set letters;
 };
 
 struct walk_place {
     uint32_t state;
-    const uint32_t *row; // of the state; NULL: not asked for yet
+    const uint32_t *row; // of the state; NULL: not computed yet
 };
 
 enum { STRING_MASKS_KEPT = 256 };
@@ -50,37 +59,37 @@ enum { STRING_MASKS_KEPT = 256 };
 struct string_masks {
     struct byte_automaton *automaton;            // borrowed
     const struct grammar_vocabulary *vocabulary; // borrowed
-    struct string_mask *kept;                    // by state % STRING_MASKS_KEPT; NULL: none asked for yet
-    struct walked_trie walked;                   // by the walk that is under way
+    struct string_mask *kept;                    // by state % STRING_MASKS_KEPT; NULL: not allocated yet
+    struct walked_trie walked;                   // of the current walk
     uint32_t *walk;                              // states by depth in the trie
     struct walk_place *places;                   // the same, for a walk of the trie
     BLOCKS(struct walked_state) states;          // by state
-    VECTOR(uint64_t) seen; // by expression: the last search that reached it * SEARCH_LEVELS + after how many
-                           // characters
-    uint32_t n_plain;      // plain characters that may follow where that search began
+    // By expression: (the last search that reached it) * SEARCH_LEVELS + (characters read until then).
+    VECTOR(uint64_t) seen;
+    uint32_t n_plain; // plain characters that may follow at the start of that search
     VECTOR(uint32_t) queue;
     struct letter_steps letters;
     struct length_search lengths;
-    VECTOR(struct token_run) runs; // taken by the walk that is under way, ascending
-    size_t n_taken;                // tokens of them
-    uint32_t *taken;               // room for a mask
+    VECTOR(struct token_run) runs; // of the current walk, ascending
+    size_t n_taken;                // number of tokens in `runs`
+    uint32_t *taken;               // memory for a mask
     uint64_t visit, search, n_made;
     size_t n_bytes;
 };
 
-// Whether the state is inside a JSON string: between its quotes.
+// Whether the state is between the quotes of a JSON string.
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t state);
-// Begins a visit of the pool, whose work is that so far and the mask's. Valid until the next call; NULL when the
-// pool has failed.
+// The mask of a state. Starts a visit of the pool with the work so far plus the mask's. Valid until the next
+// call; NULL: the pool has failed.
 const struct string_mask *string_masks_find(struct string_masks *masks, uint32_t state);
 void string_masks_finish(struct string_masks *masks);
 
-// The walk that finds a mask, in string_walk.c. Sets the bits and exits of a mask that has none; the pool may
-// have failed then.
+// The walk that computes a mask, in string_walk.c. Sets the bits and exits of an empty mask; the pool may
+// fail.
 void string_walk(struct string_masks *masks, struct string_mask *mask);
-// The state behind a byte, or several, with the derivatives that the steps need counted. BYTE_STATE_DEAD also when
-// the pool has failed.
+// The state after a byte, or after several. Counts the derivatives that the steps need. BYTE_STATE_DEAD also
+// if the pool has failed.
 uint32_t string_walk_step(struct string_masks *masks, uint32_t state, unsigned char byte);
 uint32_t string_walk_bytes(struct string_masks *masks, uint32_t state, struct text bytes);
-// Adds a node of vocabulary.all that closes the string, where it has children. False: no memory.
+// Adds a node of vocabulary.all that closes the string, if it has children. False: no memory.
 bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at);

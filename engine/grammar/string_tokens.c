@@ -40,7 +40,7 @@ static bool add_closing(struct string_tokens *tokens, const struct grammar_vocab
     return node->behind == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters, at}));
 }
 
-// The place of the automaton's state among the vocabulary's; 0: it has none.
+// The state's index in tokens->states, added if necessary; 0: no more room or memory.
 static uint8_t state_number(struct string_tokens *tokens, const struct byte_state *state)
 {
     size_t at = 1;
@@ -134,7 +134,7 @@ bool string_tokens_create(struct string_tokens **out, struct grammar_vocabulary 
     return whole;
 }
 
-// Ranges that are plain.
+// Ranges of plain characters.
 static const struct code_range plain[] = {
     {' ', '!'}, {'#', '['}, {']', '~'}, {0xA0, 0x2027}, {0x202A, CODE_POINT_MAX}};
 enum { N_PLAIN = sizeof plain / sizeof *plain };
@@ -147,7 +147,8 @@ bool string_tokens_has_plain(uint32_t first, uint32_t last)
     return false;
 }
 
-// The token begins with a whole character; a last one may be cut, and can be completed to a plain one then.
+// Whether all characters of a token are plain. A last, incomplete character counts as plain, because it can
+// be completed to a plain one.
 static bool is_plain(struct text token)
 {
     for (size_t at = 0; at < token.size;) {
@@ -167,7 +168,7 @@ static bool get_bit(const uint32_t *bits, uint32_t token)
     return bits[token / 32] >> token % 32 & 1;
 }
 
-// The tokens that the trie's nodes first..behind are.
+// Sets the bits of the tokens at the nodes first..behind - 1.
 static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t first, uint32_t behind,
                       uint32_t *bits)
 {
@@ -177,7 +178,7 @@ static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t firs
             set_bit(bits, token);
 }
 
-// The trie of the ids that have a bit. `room` is for n ids.
+// Builds the trie of the ids whose bit is set. `room`: space for n ids.
 static bool build_trie_of(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n,
                           const uint32_t *bits, uint32_t *room, struct trie *trie)
 {
@@ -198,14 +199,14 @@ static bool build_continuing(struct string_tokens *tokens, struct grammar_vocabu
     return build_trie_of(vocabulary, ids, n, bits, room, &tokens->continuing);
 }
 
-// Finds the nodes of vocabulary.all that the trie's nodes are. Both are in one order, so a node's children are
-// found by going on from the one found last.
+// Finds the node of vocabulary.all for each node of the trie. Both are in the same order, so the search for a
+// child continues after the sibling found last.
 static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struct trie *trie,
                         uint32_t **matches)
 {
     const struct trie_node *all = vocabulary->all.nodes;
     uint32_t *found = malloc((trie->n_nodes + 1) * sizeof *found);
-    uint32_t *next = calloc(vocabulary->depth_max + 2, sizeof *next); // by depth: where to go on
+    uint32_t *next = calloc(vocabulary->depth_max + 2, sizeof *next); // by depth: where to continue
     for (uint32_t at = 0; at < trie->n_nodes && found && next; at++) {
         struct trie_node *node = &trie->nodes[at];
         uint32_t match = next[node->depth];
@@ -222,7 +223,8 @@ static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struc
     return whole;
 }
 
-// Divides the tokens that may follow inside a string into plain ones and others. `bits`: those that cross.
+// Divides the tokens that can follow inside a string into `plain` and the others. `bits`: the tokens that
+// continue after the string.
 static bool build_not_plain(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                             const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
 {

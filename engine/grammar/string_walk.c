@@ -1,16 +1,16 @@
-// The walk of the trie that finds a mask inside one JSON string, with the terminal's automaton alone.
+// The walk of the trie that computes a mask inside one JSON string, with the terminal's automaton alone.
 #include "engine/grammar/string_masks.h"
 #include "engine/grammar/string_tokens.h"
 
 #include <string.h>
 
 enum {
-    SEARCH_EXPRESSIONS = 256, // of a search whether any characters may follow
-    SEARCH_WORK = 1 << 15,    // of deriving them
+    SEARCH_EXPRESSIONS = 256, // of a search whether any plain characters may follow
+    SEARCH_WORK = 1 << 15,    // of its derivatives
     SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
 };
 
-// The stamp of an expression, which is 0 before its first.
+// The stamp of an expression, at first 0.
 static uint64_t *stamp_of(struct string_masks *masks, uint32_t id)
 {
     if (id >= masks->seen.n) {
@@ -30,7 +30,7 @@ static bool is_live(struct expressions *pool, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
 }
 
-// Adds what plain characters lead to, as found at the level; false: some lead nowhere.
+// Adds the expressions that plain characters lead to, with the level. False: some lead to a dead end.
 static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -60,8 +60,7 @@ static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level
     return true;
 }
 
-// Finds how many plain characters may follow, whichever they are, up to STRING_PLAIN_LETTERS, in the order of
-// their number.
+// How many plain characters may follow in any order, up to STRING_PLAIN_LETTERS: a breadth-first search.
 static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -88,7 +87,7 @@ static unsigned search_plain(struct string_masks *masks, const struct byte_state
     return STRING_PLAIN_LETTERS;
 }
 
-// How many plain characters may follow the expression, whichever they are, as far as the last search knows.
+// The same for an expression that the last search reached; 0: unknown.
 static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
 {
     uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
@@ -97,7 +96,7 @@ static uint32_t plain_behind(const struct string_masks *masks, uint32_t expressi
                                                                            : 0;
 }
 
-// Sets the bits of tokens that need no walk; the rest are in the trie that is walked.
+// Takes tokens that need no walk; the others are in the trie to be walked.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -123,7 +122,7 @@ bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, 
     return false;
 }
 
-// Where the state is one of any characters: its place among string_tokens.states, else 0.
+// If any characters may follow the state: its index in string_tokens.states; else 0.
 static uint8_t open_state(const struct string_masks *masks, uint32_t id)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -136,8 +135,8 @@ static uint8_t open_state(const struct string_masks *masks, uint32_t id)
     return at < tokens->states.n ? (uint8_t)at : 0;
 }
 
-// Takes the tokens at and below a node of vocabulary.all that stay inside a string: their bits are set behind
-// the walk.
+// Takes the tokens at and below a node of vocabulary.all that stay inside a string; set_runs() sets their
+// bits after the walk.
 static bool take_inside(struct string_masks *masks, uint32_t at)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -155,7 +154,7 @@ static bool take_inside(struct string_masks *masks, uint32_t at)
     return false;
 }
 
-// Sets the bits of the runs, or where they are most of the tokens, all bits but those between the runs.
+// Sets the bits of the runs. If the runs cover most tokens, sets all bits and clears the gaps.
 static void set_runs(struct string_masks *masks, uint32_t *bits)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -174,7 +173,7 @@ static void set_runs(struct string_masks *masks, uint32_t *bits)
         bits[i] |= masks->taken[i];
 }
 
-// All below a node of vocabulary.all behind which the string may have any characters.
+// Takes all tokens at and below a node of vocabulary.all after which the string may have any characters.
 static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -192,13 +191,12 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
     return true;
 }
 
-// The node of vocabulary.all of the same bytes as a node of the trie that is walked.
+// The node of vocabulary.all with the same bytes as a node of the trie being walked.
 static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
 {
     return masks->walked.nodes ? masks->walked.nodes[at] : at;
 }
 
-// Room for what is known of a state.
 static bool reserve_state(struct string_masks *masks, uint32_t id)
 {
     while (masks->states.n <= id) {
@@ -220,7 +218,7 @@ static void describe_state(struct string_masks *masks, uint32_t id)
                                                            .n_plain = plain_behind(masks, state->expression)};
 }
 
-// Counts a state that a token leads to, each once. False: the pool has failed.
+// Counts a state that a token leads to, once per mask. False: the pool has failed.
 static bool enter_state(struct string_masks *masks, uint32_t id, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -245,8 +243,8 @@ static void find_letters(struct string_masks *masks, struct walked_state *state)
     }
 }
 
-// Whether all tokens below a node of the trie that is walked stay inside, because they have letters alone
-// that may all follow the state, or that the string treats alike.
+// Whether all tokens below a node stay inside because of their letters: all are plain, or the string treats them
+// alike.
 static bool are_letters_alike(struct string_masks *masks, const struct letter_summary *summary,
                               struct walked_state *state)
 {
@@ -261,7 +259,7 @@ static bool are_letters_alike(struct string_masks *masks, const struct letter_su
            letters_follow(&masks->letters, masks->automaton->pool, state->expression, summary);
 }
 
-// Takes the tokens below a node where all stay inside for their letters, and with them those that are known.
+// Takes the tokens below a node if all stay inside because of their letters.
 static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_state *state)
 {
     const struct string_letters *letters = masks->walked.letters;
@@ -273,7 +271,7 @@ static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_
            take_inside(masks, node_of_all(masks, at));
 }
 
-// The step from a place, which is then kept there. BYTE_STATE_DEAD also when the pool has failed.
+// The step from a place; caches the state's row there. BYTE_STATE_DEAD also if the pool has failed.
 static inline uint32_t step_from(struct byte_automaton *automaton, struct walk_place *place,
                                  unsigned char byte)
 {
@@ -300,7 +298,7 @@ uint32_t string_walk_bytes(struct string_masks *masks, uint32_t state, struct te
     return state;
 }
 
-// Counts what steps from a state derive, once. False: the pool has failed.
+// Counts the derivatives of steps from a state, once. False: the pool has failed.
 static bool count_leaving(struct string_masks *masks, struct walked_state *state)
 {
     if (state->is_left)
@@ -319,7 +317,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
     if (!reserve_state(masks, mask->state))
         return;
     describe_state(masks, mask->state);
-    BLOCK_ITEM(&masks->states, mask->state).visit = 0; // counted where a token leads to it
+    BLOCK_ITEM(&masks->states, mask->state).visit = 0; // counted only if a token leads to it
     if (!count_leaving(masks, &BLOCK_ITEM(&masks->states, mask->state)))
         return;
     places[0] = (struct walk_place){.state = mask->state};

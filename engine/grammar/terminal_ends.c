@@ -33,9 +33,9 @@ static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t 
     return expressions_add_work(recognizer->pool, work) && terminal_ends_count_step(recognizer, state);
 }
 
-// ---- where the expression says how far the end is ----
+// ---- the expression knows the distance to its end ----
 
-// Finds the first byte of the state's shortest end, which is `least` bytes long. False: the pool has failed.
+// Finds the first byte of the state's shortest rest, which has `least` bytes. False: the pool has failed.
 static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                       uint32_t least)
 {
@@ -56,7 +56,8 @@ static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer,
     return true;
 }
 
-// Goes the way to the end and counts it, as far as the visit has not. False: the pool has failed.
+// Follows the shortest rest from the state and counts each state that this visit has not counted. False: the
+// pool has failed.
 static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     while (state != BYTE_STATE_DEAD) {
@@ -88,14 +89,14 @@ static size_t write_way(const struct terminal_ends *ends, uint32_t state,
 
 // ---- searches ----
 
-// Breadth first, bytes in their order, without states from which the end is further than `bytes_max` from the
-// beginning.
+// Breadth-first search, bytes in ascending order. Skips states through which no text has at most `bytes_max`
+// bytes.
 struct end_search {
     struct terminal_ends *ends;
     struct recognizer *recognizer;
-    uint32_t at; // place of the state that steps are taken from
+    uint32_t at; // index of the state being expanded
     uint32_t bytes_max;
-    uint32_t bytes_next; // of the states left out, the least bytes of a text through one
+    uint32_t bytes_next; // least bytes of a text through a skipped state
 };
 
 static bool find_state(struct end_search *search, unsigned byte, uint32_t state)
@@ -125,7 +126,7 @@ static bool find_state(struct end_search *search, unsigned byte, uint32_t state)
     return pool->status == STATUS_OK;
 }
 
-// The place in `found` of the nearest accepting state; NOWHERE: there is none as near as `bytes_max`.
+// Index in `found` of the nearest accepting state; NOWHERE: none within `bytes_max`.
 static uint32_t search_within(struct end_search *search, uint32_t state)
 {
     struct terminal_ends *ends = search->ends;
@@ -152,7 +153,7 @@ static uint32_t search_within(struct end_search *search, uint32_t state)
     return NOWHERE;
 }
 
-// With more and more bytes: twice what the last search had beyond the lower bound.
+// Iterative deepening: each search allows twice as many bytes beyond the lower bound as the last one.
 static uint32_t search_end(struct end_search *search, uint32_t state)
 {
     bool is_exact;
@@ -170,7 +171,7 @@ static uint32_t search_end(struct end_search *search, uint32_t state)
     return NOWHERE;
 }
 
-// The bytes of the shortest end; 0: too far.
+// Writes the shortest rest and returns its size; 0: too far.
 static size_t write_searched(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                              unsigned char bytes[CLOSING_BYTES_MAX])
 {
@@ -190,7 +191,7 @@ static size_t write_searched(struct terminal_ends *ends, struct recognizer *reco
 
 // ---- tokens ----
 
-// The bytes of the longest token that the bytes begin with; 0: there is none.
+// Size of the longest token that is a prefix of `bytes`; 0: none.
 static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
 {
     size_t longest = 0, depth = 0;
@@ -209,7 +210,7 @@ static size_t longest_token(const struct trie *trie, const unsigned char *bytes,
     return longest;
 }
 
-// Counts the state's way to its end, or the search for it, once a visit. False: the pool has failed.
+// Counts the states of the shortest rest, or the search for it, once per visit. False: the pool has failed.
 static bool count_end(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                       bool is_exact)
 {
@@ -248,7 +249,7 @@ static bool find_step(struct terminal_ends *ends, struct recognizer *recognizer,
     return true;
 }
 
-// Finds the state's step and counts what that takes. False: the pool has failed.
+// Finds the state's first token and counts the work. False: the pool has failed.
 static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     bool is_exact;
@@ -259,7 +260,7 @@ static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, u
            (is_far || count_end(ends, recognizer, state, is_exact));
 }
 
-// The cost of a state that is an end, or that the visit has counted with all that follows; UNKNOWN_COST: neither.
+// The cost of a state that accepts, is final, or was counted in this visit; else UNKNOWN_COST.
 static uint32_t known_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     const struct terminal_end *end = terminal_ends_of(ends, recognizer, state);

@@ -1,4 +1,4 @@
-// The tokens as a trie in preorder.
+// Builds a trie in preorder.
 #include "engine/grammar/grammar_parts.h"
 
 static size_t shared_bytes(struct text a, struct text b)
@@ -9,7 +9,7 @@ static size_t shared_bytes(struct text a, struct text b)
     return n;
 }
 
-// One node for each byte that the token before does not share. Tokens of equal bytes are chained.
+// One node per byte that a token does not share with the token before it. Tokens of equal bytes are chained.
 bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie)
 {
     struct text before = {0};
@@ -17,8 +17,8 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
     for (size_t i = 0; i < n; before = vocabulary->tokens[ids[i++]])
         n_nodes += vocabulary->tokens[ids[i]].size - shared_bytes(before, vocabulary->tokens[ids[i]]);
     trie->nodes = malloc((n_nodes + 1) * sizeof *trie->nodes);
-    uint32_t *open =
-        malloc((vocabulary->depth_max + 1) * sizeof *open); // nodes by depth whose subtree continues
+    // By depth: nodes whose subtree is not complete.
+    uint32_t *open = malloc((vocabulary->depth_max + 1) * sizeof *open);
     if (!trie->nodes || !open || n_nodes >= UINT32_MAX) {
         free(open);
         return false;

@@ -1,4 +1,4 @@
-// A formula expanded by one level: the shape of what it allows.
+// Expands a formula by one level to its shape.
 #include "engine/grammar/rules_parts.h"
 #include "engine/json_schema/schema_shape.h"
 
@@ -20,7 +20,7 @@ static bool is_string(const struct formula *formula)
     return formula->kind == FORMULA_VALUE && formula->node->kind == JSON_STRING;
 }
 
-// The strings among the values of an "or", at once.
+// The union of all strings of an "or", computed at once.
 static uint32_t strings_among(struct schema_compiler *compiler, const struct formula *formula)
 {
     struct text *texts = compiler_allocate(compiler, formula->n_parts, sizeof *texts);
@@ -83,8 +83,7 @@ static struct shape expand_formula(struct schema_compiler *compiler, uint32_t id
     return (struct shape){0};
 }
 
-// The reference by which a schema is found again while it is expanded: of its own or of the schema nearest to
-// the end that was reached on the way.
+// The reference by which a schema leads to itself: the innermost one on the expansion path.
 static const struct json_node *repeating_reference(const struct schema_compiler *compiler, uint32_t id)
 {
     static const char *const names[] = {"$ref", "$recursiveRef", "$dynamicRef"};
@@ -101,9 +100,9 @@ static const struct json_node *repeating_reference(const struct schema_compiler 
     }
 }
 
-// A formula that is found again while it is expanded says nothing but itself: a schema that is wrong, unless
-// somebody only looks whether there is a value (then the answer is "perhaps", and what was found on the way
-// is not kept).
+// A formula reached again during its own expansion has no meaning, so the schema is malformed. But while
+// formula_is_nothing() only asks for a proof, the answer is "perhaps", and the shapes found on the way are
+// not cached.
 static const struct shape *found_again(struct schema_compiler *compiler, uint32_t id)
 {
     static const struct shape nothing;

@@ -1,4 +1,4 @@
-// Decimal numbers and equality of JSON values (json_document.h).
+// Decimal numbers, and equality of JSON values (json_document.h).
 #include "engine/json_schema/json_document.h"
 
 #include <string.h>

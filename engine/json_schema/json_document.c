@@ -1,5 +1,5 @@
-// The tree is built from the tokens of schemas/json_token.h. A function that returns false has set the
-// cursor's cause or filled the error.
+// Builds the tree from the tokens of schemas/json_token.h. A function that returns false has set the cursor's
+// cause or filled the error.
 #include "engine/json_schema/json_document.h"
 
 #include "schemas/json_token.h"
@@ -72,8 +72,8 @@ static void link_members(struct json_node *object, struct json_node *const *memb
     *link = NULL;
 }
 
-// Of each key the last member remains, in the place of the first. `members` are the object's by their index, with
-// room for as many more.
+// Keeps the last member of each key, in the position of the first. `members`: the object's members by index,
+// with room for n more.
 static void merge_members(struct json_node *object, struct json_node **members, uint32_t n)
 {
     struct json_node **sorted = members + n;

@@ -1,6 +1,7 @@
 #include "engine/json_schema/json_format.h"
 
-// RFC 3339, 5.6 and 5.7. A leap second is the last of a day in UTC, which is decided for Z and +00:00.
+// RFC 3339, 5.6 and 5.7. A leap second is the last second of a day in UTC; this can be checked only for Z and
+// +00:00.
 #define YEAR_LEAP "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 #define DAYS_28   "(?:0[1-9]|1[0-9]|2[0-8])"
 #define DATE                                                                                                 \
@@ -15,7 +16,7 @@
 #define DURATION_TIME "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)"
 #define DURATION_DATE "(?:[0-9]+D|[0-9]+M(?:[0-9]+D)?|[0-9]+Y(?:[0-9]+M(?:[0-9]+D)?)?)"
 #define DURATION      "P(?:" DURATION_DATE "(?:" DURATION_TIME ")?|" DURATION_TIME "|[0-9]+W)"
-// RFC 1123, 2.1: the total length is a second expression.
+// RFC 1123, 2.1. The limit of the total length is a separate expression.
 #define LABEL    "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define HOSTNAME LABEL "(?:\\." LABEL ")*"
 // RFC 3986, 3.2.2.
@@ -36,7 +37,7 @@
 #define ATEXT_ALL "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\u0080-\\u{10FFFF}-]+"
 #define HOST_ALL  "[A-Za-z0-9\\u0080-\\u{10FFFF}.-]+"
 #define EMAIL_ALL ATEXT_ALL "(?:\\." ATEXT_ALL ")*@" HOST_ALL
-// RFC 3986, appendix A, and RFC 3987 with MORE, the characters above ASCII.
+// RFC 3986, appendix A; with MORE (characters above ASCII) RFC 3987.
 #define MORE            "\\u00A0-\\u{EFFFD}"
 #define PERCENT         "%[0-9A-Fa-f]{2}"
 #define PCHAR(more)     "(?:[A-Za-z0-9._~!$&'()*+,;=:@" more "-]|" PERCENT ")"
@@ -55,7 +56,7 @@
     "(?://" AUTHORITY(more) ABEMPTY(more) "|" ABSOLUTE(more) "|" NOCOLON(more) "+" ABEMPTY(more) "|)"
 #define ABSOLUTE_URI(more) SCHEME HIERARCHY(more) QUERY(more)
 #define REFERENCE(more)    "(?:" SCHEME HIERARCHY(more) "|" RELATIVE(more) ")" QUERY(more)
-// RFC 6901, and its draft for relative ones.
+// RFC 6901, and the Internet-Draft on relative JSON pointers.
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 // RFC 6570, 2.
 #define VARNAME "(?:[A-Za-z0-9_]|" PERCENT ")(?:\\.?(?:[A-Za-z0-9_]|" PERCENT "))*"
@@ -64,7 +65,7 @@
     "(?:[!#$&(-;=?-\\[\\]_a-z~" MORE "]|" PERCENT "|\\{[+#./;?&=,!@|]?" VARSPEC "(?:," VARSPEC ")*\\})*"
 #define UUID "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
 
-// No pattern: known, but not enforced. `size_max` 0: no limit.
+// pattern NULL: known, but not enforced. size_max 0: no limit.
 static const struct {
     const char *name, *pattern;
     uint32_t size_max;

@@ -1,12 +1,12 @@
-// The values of `format` that are enforced, each an expression over the decoded string.
+// The values of `format`, each enforced as an expression over the decoded string.
 #pragma once
 
 #include "engine/regex/expression.h"
 
 enum format_support {
-    FORMAT_UNKNOWN, // not in any draft: ignored, as the standard says
+    FORMAT_UNKNOWN, // in no draft: ignored, as the standard requires
     FORMAT_ENFORCED,
-    FORMAT_UNENFORCED, // known, but not a regular set: refused
+    FORMAT_UNENFORCED, // known, but not a regular language: rejected
 };
 
 enum format_support format_expression(struct expressions *pool, struct text name, uint32_t *expression,

@@ -1,7 +1,7 @@
-// Multiples of a decimal (json_number.h). With s digits of the divisor behind its point, x is a multiple when
-// N = x 10^s is an integer and divisible by M = 2^a 5^b q. Divisibility by 2^a 5^b depends on the last max(a,
-// b) digits of N, which are listed; by q on all of them: an automaton of q states, made an expression by
-// elimination of states.
+// Multiples of a decimal (json_number.h). If the divisor has s digits after its point, x is a multiple if and
+// only if N = x 10^s is an integer divisible by M = 2^a 5^b q. Divisibility by 2^a 5^b depends on the last
+// max(a, b) digits of N, which are enumerated. Divisibility by q depends on all digits: an automaton of q
+// states, converted to an expression by state elimination.
 #include "engine/regex/expression_parts.h"
 #include "engine/json_schema/json_number.h"
 
@@ -54,7 +54,7 @@ static uint32_t zero_digits(struct expressions *pool)
     return expression_repeat(pool, digit_set(pool, 0, 0), 0, EXPRESSION_UNBOUNDED);
 }
 
-// A fraction with exactly these digits, zeros at its end free, and free altogether where all are zeros.
+// A fraction with exactly these digits and any trailing zeros; optional if all digits are zero.
 static uint32_t fraction_of(struct expressions *pool, struct text digits)
 {
     while (digits.size && digits.data[digits.size - 1] == '0')
@@ -74,14 +74,15 @@ static uint32_t any_whole(struct expressions *pool)
                              expression_concat(pool, digit_set(pool, 1, 9), digits));
 }
 
-// Expressions by the digits that are left, of all that decide, and the remainder of those before.
+// Expressions by the number of deciding digits left and the remainder of the digits before.
 struct endings {
     struct expressions *pool;
     const struct divisor *divisor;
-    uint32_t *whole, *fraction; // [left][remainder]; 0: not built, plus one
+    uint32_t *whole, *fraction; // [left][remainder]: the expression + 1; 0: not built yet
 };
 
-// The digits behind the point: `left` more count, zeros may be left out, and zeros may follow.
+// The digits after the point, of which `left` more decide divisibility. Trailing zeros may be omitted or
+// added.
 static uint32_t fraction_ending(struct endings *endings, uint32_t left, uint32_t remainder)
 {
     struct expressions *pool = endings->pool;
@@ -126,7 +127,7 @@ static uint32_t whole_ending(struct endings *endings, uint32_t left, uint32_t re
     return result;
 }
 
-// Plain spellings without sign whose N is divisible by `smooth`.
+// Plain spellings without a sign whose N is divisible by `smooth`.
 static bool by_endings(struct expressions *pool, const struct divisor *divisor, struct arena *arena,
                        uint32_t *set)
 {
@@ -148,7 +149,7 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
     uint32_t zero = expression_concat(pool, digit_set(pool, 0, 0), whole_ending(&endings, 0, 0));
     uint32_t result =
         expression_either(pool, expression_concat(pool, before, whole_ending(&endings, n_whole, 0)), zero);
-    for (uint32_t n = 1; n <= n_whole; n++) // digits, the first of which is no zero
+    for (uint32_t n = 1; n <= n_whole; n++) // numbers of n digits, the first not 0
         for (uint32_t digit = 1; digit < 10; digit++) {
             uint32_t next = whole_ending(&endings, n - 1, digit % (uint32_t)divisor->smooth);
             uint32_t one = expression_concat(pool, digit_set(pool, (int)digit, (int)digit), next);
@@ -158,7 +159,7 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
     return true;
 }
 
-// Any whole number, and up to s digits and then zeros behind the point.
+// Any whole number, with up to s digits and trailing zeros after the point.
 static uint32_t any_with_fraction(struct expressions *pool, uint32_t s)
 {
     uint32_t fraction = expression_concat(pool, expression_repeat(pool, digit_set(pool, 0, 9), s ? 1 : 0, s),
@@ -169,8 +170,8 @@ static uint32_t any_with_fraction(struct expressions *pool, uint32_t s)
     return expression_concat(pool, any_whole(pool), expression_either(pool, EXPRESSION_EMPTY, fraction));
 }
 
-// Digit strings, from the start state 0, by their remainder modulo q: arrows[i][j] takes remainder i to j.
-// The states but 0 and `last` are eliminated one by one.
+// Digit strings whose remainder modulo q is `last`: state = remainder so far, 0 at the start; arrows[i][j]:
+// digits from i to j. Eliminates all states except 0 and `last`.
 static uint32_t digits_of_remainder(struct expressions *pool, uint32_t q, uint32_t last)
 {
     uint32_t arrows[NUMBER_MULTIPLE_REMAINDERS_MAX][NUMBER_MULTIPLE_REMAINDERS_MAX] = {{0}};
@@ -204,8 +205,8 @@ static uint32_t digits_of_remainder(struct expressions *pool, uint32_t q, uint32
                              expression_concat(pool, arrows[0][last], loop));
 }
 
-// Plain spellings without sign whose N is divisible by q: for each fraction the remainders of the whole
-// digits before it.
+// Plain spellings without a sign whose N is divisible by q: for each fraction, whole digits with the matching
+// remainders.
 static uint32_t by_remainders(struct expressions *pool, const struct divisor *divisor)
 {
     uint32_t q = (uint32_t)divisor->q, result = EXPRESSION_NOTHING, wholes[NUMBER_MULTIPLE_REMAINDERS_MAX];

@@ -56,7 +56,7 @@ static uint32_t zero_fraction(struct expressions *pool)
     return make_optional(pool, expression_concat(pool, byte_letter(pool, '.'), repeat_zero(pool, 1)));
 }
 
-// Integers without a sign and leading zeros.
+// Digits of a non-negative integer without leading zeros.
 static uint32_t whole_digits(struct expressions *pool)
 {
     uint32_t positive =
@@ -71,7 +71,7 @@ static uint32_t any_exponent(struct expressions *pool)
                         repeat_digit(pool, 1, EXPRESSION_UNBOUNDED));
 }
 
-// [1-9](\.[0-9]{0,k-1}[1-9])? : k digits behind the point at most.
+// [1-9](\.[0-9]{0,k-1}[1-9])? : at most k digits after the point.
 static uint32_t mantissa_digits(struct expressions *pool, uint32_t k)
 {
     uint32_t tail =
@@ -106,8 +106,8 @@ uint32_t number_family(struct expressions *pool)
     return either_sign(pool, family_magnitude(pool));
 }
 
-// Texts of `n` digits or more, compared with as many as `text` has: the first different digit decides, and
-// `rest` may follow it; `equal` follows where all are equal.
+// Digit strings compared with `text`: the first different digit decides, and rest(n) follows it, n being the
+// digits of `text` left; `equal` follows if all digits are equal.
 static uint32_t compare_digits(struct expressions *pool, struct text text, bool more,
                                uint32_t (*rest)(struct expressions *, size_t), uint32_t equal,
                                bool first_may_be_zero)
@@ -130,8 +130,8 @@ static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
     return repeat_digit(pool, 0, EXPRESSION_UNBOUNDED);
 }
 
-// Texts that may follow equal whole digits so that the fraction is more (less) than `text`, or equal where
-// `equal`.
+// What may follow equal whole digits so that the fraction is greater (`more`) or less than `text`, or equal
+// if `equal`.
 static uint32_t compare_fraction(struct expressions *pool, struct text text, bool more, bool equal)
 {
     uint32_t point = byte_letter(pool, '.');
@@ -147,7 +147,7 @@ static uint32_t compare_fraction(struct expressions *pool, struct text text, boo
     uint32_t compared = compare_digits(pool, text, more, rest_of_fraction, end, true);
     if (more)
         return expression_concat(pool, point, compared);
-    // A shorter fraction that is a prefix of the text is less, because the text does not end in 0.
+    // A proper prefix of the fraction is less, because `text` does not end in 0.
     uint32_t shorter = EXPRESSION_EMPTY;
     for (size_t i = text.size - 1; i-- > 0;)
         shorter = make_optional(pool, expression_concat(pool, byte_letter(pool, text.data[i]), shorter));
@@ -163,7 +163,7 @@ static uint32_t rest_of_whole(struct expressions *pool, size_t n)
     return expression_concat(pool, repeat_digit(pool, (uint32_t)n, (uint32_t)n), any_fraction(pool));
 }
 
-// A decimal cut at its point. Whole digits are "0" for numbers below one.
+// The digits of a decimal before and after its point. `whole` is "0" for numbers below 1.
 struct decimal_parts {
     struct text whole, fraction;
 };
@@ -173,7 +173,7 @@ enum { CUT_BYTES = DECIMAL_DIGITS_MAX + DECIMAL_EXPONENT_MAX + 8 };
 static struct decimal_parts cut_at_point(struct decimal decimal, char buffer[CUT_BYTES])
 {
     size_t n = 0, zeros_before = 0, n_whole;
-    int64_t top = (int64_t)decimal.digits.size + decimal.exponent; // whole digits, when positive
+    int64_t top = (int64_t)decimal.digits.size + decimal.exponent; // whole digits if positive
     if (top <= 0)
         zeros_before = (size_t)(1 - top);
     memset(buffer, '0', zeros_before);
@@ -187,7 +187,8 @@ static struct decimal_parts cut_at_point(struct decimal decimal, char buffer[CUT
     return (struct decimal_parts){{buffer, n_whole}, {buffer + n_whole, n - n_whole}};
 }
 
-// Plain spellings without a sign whose value is more (less) than the magnitude, or equal where `equal`.
+// Plain spellings without a sign of values greater (`more`) or less than the limit's magnitude, or equal if
+// `equal`.
 static uint32_t compare_plain(struct expressions *pool, struct decimal limit, bool more, bool equal)
 {
     char buffer[CUT_BYTES];
@@ -211,7 +212,8 @@ static uint32_t rest_of_exponent(struct expressions *pool, size_t n)
     return repeat_digit(pool, (uint32_t)n, (uint32_t)n);
 }
 
-// Digits, leading zeros allowed, of an integer that is more (less) than `magnitude`, or equal where `equal`.
+// Digits, with leading zeros allowed, of integers greater (`more`) or less than `magnitude`, or equal if
+// `equal`.
 static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magnitude, bool more, bool equal)
 {
     char text[INTEGER_TEXT_BYTES];
@@ -228,13 +230,13 @@ static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magni
     return expression_concat(pool, repeat_zero(pool, 0), expression_either(pool, same_length, longer));
 }
 
-// Exponents with their letter: more (less) than `exponent`, or equal where `equal`.
+// Exponents, including the letter e, greater (`more`) or less than `exponent`, or equal if `equal`.
 static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, bool more, bool equal)
 {
     uint32_t minus = byte_letter(pool, '-'), plus = make_optional(pool, byte_letter(pool, '+'));
     uint32_t result;
     if (exponent == 0 || (exponent > 0) == more) {
-        // One sign only, but for zero, which has both.
+        // One sign only, except zero, which has both.
         uint64_t magnitude = (uint64_t)(exponent < 0 ? -exponent : exponent);
         uint32_t side = compare_exponent_digits(pool, magnitude, true, equal);
         result = expression_concat(pool, more ? plus : minus, side);
@@ -284,7 +286,7 @@ uint32_t number_bounded(struct expressions *pool, enum number_bound bound, struc
         uint32_t side = more ? positive : expression_concat(pool, minus, positive);
         return equal ? expression_either(pool, side, either_sign(pool, zero)) : side;
     }
-    if (limit.negative == more) { // all of the other sign, and a part of this one
+    if (limit.negative == more) { // all numbers of the other sign, and some of this one
         uint32_t part = compare_magnitude(pool, limit, false, equal);
         uint32_t other = family_magnitude(pool);
         uint32_t negative = more ? part : other, positive = more ? other : part;
@@ -300,7 +302,7 @@ uint32_t number_equal(struct expressions *pool, struct decimal value)
                            number_bounded(pool, NUMBER_AT_MOST, value));
 }
 
-// Scientific spellings of integers: as many digits behind the point as the exponent says, or fewer.
+// Scientific spellings of integers: the exponent is at least the number of digits after the point.
 static uint32_t scientific_integer(struct expressions *pool)
 {
     uint32_t parts[MANTISSA_FRACTION + 1];

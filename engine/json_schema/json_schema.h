@@ -1,21 +1,22 @@
-// JSON Schema (drafts 4, 6, 7, 2019-09, 2020-12 by $schema; 2020-12 without) as rules of a grammar.
+// JSON Schema (drafts 4, 6, 7, 2019-09, 2020-12 as $schema says; 2020-12 by default) compiled to grammar
+// rules.
 //
-// The grammar accepts no text whose value the schema refuses, and each text of a value the schema accepts
-// that is written with the white space of the options, object members in the schema's order, and numbers in
-// the spellings that json_number.h calls generated. A known keyword that can't be enforced exactly refuses
-// the schema; unknown keywords and annotations are ignored, as the standard says.
+// The grammar accepts no text whose value violates the schema. It accepts every valid value that is written
+// with the white space of the options, with object members in the order below, and with numbers as generated
+// (json_number.h). A known keyword that cannot be enforced exactly rejects the schema. Unknown keywords and
+// annotations are ignored, as the standard requires.
 //
-// Order: members in the order of `properties`; of several such, as with allOf, each in its own, any order
-// among one another where they are few, else those of a schema's own before those of its allOf, $ref and so
-// on, each in the order of the document; then members that no `properties` names, in any order. Where drafts
-// up to 7 ignore `properties` beside a $ref, it still orders its names.
+// Order of members: first the members of `properties`, in their order. With several `properties`, as with
+// allOf, each keeps its order; members of different ones mix freely if they are few, else the schema's own
+// come before those of allOf, $ref and so on, in document order. Then members that no `properties` names, in
+// any order. Where drafts up to 7 ignore `properties` beside a $ref, it still orders its names.
 //
-// Keys: a name that the schema declares (by properties, required, dependent keywords) occurs once in an
-// object, in any place, and never again as a key of additionalProperties or patternProperties, in no
-// spelling. Keys of those two, and of an object of any members, are free: the same one may occur twice,
-// because which ones there were is no state of a grammar. Readers take the last of two members; it satisfies
-// the schema, since each does by itself. Keywords that depend on their number (minProperties above the
-// declared ones) or on a certain one (a negated additionalProperties) are refused.
+// Keys: a name that the schema declares (properties, required, dependent keywords) occurs at most once in an
+// object, at any position, and never as a key of additionalProperties or patternProperties, in no spelling.
+// Other keys may occur twice, because a grammar does not remember them. Readers keep the last member, which
+// is valid, because each is valid by itself. Keywords that depend on the number of such members
+// (minProperties above the number of declared names) or on one of them (a negated additionalProperties)
+// reject the schema.
 #pragma once
 
 #include "engine/grammar/grammar.h"
@@ -24,52 +25,52 @@
 enum { JSON_SCHEMA_INDENT_MAX = 8, JSON_SCHEMA_INDENTED_DEPTH_MAX = 24, JSON_SCHEMA_POINTER_BYTES = 256 };
 
 enum json_spacing {
-    JSON_SPACING_COMPACT,  // {"a":1,"b":[1,2]}
-    JSON_SPACING_SPACED,   // {"a": 1, "b": [1, 2]}, as Python's json.dumps writes
-    JSON_SPACING_INDENTED, // a line for each member and item; below JSON_SCHEMA_INDENTED_DEPTH_MAX levels as
-                           // spaced
+    JSON_SPACING_COMPACT, // {"a":1,"b":[1,2]}
+    JSON_SPACING_SPACED,  // {"a": 1, "b": [1, 2]}, as Python's json.dumps writes
+    // One line per member and item; from JSON_SCHEMA_INDENTED_DEPTH_MAX levels on as spaced.
+    JSON_SPACING_INDENTED,
 };
 
 struct json_schema_options {
     enum json_spacing spacing;
-    uint32_t indent; // JSON_SPACING_INDENTED: spaces a level
-    bool any_order;  // of object members, where an object has few
-    // Values of enum, const and multipleOf may have a fraction of zeros in draft 4, which distinguishes 1
-    // from 1.0 elsewhere: for judging instances, not for answers.
+    uint32_t indent; // JSON_SPACING_INDENTED: spaces per level
+    bool any_order;  // object members may have any order if an object has few
+    // Draft 4 distinguishes 1 from 1.0. If set, values of enum, const and multipleOf may still have a
+    // fraction of zeros: for validating instances, not for answers.
     bool has_zero_fractions;
-    bool is_python; // None, True and False
+    bool is_python; // None, True and False instead of null, true and false
 };
 
-// The keyword that a schema was refused for: its name, and the JSON pointer to it in the document.
+// The keyword for which a schema was rejected: its name and its JSON pointer in the document.
 struct schema_refusal {
     char keyword[64];
-    char pointer[JSON_SCHEMA_POINTER_BYTES]; // cut where longer
+    char pointer[JSON_SCHEMA_POINTER_BYTES]; // truncated if longer
 };
 
-// `options` NULL: compact. *start is the symbol of the whole text. STATUS_REJECT, ERROR_UNSUPPORTED_FIELD: a
-// keyword that is not enforced (`refusal`); ERROR_INVALID_FIELD: no schema, or one that no value satisfies;
+// `options` NULL: compact. *start: symbol of the whole text. STATUS_REJECT, ERROR_UNSUPPORTED_FIELD: a
+// keyword that cannot be enforced (`refusal`); ERROR_INVALID_FIELD: not a schema, or no value satisfies it;
 // ERROR_LIMIT_EXCEEDED: a limit.
 enum status json_schema_compile(struct text schema, const struct json_schema_options *options,
                                 struct rules *rules, uint32_t *start, struct schema_refusal *refusal,
                                 struct error *error) WARN_UNUSED;
 
-// A grammar of its own. Errors: as above.
+// Compiles the schema to a grammar of its own. Errors as above.
 enum status grammar_compile_json_schema(struct grammar **grammar, struct text schema,
                                         const struct json_schema_options *options,
                                         struct schema_refusal *refusal, struct error *error) WARN_UNUSED;
 
-// The same in parts, for several values of one schema whose definitions are compiled once. `schema`,
-// `options`, `rules`, `refusal` and `error` outlive it. *opened is NULL after an error. Errors of all: as
-// above; the first one stays.
+// The same in steps, for several values of one schema whose definitions are compiled once. `schema`,
+// `options`, `rules`, `refusal` and `error` must outlive it. *opened is NULL after an error. Errors as above;
+// the first one is kept.
 struct json_schema;
 enum status json_schema_open(struct json_schema **opened, struct text schema,
                              const struct json_schema_options *options, struct rules *rules,
                              struct schema_refusal *refusal, struct error *error) WARN_UNUSED;
-// *symbol of the whole value.
+// *symbol: the whole value.
 enum status json_schema_root(struct json_schema *schema, uint32_t *symbol) WARN_UNUSED;
-// *symbol of the member's value, as the root's `properties` has it, which must have the key. A text is
-// written without quotes and escapes, and does not have `bare_end`, which ends it, where that is given (data
-// not NULL): the member's schema allows nothing but texts then.
+// *symbol: the value of a member of the root's `properties`, which must have the key. `bare_end` (data not
+// NULL): the member's schema allows strings only; they are written without quotes and escapes, do not contain
+// `bare_end`, and are followed by it.
 enum status json_schema_property(struct json_schema *schema, struct text key, struct text bare_end,
                                  uint32_t *symbol) WARN_UNUSED;
 void json_schema_close(struct json_schema *schema);

@@ -32,7 +32,7 @@ static uint32_t literal_text(struct expressions *pool, const char *text)
     return expression_literal(pool, text_from_string(text));
 }
 
-// 1 to the largest int64, digit by digit: the first smaller one leaves the others free.
+// 1 to the largest int64, digit by digit: after the first smaller digit the others are free.
 static uint32_t positive_int64(struct expressions *pool)
 {
     uint32_t result = EXPRESSION_EMPTY;
@@ -75,7 +75,7 @@ static uint32_t shortest_number(struct expressions *pool, struct number_form for
     return expression_either(pool, integer, expression_concat_many(pool, parts, 4));
 }
 
-// Each exponent that a double holds with any mantissa: -307 to 307.
+// Exponents that a double can hold with any mantissa: -307 to 307.
 static uint32_t exponent_part(struct expressions *pool)
 {
     uint32_t parts[] = {repeat_digit(pool, 1, 2),
@@ -111,7 +111,7 @@ uint32_t number_generated(struct expressions *pool, struct number_form form)
                                            : shortest_number(pool, form, form.spelling == NUMBER_SHORTEST);
 }
 
-// Whole digits beyond an int64; 0 where it has room.
+// Number of whole digits if the value is beyond int64, else 0.
 static uint32_t whole_beyond_int64(struct decimal value)
 {
     struct decimal largest = {.digits = text_from_string(int64_digits)};

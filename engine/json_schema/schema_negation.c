@@ -1,4 +1,4 @@
-// The negation of a schema as a shape: the union of the values that its keywords refuse.
+// The negation of a schema as a shape: the union of the values that each keyword rejects.
 #include "engine/json_schema/json_number.h"
 #include "engine/json_schema/schema_shape.h"
 
@@ -27,7 +27,7 @@ static struct object_shape with_name(struct schema_compiler *compiler, struct te
     return object;
 }
 
-// An object with a member whose key matches the expression and whose value the formula.
+// An object with at least one member whose key matches `keys` and whose value satisfies `value`.
 static struct object_shape with_need(struct schema_compiler *compiler, uint32_t keys, uint32_t value,
                                      const struct json_node *keyword)
 {
@@ -88,7 +88,7 @@ static void negate_object(struct schema_compiler *compiler, const struct json_no
                           struct shape *result)
 {
     const struct json_node *required = get_member(schema, "required");
-    struct object_shape checked = schema_object(compiler, schema); // for what is malformed
+    struct object_shape checked = schema_object(compiler, schema); // reports malformed keywords
     negate_members(compiler, schema, result);
     for (const struct json_node *key = required ? required->first : NULL; key; key = key->next)
         add_object(compiler, result, with_name(compiler, key->text, FORMULA_FALSE, false));
@@ -216,8 +216,8 @@ static struct shape negate_scalar(struct schema_compiler *compiler, const struct
     uint32_t set;
     if (keyword_numbers(compiler, keyword, &set, &result.form)) {
         uint32_t all = compiler->numbers.family;
-        if (text_equals_string(keyword->key,
-                               "multipleOf")) // whose scientific spellings are not among the set
+        // The set of multipleOf has no scientific spellings.
+        if (text_equals_string(keyword->key, "multipleOf"))
             all = expression_both(
                 compiler->pool, all,
                 expression_complement(

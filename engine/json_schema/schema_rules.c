@@ -1,6 +1,6 @@
 #include "engine/json_schema/schema_rules.h"
 
-// A text up to what ends it, or a JSON string.
+// A JSON string, or with `end` a bare text that ends before `end`.
 static uint32_t string_terminal(struct schema_rules *rules, uint32_t string, struct text end)
 {
     struct expressions *pool = rules->compiler->pool;
@@ -10,7 +10,7 @@ static uint32_t string_terminal(struct schema_rules *rules, uint32_t string, str
                           expression_both(pool, string, expression_without(pool, end)), TERMINAL_TEXT);
 }
 
-// Of all spellings of the set's values, those that are generated.
+// The generated spellings of the set's values.
 static uint32_t number_terminal(struct schema_rules *rules, const struct shape *shape)
 {
     struct schema_compiler *compiler = rules->compiler;
@@ -53,7 +53,7 @@ uint32_t schema_rules_add(struct schema_rules *rules, uint32_t formula, struct t
     uint32_t start = SYMBOL_NOTHING;
     if (compiler->status != STATUS_OK)
         return start;
-    if (bare_end.data) { // a symbol of its own
+    if (bare_end.data) { // has its own symbol
         struct schema_symbol bare = {.formula = formula, .symbol = rules_nonterminal(compiler->rules)};
         define_symbol(rules, &bare, bare_end);
         start = bare.symbol;

@@ -1,5 +1,4 @@
-// Arrays as rules: a sequence where nothing is counted but items, else an automaton whose states are
-// nonterminals.
+// Arrays as rules: a sequence if only items are counted, else an automaton whose states are nonterminals.
 #include "engine/json_schema/schema_rules.h"
 
 static uint32_t item_symbol(struct schema_rules *rules, const struct array_shape *array, uint32_t index,
@@ -45,9 +44,9 @@ struct counted_rules {
     const struct array_shape *array;
     const struct schema_marks *marks;
     uint32_t depth;
-    uint32_t
-        n_lengths; // 0 to n_lengths - 1, the last of which represents all longer ones unless max is reached
-    uint32_t n_counts[CONTAINS_MAX]; // of each contains alike
+    // States have lengths 0 to n_lengths - 1; the last one represents all longer arrays unless it is `max`.
+    uint32_t n_lengths;
+    uint32_t n_counts[CONTAINS_MAX]; // of each `contains`
     uint32_t *symbols;
     uint32_t *queue;
     uint32_t n_queue;
@@ -84,7 +83,7 @@ static uint32_t state_symbol(struct counted_rules *build, struct counted_state s
     return build->symbols[index];
 }
 
-// An item that matches those `contains` that are in the set, and not those others whose matches are bounded.
+// An item that matches the `contains` of the set, and none of the others that have an upper bound.
 static uint32_t step_state(struct counted_rules *build, struct counted_state state, uint32_t set)
 {
     struct schema_compiler *compiler = build->compiler;
@@ -98,7 +97,7 @@ static uint32_t step_state(struct counted_rules *build, struct counted_state sta
         bool bounded = contains->max != COUNT_UNBOUNDED, matches = set >> i & 1;
         uint32_t last = bounded ? contains->max : contains->min;
         if (matches && state.counts[i] == last)
-            return SYMBOL_NOTHING; // too many, or no longer of interest
+            return SYMBOL_NOTHING; // too many, or already enough
         next.counts[i] += matches;
         if (matches)
             formula = formula_and(compiler, formula, contains->formula);

@@ -1,8 +1,13 @@
-// Objects as rules. The states of an automaton are nonterminals, each for what may follow:
+// Objects as rules: an automaton whose states are nonterminals. A state consists of
 //
-//   at      which of the ordered names may be next, of each chain; where all are over: other members, in any
-//   order mask    which of the loose names, and of the needs, there were count   members so far, where min or
-//   max depends on it first   whether there was none yet, and so no comma
+//   at      the next name of each chain of ordered names; after all chains, other members in any order
+//   mask    the loose names (free order) and the needs (a member of each must occur) that have occurred
+//   count   members so far, if min or max depends on it
+//   first   no member yet, so no comma
+//
+// Example: properties a (required), b; additionalProperties: true.
+//
+//   at 0  "a": ... -> at 1  "b": ... or nothing -> at 2  any other members, then }
 #include "engine/json_schema/schema_rules.h"
 
 struct object_state {
@@ -10,22 +15,22 @@ struct object_state {
     bool first;
 };
 
-// Names in a fixed order; its digit of `at` counts those that are over.
+// Names in a fixed order. The chain's digit of `at` (see `stride`) counts the names passed.
 struct object_chain {
     uint32_t from, n, stride;
 };
 
 enum { CHAINS_MAX = 4, CHAIN_STATES_MAX = 128 };
 
-// The declared names.
+// The names of the object's schema.
 struct object_names {
     struct object_name *ordered, *loose;
     uint32_t n_ordered, n_loose, n_required;
     struct object_chain chains[CHAINS_MAX];
-    uint32_t n_chains, n_at; // the last `at`: all chains are over
+    uint32_t n_chains, n_at; // number of values of `at`; the last: all chains are complete
 };
 
-// The states found so far, and a symbol for each.
+// States in order of discovery, and their symbols.
 struct object_states {
     uint32_t *symbols; // by state
     struct object_state *queue;
@@ -39,11 +44,11 @@ struct object_rules {
     const struct schema_marks *marks;
     uint32_t depth;
     struct object_names names;
-    struct object_class *classes; // without the names
+    struct object_class *classes; // without the keys of the names
     uint32_t n_classes;
-    uint32_t min, max; // 0 and COUNT_UNBOUNDED where nothing is counted
+    uint32_t min, max; // 0 and COUNT_UNBOUNDED if members are not counted
     uint32_t n_masks, n_counts;
-    uint32_t required_mask; // of loose names and needs
+    uint32_t required_mask; // loose names and needs that must occur
     struct object_states states;
 };
 
@@ -74,7 +79,7 @@ static bool collect_classes(struct object_rules *build)
     return compiler_work(build->compiler, object->n_names);
 }
 
-// Names of one `properties` stand together, in the order in which those are found first.
+// Names of one `properties` stay together, in the order of their first occurrence.
 static void add_ordered(struct object_rules *build, const struct object_name *name)
 {
     uint32_t at = build->names.n_ordered;
@@ -93,7 +98,7 @@ static void add_loose(struct object_rules *build, const struct object_name *name
     build->names.loose[build->names.n_loose++] = *name;
 }
 
-// Names that no `properties` declares are loose, unless they are many: then they come last, in their order.
+// Names that no `properties` declares are loose; if they are many, they come last in their own order.
 static bool collect_names(struct object_rules *build)
 {
     const struct object_shape *object = build->object;
@@ -122,8 +127,8 @@ static bool collect_names(struct object_rules *build)
     return true;
 }
 
-// Runs of names of one `properties`, which may be in any order among one another where their product is
-// small.
+// Makes one chain per `properties`. The chains mix in any order if the product of their lengths is small;
+// else one chain has all names.
 static void plan_chains(struct object_rules *build)
 {
     uint64_t product = 1;
@@ -150,8 +155,8 @@ static void plan_chains(struct object_rules *build)
     build->names.n_at = (uint32_t)product;
 }
 
-// Two members of one class of keys may have the same key, and are then one to most readers: no count of them
-// is certain.
+// Two members of one class may have the same key, and most readers then see one member. So their number is
+// uncertain.
 static bool counts_are_certain(struct object_rules *build)
 {
     if (build->min <= 1 || build->n_classes == 0 || build->min <= build->names.n_required + 1)
@@ -163,7 +168,8 @@ static bool counts_are_certain(struct object_rules *build)
     return false;
 }
 
-// Nor is a value that some member must have, where a later member may have the same key and another value.
+// A value that some member must have is uncertain too: a later member may have the same key and another
+// value.
 static bool needs_are_certain(struct object_rules *build)
 {
     const struct object_shape *object = build->object;
@@ -214,7 +220,7 @@ static uint32_t member_symbol(struct object_rules *build, uint32_t key, uint32_t
     return rules_sequence(build->compiler->rules, symbols + from.first, 5 - from.first);
 }
 
-// The member as it is, and as one that satisfies each set of needs.
+// Adds the member as it is, and once more for each set of needs, satisfying them.
 static void add_member(struct object_rules *build, struct symbol_list *list, uint32_t key, uint32_t value,
                        struct object_state from, struct object_state to)
 {
@@ -248,7 +254,7 @@ static void add_others(struct object_rules *build, struct symbol_list *list, str
         add_member(build, list, build->classes[i].keys, build->classes[i].value, state, state);
 }
 
-// Where nothing is counted and nothing remembered, other members are a repetition.
+// If nothing is counted or remembered, other members are a repetition.
 static uint32_t repeat_others(struct object_rules *build)
 {
     struct symbol_list list = {0};
@@ -265,7 +271,7 @@ static uint32_t repeat_others(struct object_rules *build)
     return schema_rules_pair(build->rules, others, build->marks->close_object);
 }
 
-// Of one chain: the next name, or the one behind it where it may be left out.
+// One chain: its next name; if that is optional, also the state after it.
 static void follow_one(struct object_rules *build, struct symbol_list *list, struct object_state state,
                        bool full)
 {
@@ -279,7 +285,8 @@ static void follow_one(struct object_rules *build, struct symbol_list *list, str
         symbol_list_add(build->rules, list, state_symbol(build, next));
 }
 
-// Of several: any name before which only such are left out in its chain as may be; or none of them any more.
+// Several chains: any name before which its chain has only optional names; or the end of all chains, if only
+// optional names are left.
 static void follow_chains(struct object_rules *build, struct symbol_list *list, struct object_state state,
                           bool full)
 {

@@ -1,5 +1,4 @@
-// Arrays of unique items, where the items are of finitely many values: an automaton whose states are the sets
-// of values used.
+// Arrays of unique items with finitely many values: an automaton whose states are the sets of used values.
 #include "engine/json_schema/schema_rules.h"
 
 #include <stdio.h>
@@ -9,7 +8,7 @@ enum { UNIQUE_STATES_MAX = SCHEMA_STATES_MAX / 8, UNIQUE_BUCKETS = 1024, UNIQUE_
 struct unique_state {
     uint32_t length, used;
     uint32_t symbol;
-    uint32_t next; // of the bucket, plus 1; 0: none
+    uint32_t next; // next in the bucket + 1; 0: none
 };
 
 struct unique_rules {
@@ -22,10 +21,10 @@ struct unique_rules {
     uint32_t n_values;
     struct unique_state *states;
     uint32_t n_states;
-    uint32_t *buckets; // the first state, plus 1
+    uint32_t *buckets; // first state of each bucket + 1; 0: none
 };
 
-// False: there is no room for more values.
+// False: no room for more values.
 static bool add_value(struct unique_rules *build, const struct json_node *value)
 {
     for (uint32_t i = 0; i < build->n_values; i++)
@@ -37,7 +36,7 @@ static bool add_value(struct unique_rules *build, const struct json_node *value)
     return true;
 }
 
-// Values among which are all of the schema's, where enum, const, or a schema that it refers to lists them.
+// Adds a superset of the schema's values, if enum, const or a referenced schema lists them.
 static bool add_listed(struct unique_rules *build, const struct json_node *schema, uint32_t depth)
 {
     const struct json_node *list = json_member_named(schema, "enum"),
@@ -57,7 +56,7 @@ static bool add_listed(struct unique_rules *build, const struct json_node *schem
     return listed;
 }
 
-// An integer below which the schema has no number. False: it names none.
+// A lower bound of the schema's numbers, as an integer. False: the schema names none.
 static bool find_least(struct unique_rules *build, const struct json_node *schema, uint32_t depth,
                        int64_t *least)
 {
@@ -100,7 +99,7 @@ static bool add_integer(struct unique_rules *build, int64_t integer)
     return add_value(build, value);
 }
 
-// All numbers of the shape, where they are a few integers behind the bound that its schema names.
+// Adds all numbers of the shape, if they are few integers above the schema's lower bound.
 static bool add_integers(struct unique_rules *build, const struct shape *shape, const struct formula *formula)
 {
     struct expressions *pool = build->compiler->pool;
@@ -123,7 +122,7 @@ static bool add_integers(struct unique_rules *build, const struct shape *shape, 
     return expression_is_empty_language(pool, others);
 }
 
-// Null, false, true and a few integers, which need no list.
+// Adds null, false, true and few integers, which need no list.
 static bool add_scalars(struct unique_rules *build, const struct shape *shape, const struct formula *formula)
 {
     static const struct json_node null = {.kind = JSON_NULL}, no = {.kind = JSON_FALSE},

@@ -70,7 +70,7 @@ static struct object_name merge_name(struct schema_compiler *compiler, const str
     return merged;
 }
 
-// The names of `from` that are declared (or not) there and not taken yet.
+// Adds the names of `from` with this value of `declared` that *result does not have yet.
 static void append_names(struct schema_compiler *compiler, struct object_shape *result,
                          const struct object_shape *from, const struct object_shape *other, bool declared)
 {
@@ -151,7 +151,7 @@ static void cap_items(struct array_shape *array, uint32_t max)
         array->max = max;
 }
 
-// False: no array satisfies it. Takes into the counts what follows from formulas that are constants.
+// Applies to the counts what constant formulas imply. False: no array satisfies it.
 static bool array_settle(struct array_shape *array)
 {
     uint32_t n = 0;
@@ -298,8 +298,8 @@ struct shape shape_intersect(struct schema_compiler *compiler, const struct shap
     if (compiler->status != STATUS_OK)
         return result;
     result.number = expression_both(compiler->pool, a->number, b->number);
-    if (a->number == compiler->numbers.any ||
-        b->number == compiler->numbers.any) // of which all sets of numbers are subsets
+    // All sets of numbers are subsets of numbers.any.
+    if (a->number == compiler->numbers.any || b->number == compiler->numbers.any)
         result.number = a->number == compiler->numbers.any ? b->number : a->number;
     result.form = number_form_both(a->form, b->form);
     result.string = expression_both(compiler->pool, a->string, b->string);
@@ -309,7 +309,7 @@ struct shape shape_intersect(struct schema_compiler *compiler, const struct shap
     return result;
 }
 
-// Adds to arrays of earlier calls, whose room is the next power of two.
+// Appends to arrays allocated by earlier calls, whose capacity is the next power of two.
 static void add_arrays(struct schema_compiler *compiler, struct shape *result, const struct shape *part)
 {
     for (uint32_t i = 0; i < part->n_arrays && compiler->status == STATUS_OK; i++) {

@@ -1,12 +1,15 @@
-// The normal form of a JSON Schema while it is compiled: for each JSON type what is allowed of it.
+// Normal form of a JSON Schema during compilation: what is allowed of each JSON type.
 //
-//   formula  a schema of the document, its negation, a value, or "and" and "or" of these; an id, hash-consed.
-//            Formulas are never expanded before they are needed, so that recursion through $ref ends.
+//   formula  a schema of the document, its negation, a value, or "and" and "or" of formulas; an id.
+//            Hash-consed; expanded only when needed, so that recursion through $ref ends.
 //   shape    a formula expanded by one level: null and booleans as bits, numbers and strings as expressions,
 //            arrays and objects as unions of conjunctive constraints whose items and members are formulas.
 //
-// Shapes are closed under intersection and union. A schema whose negation has no shape is refused (struct
-// schema_refusal). Internal to engine/grammar/json_schema*.c. Not thread-safe.
+//   {"type": ["null", "array"], "items": {"$ref": "#"}}
+//   shape: null yes, numbers and strings none, one array whose `rest` is the formula of {"$ref": "#"}
+//
+// Shapes are closed under intersection and union. A schema whose negation has no shape is rejected (struct
+// schema_refusal). Internal to engine/json_schema/. Not thread-safe.
 #pragma once
 
 #include "engine/json_schema/json_number.h"
@@ -16,16 +19,17 @@
 enum { FORMULA_FALSE = 0, FORMULA_TRUE = 1 };
 
 enum formula_kind {
-    FORMULA_CONSTANT, // the first two
+    FORMULA_CONSTANT, // FORMULA_FALSE and FORMULA_TRUE
     FORMULA_SCHEMA,   // a schema of the document
-    FORMULA_NOT,      // not that schema
+    FORMULA_NOT,      // the negation of such a schema
     FORMULA_VALUE,    // equal to a node of the document
     FORMULA_NOT_VALUE,
-    FORMULA_HAS,     // an object with that key: the node's key, or its text where it is an item of an array
-    FORMULA_HAS_NOT, // no object, or one without that key
-    FORMULA_KEYS,    // no object, or one whose members with keys of parts[0], an expression, are parts[1]
+    FORMULA_HAS,     // an object with a key: the node's key, or the node's text if it is an array item
+    FORMULA_HAS_NOT, // not an object, or one without that key
+    FORMULA_KEYS,    // not an object, or all members whose keys match parts[0] (an expression) satisfy
+                     // parts[1]
     FORMULA_NOT_KEYS,
-    FORMULA_ITEMS, // no array, or one whose items from index parts[0] on are parts[1]
+    FORMULA_ITEMS, // not an array, or all items from index parts[0] on satisfy parts[1]
     FORMULA_NOT_ITEMS,
     FORMULA_AND,
     FORMULA_OR,
@@ -35,21 +39,21 @@ struct shape;
 
 struct formula {
     enum formula_kind kind;
-    const struct json_node *node; // of a schema, its negation, a value; the keyword of keys and items
+    const struct json_node *node; // of schemas and values; of FORMULA_KEYS and FORMULA_ITEMS: the keyword
     uint32_t *parts;              // of "and" and "or": sorted; two of keys and items
     uint32_t n_parts;
-    const uint32_t
-        *given; // of "and": the parts as they were put together first, which orders names; NULL: as sorted
+    // "and": the parts in the order given, which orders names; NULL: use the sorted order.
+    const uint32_t *given;
     uint64_t hash;
-    const struct shape *shape; // once expanded
-    bool expanding;            // found again meanwhile: a $ref that leads to itself
-    uint32_t outer;            // meanwhile: the formula that is expanded with it, 0: none
+    const struct shape *shape; // NULL: not expanded yet
+    bool expanding;            // being expanded; if found again, a $ref leads to itself
+    uint32_t outer;            // while expanding: the enclosing formula being expanded; 0: none
     uint32_t next_of_hash;
 };
 
 enum { COUNT_UNBOUNDED = UINT32_MAX };
 
-// At least min and at most max items equal to the formula.
+// At least min and at most max items satisfy the formula.
 struct array_contains {
     uint32_t formula, min, max;
 };
@@ -57,7 +61,7 @@ struct array_contains {
 struct array_shape {
     uint32_t *prefix; // formulas of the first items
     uint32_t n_prefix;
-    uint32_t rest; // formula of the others
+    uint32_t rest; // formula of the other items
     uint32_t min, max;
     struct array_contains *contains;
     uint32_t n_contains;
@@ -66,13 +70,13 @@ struct array_shape {
 
 struct object_name {
     struct text key;
-    uint32_t value; // formula; FORMULA_FALSE: must be absent
+    uint32_t value; // formula; FORMULA_FALSE: the member must be absent
     bool required;
-    bool declared;                  // in `properties`, and so with a place in the order
-    const struct json_node *source; // those `properties`: names of different ones may be in any order
+    bool declared;                  // named by a `properties`, so it has a position in the order
+    const struct json_node *source; // that `properties`; names of different ones may mix
 };
 
-// Members whose keys match `keys` and are not named.
+// Members whose keys match `keys` and are not among the names.
 struct object_class {
     uint32_t keys, value;
 };
@@ -82,10 +86,10 @@ struct object_shape {
     uint32_t n_names;
     struct object_class *classes; // disjoint
     uint32_t n_classes;
-    uint32_t rest;     // formula of the members of no class
-    uint32_t min, max; // members
+    uint32_t rest;     // formula of members in no class
+    uint32_t min, max; // number of members
     const struct json_node *min_keyword;
-    struct object_class *needs; // of each at least one member
+    struct object_class *needs; // at least one member of each
     uint32_t n_needs;
     const struct json_node *needs_keyword;
 };
@@ -93,36 +97,36 @@ struct object_shape {
 struct shape {
     bool null, no, yes;
     uint32_t number, string; // expressions
-    struct number_form form; // in which its numbers are generated
+    struct number_form form; // spellings in which its numbers are generated
     struct array_shape *arrays;
     uint32_t n_arrays;
     struct object_shape *objects;
     uint32_t n_objects;
 };
 
-// Limits of this folder's normal form; reaching one is an error that names it.
+// Limits of the normal form; the error names the one exceeded.
 enum {
     SCHEMA_FORMULAS_MAX = 50000,
-    SCHEMA_ALTERNATIVES_MAX = 4096, // of arrays, or of objects, in one shape
-    SCHEMA_WORK_MAX = 2000000,      // names and classes put together
-    SCHEMA_BYTES_MAX =
-        100 << 20, // of memory while one schema is compiled, its document with it (at most 48 MB)
+    SCHEMA_ALTERNATIVES_MAX = 4096, // arrays, or objects, in one shape
+    SCHEMA_WORK_MAX = 2000000,      // names and classes combined
+    // Memory while one schema is compiled, including its document (at most 48 MB).
+    SCHEMA_BYTES_MAX = 100 << 20,
     SCHEMA_EXPANSION_DEPTH_MAX = 300,
-    SCHEMA_ORDERED_PARTS_MAX = 64, // of an "and" whose names are in the order of its parts
+    SCHEMA_ORDERED_PARTS_MAX = 64, // parts of an "and" whose names keep the order of the parts
 };
 
 // The formulas, hash-consed.
 struct formula_table {
     struct formula *items; // [n]
     uint32_t n, n_max;
-    uint32_t *buckets; // of hashes
+    uint32_t *buckets; // hash table
     uint32_t n_buckets;
-    uint32_t innermost; // of the formulas that are being expanded, 0: none
+    uint32_t innermost; // formula being expanded now; 0: none
 };
 
 struct number_expressions {
     uint32_t any, family;
-    uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not asked for yet
+    uint32_t integer, not_integer; // of this draft; EXPRESSION_NOTHING: not computed yet
 };
 
 struct schema_compiler {
@@ -133,28 +137,28 @@ struct schema_compiler {
     struct expressions *pool;
     struct formula_table table;
     struct number_expressions numbers;
-    uint64_t work; // also of the schemas compiled to the same rules before
+    uint64_t work; // includes schemas compiled to the same rules before
     uint32_t depth;
-    bool probe_failed;  // formula_is_nothing returned to a formula that is being expanded
-    uint32_t n_probes;  // of formula_is_nothing, one inside another
-    enum status status; // the first failure; all functions do nothing from then on
+    bool probe_failed;  // formula_is_nothing() reached a formula that is being expanded
+    uint32_t n_probes;  // nested calls of formula_is_nothing()
+    enum status status; // the first failure; all functions then do nothing
     struct schema_refusal *refusal;
     struct error *error;
 };
 
-// Failures. `keyword` is a member of a schema, or part of one; of the document's root none is named.
+// Failures. `keyword` is a member of a schema or part of one; the document's root has no name.
 void compiler_refuse(struct schema_compiler *compiler, const struct json_node *keyword, const char *why);
 void compiler_malformed(struct schema_compiler *compiler, const struct json_node *keyword,
                         const char *expected);
-// "leads to no schema of this document", with the URI reference.
+// Rejects the keyword: "leads to no schema of this document", with the URI reference.
 void compiler_refuse_reference(struct schema_compiler *compiler, const struct json_node *keyword);
 void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t limit);
 void compiler_no_memory(struct schema_compiler *compiler);
-// For the error of expression_parse: memory that ran out refuses no keyword.
+// For errors of expression_parse(): lack of memory does not reject the keyword.
 void compiler_refuse_pattern(struct schema_compiler *compiler, const struct json_node *keyword,
                              const struct error *why);
 void *compiler_allocate(struct schema_compiler *compiler, size_t count, size_t size); // NULL: failed
-// schema_source_resolve. NULL: none, or the compiler has failed.
+// Like schema_source_resolve(). NULL: none, or the compiler has failed.
 const struct json_node *compiler_resolve(struct schema_compiler *compiler, const struct json_node *from,
                                          struct text reference);
 bool compiler_work(struct schema_compiler *compiler, uint64_t amount); // false: failed
@@ -164,57 +168,58 @@ bool formulas_init(struct schema_compiler *compiler);
 uint32_t formula_schema(struct schema_compiler *compiler, const struct json_node *node);
 uint32_t formula_value(struct schema_compiler *compiler, const struct json_node *node);
 uint32_t formula_has(struct schema_compiler *compiler, const struct json_node *key);
-// FORMULA_KEYS, FORMULA_ITEMS. `keyword` is named where the negation can't be built.
+// FORMULA_KEYS or FORMULA_ITEMS. The error names `keyword` if the negation cannot be built.
 uint32_t formula_members(struct schema_compiler *compiler, enum formula_kind kind,
                          const struct json_node *keyword, uint32_t which, uint32_t value);
 uint32_t formula_and(struct schema_compiler *compiler, uint32_t a, uint32_t b);
 uint32_t formula_or(struct schema_compiler *compiler, uint32_t a, uint32_t b);
 uint32_t formula_not(struct schema_compiler *compiler, uint32_t a);
-// Of formulas of values, none of them an "or"; in n log n. `ids` are sorted in place.
+// The "or" of formulas of values, none of them an "or", in O(n log n). Sorts and keeps `ids`.
 uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32_t n);
 
 // schema_shape.c
 struct shape shape_any(struct schema_compiler *compiler);
 struct shape shape_intersect(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
 struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
-// Makes *result the union of itself and `part`. Its arrays and objects are of earlier calls alone: of n parts
-// in n steps.
+// Adds `part` to *result, their union. *result must come from such calls only (or be empty): n parts take
+// O(n) steps.
 void shape_add(struct schema_compiler *compiler, struct shape *result, const struct shape *part);
 struct array_shape array_any(void);
 struct object_shape object_any(void);
-// The shape of all values but objects (arrays), for constraints on those alone.
+// All values except objects (arrays): the base of a constraint on objects (arrays) only.
 struct shape shape_any_but_objects(struct schema_compiler *compiler);
 struct shape shape_any_but_arrays(struct schema_compiler *compiler);
 struct shape shape_of_objects(struct schema_compiler *compiler, struct object_shape object);
 struct shape shape_of_arrays(struct schema_compiler *compiler, struct array_shape array);
-// Formula of an object's member with that key, whose name it has or not.
+// Formula of the member with this key, whether it is among the names or not.
 uint32_t object_value(struct schema_compiler *compiler, const struct object_shape *object, struct text key);
 uint32_t array_value(const struct array_shape *array, uint32_t index);
-// The keys of `rest`: of no class. Names are still among them.
+// Keys in no class, for `rest`. They include the names.
 uint32_t object_rest_keys(struct schema_compiler *compiler, const struct object_shape *object);
 
-// formula_shape.c: the formula expanded; NULL once the compiler failed.
+// formula_shape.c: expands the formula; NULL: the compiler has failed.
 const struct shape *formula_shape(struct schema_compiler *compiler, uint32_t formula);
-// Proven to be no value at all? Looks `depth` levels down.
+// Whether it is proven that no value satisfies the formula. Examines `depth` levels.
 bool formula_is_nothing(struct schema_compiler *compiler, uint32_t formula, uint32_t depth);
 
 // schema_keywords.c: keywords one by one.
 bool keyword_count(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *count);
-// Sets of numbers (strings) that the keyword allows. False: it is none of those, or says nothing in this
+// The set of numbers (strings) that the keyword allows. False: another keyword, or without meaning in this
 // draft.
 bool keyword_numbers(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set,
                      struct number_form *form);
 bool keyword_strings(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *set);
-// Values of the types that `type` names, and where asked for, of all others. False: it is not `type`.
+// The values of the types that `type` lists, and if `others` is not NULL all other values. False: another
+// keyword.
 bool keyword_types(struct schema_compiler *compiler, const struct json_node *keyword, struct shape *allowed,
                    struct shape *others);
-// The schema that $ref, $recursiveRef or $dynamicRef leads to; NULL: the compiler has failed.
+// The schema that $ref, $recursiveRef or $dynamicRef refers to; NULL: the compiler has failed.
 const struct json_node *keyword_target(struct schema_compiler *compiler, const struct json_node *keyword);
-// schema_applicators.c: keywords that apply schemas to the same value: allOf, $ref, if and so on.
+// schema_applicators.c: keywords that apply schemas to the same value, such as allOf, $ref and if.
 bool keyword_formula(struct schema_compiler *compiler, const struct json_node *keyword, uint32_t *formula);
 // schema_unevaluated.c: unevaluatedItems and unevaluatedProperties.
 uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json_node *keyword);
-// schema_expand.c: a schema expanded.
+// schema_expand.c: expands a schema.
 struct object_shape schema_object(struct schema_compiler *compiler, const struct json_node *schema);
 struct array_shape schema_array(struct schema_compiler *compiler, const struct json_node *schema);
 struct shape schema_shape(struct schema_compiler *compiler, const struct json_node *schema);

@@ -45,7 +45,7 @@ static bool find_draft(const struct json_node *root, enum schema_draft *draft)
     return false;
 }
 
-// The parts of a URI reference (RFC 3986, appendix B), with their delimiters.
+// The parts of a URI reference (RFC 3986, appendix B), including their delimiters.
 struct uri {
     struct text scheme, authority, path, query, fragment;
 };
@@ -133,7 +133,7 @@ static const struct json_node *own_id(const struct schema_source *source, const 
     const struct json_node *id = json_member_named(node, source->draft == SCHEMA_DRAFT_4 ? "id" : "$id");
     if (!id || id->kind != JSON_STRING)
         return NULL;
-    // Beside $ref all is ignored up to draft 7.
+    // Up to draft 7, all keywords beside $ref are ignored.
     if (source->draft <= SCHEMA_DRAFT_7 && json_member_named(node, "$ref"))
         return NULL;
     return id;
@@ -206,7 +206,7 @@ static bool add_names(struct schema_source *source, const struct json_node *node
     return good;
 }
 
-// Keywords below which schemas stand: as their value, in an array, or as the members of an object.
+// Keywords that contain schemas: as their value, in an array, or (*members) as the members of an object.
 static bool holds_schemas(struct text key, bool *members)
 {
     static const char *const single[] = {"additionalItems",
@@ -245,7 +245,7 @@ static bool index_schema(struct schema_source *source, const struct json_node *s
     if (!add_names(source, schema))
         return false;
     if (source->draft <= SCHEMA_DRAFT_7 && json_member_named(schema, "$ref") && schema->parent)
-        return true; // members beside $ref are reached by pointers only
+        return true; // members beside $ref can be reached by pointers only
     for (const struct json_node *member = schema->first; member; member = member->next) {
         bool members;
         if (!holds_schemas(member->key, &members))
@@ -327,7 +327,7 @@ static const struct json_node *follow_pointer(const struct json_node *node, stru
     return token ? node : NULL;
 }
 
-// A fragment is a JSON pointer from the place of its base, or an anchor.
+// A fragment is a JSON pointer relative to its base, or an anchor.
 static const struct json_node *follow_fragment(const struct schema_source *source, struct buffer *base,
                                                struct text fragment, bool *has_memory)
 {

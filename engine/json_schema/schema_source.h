@@ -1,5 +1,5 @@
-// A JSON Schema document: which draft it is written to, and where its references lead.
-// References are resolved against $id (RFC 3986, 5.2) within the document; no other document is ever read.
+// A JSON Schema document: its draft, and the targets of its references. References are resolved against $id
+// (RFC 3986, 5.2) within the document; no other document is ever read.
 #pragma once
 
 #include "engine/json_schema/json_document.h"
@@ -12,7 +12,7 @@ enum schema_draft {
     SCHEMA_DRAFT_2020_12
 };
 
-// A place that a reference can name: a base URI, or one with "#" and an anchor.
+// A reference target: a base URI, or a base URI with "#" and an anchor.
 struct schema_place {
     struct text uri;
     const struct json_node *node;
@@ -24,18 +24,18 @@ struct schema_source {
     struct arena *arena;
     struct schema_place *places;
     size_t n_places, places_max;
-    size_t n_embedded; // schemas with an $id inside the document's own
+    size_t n_embedded; // schemas with their own $id inside the document
 };
 
-// False: $schema names a dialect that is not known here, or memory ran out (!*has_memory).
+// False: $schema names an unknown dialect, or no memory (!*has_memory).
 bool schema_source_open(struct schema_source *source, const struct json_document *document,
                         struct arena *arena, bool *has_memory) WARN_UNUSED;
 
-// The node that `reference` means in `from`. NULL: none in this document, or memory ran out (!*has_memory).
+// The node that `reference` in `from` refers to. NULL: none in this document, or no memory (!*has_memory).
 const struct json_node *schema_source_resolve(const struct schema_source *source,
                                               const struct json_node *from, struct text reference,
                                               bool *has_memory);
-// Whether a $recursiveRef or $dynamicRef leads to `target` from wherever it is reached: with one document and
-// one anchor of that name there is no other place.
+// Whether a $recursiveRef or $dynamicRef always refers to `target`, however it is reached: true if the
+// document has only one matching anchor.
 bool schema_source_is_static(const struct schema_source *source, const struct json_node *keyword,
                              const struct json_node *target);

@@ -1,5 +1,5 @@
-// The symbols that rules of schemas are made of: of formulas, of the marks between members and items, and
-// lists of them.
+// Symbols that schema rules consist of: of formulas, of the literals around members and items, and lists of
+// symbols.
 #include "engine/json_schema/schema_rules.h"
 
 #include <string.h>

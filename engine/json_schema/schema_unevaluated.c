@@ -1,11 +1,12 @@
-// unevaluatedProperties and unevaluatedItems: which members and items other keywords look at depends on which
-// branches hold, so each combination of branches is an alternative. A branch that is not counted may hold
-// nevertheless: the more is evaluated, the more is allowed.
+// unevaluatedProperties and unevaluatedItems. Which members and items other keywords evaluate depends on the
+// branches that are satisfied, so each combination of branches is an alternative. A branch left out of a
+// combination may be satisfied nevertheless: if more is evaluated, more is allowed.
 #include "engine/json_schema/schema_shape.h"
 
 #include <string.h>
 
-// Where the condition holds, members with these keys and the first items, or such as `items`, are evaluated.
+// If the condition holds, members with these keys are evaluated, and so are the first n_items items and items
+// that satisfy `items`.
 struct evaluated {
     uint32_t condition; // formula
     uint32_t keys;      // expression
@@ -62,7 +63,7 @@ static struct evaluated join_evaluated(struct schema_compiler *compiler, const s
                               formula_or(compiler, a->items, b->items)};
 }
 
-// Each of the list together with each of the others.
+// Combines each entry of the list with each of the others.
 static void multiply_lists(struct collector *collector, struct evaluated_list *list,
                            const struct evaluated_list *others)
 {
@@ -88,8 +89,8 @@ static struct evaluated_list *list_of_nothing(struct collector *collector)
 static struct evaluated_list *collect_evaluated(struct collector *collector, const struct json_node *schema,
                                                 uint32_t depth);
 
-// Adds the properties or items that the schema evaluates to the list, as alternatives that hold where it and
-// `condition` hold.
+// Adds what the schema evaluates to the list. These alternatives apply only if the value satisfies the schema
+// and `condition`.
 static void add_branch(struct collector *collector, struct evaluated_list *list,
                        const struct json_node *schema, uint32_t condition, uint32_t depth)
 {
@@ -126,7 +127,7 @@ static uint32_t name_patterns(struct schema_compiler *compiler, const struct jso
     return keys;
 }
 
-// Keywords of the schema itself that look at members and items. False: it is none of them.
+// What a keyword of the schema itself evaluates. False: the keyword evaluates nothing.
 static bool own_keyword(struct collector *collector, const struct json_node *keyword, struct evaluated *one)
 {
     bool latest = collector->compiler->source.draft == SCHEMA_DRAFT_2020_12;
@@ -247,7 +248,8 @@ static struct evaluated_list *collect_evaluated(struct collector *collector, con
     return collector->compiler->status == STATUS_OK ? list : NULL;
 }
 
-// The other keyword of the two does not evaluate what this one asks for, and may be beside it.
+// unevaluatedItems does not evaluate properties and unevaluatedProperties does not evaluate items, so both
+// may be present.
 uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     struct collector collector = {compiler, keyword};

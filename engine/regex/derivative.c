@@ -1,5 +1,5 @@
-// Derivatives of expressions, kept as sorted pieces over the code points: D(ab) = D(a)b + [a matches ""]
-// D(b), and so on for the other operators, each applied piece by piece.
+// Derivatives of expressions, stored as sorted pieces over the code points: D(ab) = D(a)b + [a matches ""]
+// D(b), and so on for the other operators, piece by piece.
 #include "engine/regex/expression_parts.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@ struct piece_list {
     size_t n, capacity;
 };
 
-// Whether deriving takes more than one mask may. The pool fails then: so it does where it was derived before and is
-// counted.
+// Whether the derivation exceeds the visit's work limit; the pool then fails. A cached derivation fails the
+// same way when it is counted.
 static bool is_too_long(struct expressions *pool)
 {
     if (pool->steps - pool->steps_before <= expressions_work_max(pool))
@@ -28,7 +28,7 @@ static bool add_piece(struct expressions *pool, struct piece_list *list, uint32_
     if (list->n && list->items[list->n - 1].target == target)
         return true;
     if (list->n && list->items[list->n - 1].first == first)
-        list->n--; // the piece before is empty
+        list->n--; // the previous piece is empty
     if (VECTOR_ADD(list, ((struct expression_piece){first, target})))
         return true;
     expressions_fail_memory(pool);
@@ -66,28 +66,28 @@ static void derive_set(struct expressions *pool, const struct expression_node *n
         add_piece(pool, list, next, EXPRESSION_NOTHING);
 }
 
-// The children of EITHER or BOTH while the code points are swept.
+// Position within the pieces of a child of EITHER or BOTH during the sweep over the code points.
 struct cursor {
     const struct expression_piece *next, *end;
 };
 
-// A cursor that has a piece to come, and where that begins.
+// A cursor with pieces left, and where its next piece begins.
 struct heap_entry {
     uint32_t first, cursor;
 };
 
 struct sweep {
     struct cursor *cursors;
-    struct heap_entry *heap; // by `first`
+    struct heap_entry *heap; // ordered by `first`
     size_t n_heap;
-    uint32_t *active; // targets that are not EXPRESSION_NOTHING, by cursor
+    uint32_t *active; // current targets that are not EXPRESSION_NOTHING
     size_t n_cursors;
-    size_t *places; // of a cursor in `active`, SIZE_MAX: not there
-    size_t *owners; // the cursor of a place
+    size_t *places; // by cursor: its index in `active`; SIZE_MAX: none
+    size_t *owners; // by index in `active`: the cursor
     size_t n_active;
 };
 
-// Puts the entry where the heap's first one was.
+// Replaces the first entry of the heap.
 static void sift_down(struct sweep *sweep, struct heap_entry entry)
 {
     struct heap_entry *heap = sweep->heap;
@@ -122,7 +122,8 @@ static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
     }
 }
 
-// Moves all cursors whose piece begins at the least place; returns that place.
+// Finds the least code point at which a next piece begins, advances the cursors that begin there and returns
+// it.
 static uint32_t sweep_advance(struct sweep *sweep)
 {
     uint32_t first = sweep->heap[0].first;
@@ -171,7 +172,7 @@ static void derive_many(struct expressions *pool, const struct expression_node *
     sweep.places = (void *)(sweep.heap + n);
     sweep.owners = sweep.places + n;
     sweep.active = (void *)(sweep.owners + n);
-    for (size_t i = 0; i < n; i++) { // all begin at 0: any order is a heap
+    for (size_t i = 0; i < n; i++) { // all begin at 0, so any order is a heap
         const struct expression_node *child = expression_node(pool, pool->links.items[node->a + i]);
         const struct expression_piece *pieces = pool->pieces.items + child->derivative;
         sweep.cursors[i] = (struct cursor){pieces, pieces + child->n_derivative};
@@ -288,16 +289,16 @@ static bool derive_parts(struct expressions *pool, const struct expression_node 
     const uint32_t *parts;
     const uint32_t n = expression_derived_parts(pool, node, room, &parts);
     for (uint32_t i = 0; i < n;
-         i++, expression_derived_parts(pool, node, room, &parts)) // the pool's links move
+         i++, expression_derived_parts(pool, node, room, &parts)) // `parts` is invalid after a derivation
         if (!expression_derive(pool, parts[i]))
             return false;
     return true;
 }
 
-// Recursion is as deep as expression_node.depth, which is limited.
+// The recursion depth is expression_node.depth, which GRAMMAR_LIMIT_DEPTH bounds.
 bool expression_derive(struct expressions *pool, uint32_t id)
 {
-    struct expression_node node = *expression_node(pool, id); // a copy: the pool's nodes move
+    struct expression_node node = *expression_node(pool, id); // a copy: the array of nodes may move
     if (pool->status != STATUS_OK)
         return false;
     if (node.derivative != NO_DERIVATIVE)

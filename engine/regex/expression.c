@@ -11,8 +11,8 @@ static int compare_ranges(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-// Sorts, joins and cuts in place; returns how many are left. Surrogates are in a set exactly when U+D7FF is:
-// no text has them, and so a set over both sides is one range.
+// Sorts, joins and trims the ranges in place; returns how many are left. A set contains the surrogates
+// exactly if it contains U+D7FF: no text has surrogates, and so a set that spans them is one range.
 static size_t normalize_ranges(struct code_range *ranges, size_t n)
 {
     qsort(ranges, n, sizeof *ranges, compare_ranges);
@@ -124,7 +124,7 @@ uint32_t expression_concat(struct expressions *pool, uint32_t a, uint32_t b)
 {
     if (expression_node(pool, a)->kind != KIND_CONCAT || b == EXPRESSION_EMPTY || b == EXPRESSION_NOTHING)
         return concat_one(pool, a, b);
-    VECTOR(uint32_t) spine = {0}; // a's parts, so that the result leans to the right
+    VECTOR(uint32_t) spine = {0}; // a's parts, to keep the result right-associative
     bool whole = true;
     for (; whole && expression_node(pool, a)->kind == KIND_CONCAT; a = expression_node(pool, a)->b)
         whole = VECTOR_ADD(&spine, expression_node(pool, a)->a);
@@ -150,7 +150,7 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Shell's sort for few, which are most.
+// Shell sort for short lists, which are the most frequent.
 enum { SORTED_IN_PLACE_MAX = 256 };
 static const size_t gaps[] = {132, 57, 23, 10, 4, 1};
 
@@ -175,8 +175,8 @@ struct id_list {
     size_t n, capacity;
 };
 
-// The parts, with those of nested nodes of the same kind in their place; ascending, each once. False: no
-// memory, or the pool has failed because they are more than one mask may look at.
+// Replaces nested nodes of the same kind by their parts; sorts and removes duplicates. False: no memory, or
+// the pool has failed because there are more parts than the visit's work limit.
 static bool flatten_parts(struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
                           size_t n_parts, struct id_list *list)
 {
@@ -194,7 +194,7 @@ static bool flatten_parts(struct expressions *pool, enum expression_kind kind, c
         memcpy(list->items + list->n, from, n * sizeof *from);
         list->n += n;
     }
-    pool->steps += 1 + list->n * (64 - (size_t)__builtin_clzll(list->n | 8)) / 4; // of sorting them
+    pool->steps += 1 + list->n * (64 - (size_t)__builtin_clzll(list->n | 8)) / 4; // of sorting
     sort_ids(list->items, list->n);
     size_t n = 0;
     for (size_t i = 0; i < list->n; i++)
@@ -204,7 +204,7 @@ static bool flatten_parts(struct expressions *pool, enum expression_kind kind, c
     return true;
 }
 
-// Takes the sets, of which there are some, out of the list and returns their union.
+// Removes the sets from the list and returns their union. The list has at least one set.
 static uint32_t take_sets(struct expressions *pool, struct id_list *list)
 {
     VECTOR(struct code_range) ranges = {0};
@@ -244,7 +244,7 @@ static bool list_has(const struct id_list *list, uint32_t id)
     return bsearch(&id, list->items, list->n, sizeof id, compare_ids);
 }
 
-// Whether all that `id` matches is matched by terms of the list, judged by their ids alone.
+// Whether terms of the list match all that `id` matches, decided by ids only.
 static bool list_covers(const struct expressions *pool, const struct id_list *list, uint32_t id)
 {
     const struct expression_node *node = expression_node(pool, id);
@@ -256,10 +256,10 @@ static bool list_covers(const struct expressions *pool, const struct id_list *li
     return true;
 }
 
-// How many of the terms are of which kind.
+// Number of terms of each kind.
 struct term_counts {
     size_t n_sets, n_complements, n_repetitions;
-    bool has_all, is_nullable; // "" apart
+    bool has_all, is_nullable; // of terms other than ""
 };
 
 static struct term_counts count_terms(const struct expressions *pool, const struct id_list *list)
@@ -276,8 +276,9 @@ static struct term_counts count_terms(const struct expressions *pool, const stru
     return counts;
 }
 
-// Whether a term and its complement are among the terms. Where many are complements, those of alternatives are
-// not looked at: which of them are first depends on what the pool has.
+// Whether a term and its complement are in the list. If there are more than COMPLEMENTS_MAX complements,
+// those of alternatives are skipped. Testing only some of them would make the result depend on the order of
+// ids.
 static bool is_everything(const struct expressions *pool, const struct id_list *list,
                           const struct term_counts *counts)
 {
@@ -335,8 +336,8 @@ static void sort_repetitions(struct repetition *repetitions, size_t n)
         }
 }
 
-// Sorts and joins those that differ in their counts alone, where the counts leave no gap; returns how many
-// are left.
+// Sorts the repetitions and joins those that differ only in their counts, if the counts leave no gap. Returns
+// how many are left.
 static size_t join_counts(struct repetition *repetitions, size_t n)
 {
     sort_repetitions(repetitions, n);
@@ -353,8 +354,8 @@ static size_t join_counts(struct repetition *repetitions, size_t n)
     return n_out;
 }
 
-// Repetitions of the same before the same rest, as texts that several counts can begin have many of, become
-// one. False: there are no two.
+// Joins repetitions of one expression before the same rest, which are frequent where several counts are open.
+// False: nothing to join.
 static bool join_repetitions(struct expressions *pool, struct id_list *list, size_t n_repetitions)
 {
     struct repetition one, *repetitions;
@@ -391,7 +392,7 @@ static uint32_t either_of(struct expressions *pool, struct id_list *list)
         return EXPRESSION_ALL;
     if (join_repetitions(pool, list, counts.n_repetitions))
         return expression_either_many(pool, list->items, list->n);
-    size_t n_before = list->n && list->items[0] == EXPRESSION_NOTHING; // ids ascend
+    size_t n_before = list->n && list->items[0] == EXPRESSION_NOTHING; // ids are in ascending order
     if (counts.is_nullable && n_before < list->n && list->items[n_before] == EXPRESSION_EMPTY)
         n_before++;
     list->n -= n_before;
@@ -435,8 +436,8 @@ static bool is_repeated_set(const struct expressions *pool, uint32_t id)
     return node->kind == KIND_REPEAT && expression_node(pool, node->a)->kind == KIND_SET;
 }
 
-// Repetitions of one code point each, as lengths and character classes are, become one. False: there are no
-// two.
+// Intersects repetitions of sets, such as lengths and character classes, into one repetition. False: fewer
+// than two.
 static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
 {
     struct expression_node joined = {.a = EXPRESSION_ANY, .b = 0, .c = EXPRESSION_UNBOUNDED};
@@ -460,7 +461,7 @@ static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
     return true;
 }
 
-// Steps of making one of several sets, whatever they have in common.
+// Steps of intersecting the sets, whatever they have in common.
 static uint64_t count_ranges(const struct expressions *pool, const struct id_list *list)
 {
     uint64_t n = 0;
@@ -490,7 +491,7 @@ static uint32_t both_of(struct expressions *pool, struct id_list *list)
             return EXPRESSION_NOTHING;
         nullable &= expression_node(pool, id)->nullable;
         has_empty |= id == EXPRESSION_EMPTY;
-        if (expression_node(pool, id)->kind == KIND_SET) { // the sets' intersection, by de Morgan
+        if (expression_node(pool, id)->kind == KIND_SET) { // intersection of the sets, by de Morgan
             set =
                 expression_set_complement(pool, expression_either(pool, expression_set_complement(pool, set),
                                                                   expression_set_complement(pool, id)));

@@ -1,31 +1,32 @@
-// The least bytes of intersections and complements: of an expression and all that follow from it at once, from those
-// that match "" backwards.
+// Exact least bytes of intersections and complements, for an expression and all that follow it at once: a
+// shortest path search backwards from the expressions that match "".
 #include "engine/regex/expression_parts.h"
 
 #include <string.h>
 
 enum {
-    MEASURED_MAX = 20000,       // expressions that follow from one
-    MEASURE_WORK_MAX = 6000000, // of finding them
-    MEASURED_BYTES_MAX = 2048,  // what is further counts as matching nothing
+    MEASURED_MAX = 20000,       // expressions that follow the measured one
+    MEASURE_WORK_MAX = 6000000, // of deriving them
+    MEASURED_BYTES_MAX = 2048,  // longer texts count as matching nothing
     EDGE_BYTES_MAX = 6,         // of one code point
     NOWHERE = UINT32_MAX,
 };
 
-// A step from one expression that is found to another.
+// A derivative step between two found expressions.
 struct edge {
-    uint32_t from; // its place
-    uint32_t next; // another edge to the same; NOWHERE: none
+    uint32_t from; // index of the source
+    uint32_t next; // next edge with the same target; NOWHERE: none
     unsigned n_bytes;
 };
 
 struct found_expression {
     uint32_t id;
-    uint32_t edges; // to it: the last; NOWHERE: none
+    uint32_t edges; // the last edge to it; NOWHERE: none
     uint32_t least;
 };
 
-// An expression that is so far from the end, or was once found to be.
+// An entry of the list of expressions at one distance. Outdated if the expression was reached by fewer bytes
+// since.
 struct reached {
     uint32_t place, next;
 };
@@ -33,14 +34,15 @@ struct reached {
 struct measuring {
     struct expressions *pool;
     enum spelling spelling;
-    VECTOR(struct found_expression) found; // in the order of their discovery
+    VECTOR(struct found_expression) found; // in order of discovery
     VECTOR(struct edge) edges;
-    VECTOR(uint32_t) places; // by id; 0: not found, else its place + 1
+    VECTOR(uint32_t) places; // by id: index in `found` + 1; 0: not found
     VECTOR(struct reached) reached;
-    uint32_t by_bytes[MEASURED_BYTES_MAX + EDGE_BYTES_MAX + 1]; // lists of `reached`
+    uint32_t by_bytes[MEASURED_BYTES_MAX + EDGE_BYTES_MAX + 1]; // heads of the lists in `reached`, by
+                                                                // distance
 };
 
-// The place of the expression, new or found; NOWHERE: no memory.
+// Index of the expression, found or added; NOWHERE: no memory.
 static uint32_t find_place(struct measuring *measuring, uint32_t id)
 {
     if (!VECTOR_RESERVE(&measuring->places, (size_t)id + 1))
@@ -95,7 +97,8 @@ static bool reach(struct measuring *measuring, uint32_t place, uint32_t n_bytes)
     return true;
 }
 
-// Finds all that follow, and those whose least bytes are known. False: too many, or the pool has failed.
+// Derives all that follow, and reaches those whose least bytes are known. False: too many, or the pool has
+// failed.
 static bool find_all(struct measuring *measuring)
 {
     struct expressions *pool = measuring->pool;
@@ -116,7 +119,7 @@ static bool find_all(struct measuring *measuring)
     return true;
 }
 
-// Nearest first; one that has been reached by fewer bytes since is in the list of these.
+// Processes expressions by ascending distance; skips entries that are outdated.
 static bool go_back(struct measuring *measuring)
 {
     for (uint32_t n_bytes = 0; n_bytes <= MEASURED_BYTES_MAX; n_bytes++) {

@@ -119,7 +119,7 @@ static void describe_many(const struct expressions *pool, struct expression_node
     }
 }
 
-// Sets the node's properties that follow from its children.
+// Computes the node's properties from its children.
 static void describe_node(const struct expressions *pool, struct expression_node *node)
 {
     const struct expression_node *a = node->kind >= KIND_CONCAT ? expression_node(pool, node->a) : NULL;
@@ -183,7 +183,7 @@ static bool copy_payload(struct expressions *pool, struct expression_node *node,
 
 static uint32_t add_node(struct expressions *pool, struct expression_node node, const void *payload, size_t n)
 {
-    // Ranges and links are memory too: a node may have many.
+    // A node may have many ranges or links, so these count too.
     uint64_t limit = pool->limits.values[GRAMMAR_LIMIT_NODES];
     if (pool->nodes.n >= limit || pool->ranges.n + pool->links.n + n > 8 * limit)
         return expressions_fail(pool, GRAMMAR_LIMIT_NODES);

@@ -1,5 +1,5 @@
-// Whether an expression matches anything: a search of its derivatives. And the work of one look around a state, of
-// which such searches are a part.
+// Whether an expression matches anything: a search of its derivatives. And the work of a visit, of which such
+// searches are a part.
 #include "engine/regex/expression_parts.h"
 
 // ---- work ----
@@ -37,7 +37,7 @@ bool expressions_add_work(struct expressions *pool, uint64_t work)
     return pool->status == STATUS_OK;
 }
 
-// Whether the visit has not counted it yet; it has now.
+// Whether the visit has not counted this yet; marks it as counted.
 static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind)
 {
     uint32_t *stamp = &pool->nodes.items[id].work.stamps[pool->visit.first_stamp + kind];
@@ -46,8 +46,8 @@ static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind
     return is_new;
 }
 
-// The work of deriving it and its parts, without those that the visit has counted. Recursion is as deep as that of
-// deriving.
+// Work of deriving the expression and its parts, without what the visit has counted. The recursion is as deep
+// as the derivation.
 static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
 {
     uint32_t room[2];
@@ -68,16 +68,16 @@ static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
 
 enum search_purpose {
     SEARCH_FOR_RESULT,
-    SEARCH_FOR_LENGTH, // ends where it is no short one; what it derives is counted
-    SEARCH_FOR_WORK,   // is counted
+    SEARCH_FOR_LENGTH, // stops if the search is not short; the work of its derivatives is counted
+    SEARCH_FOR_WORK,   // the whole search is counted
 };
 
 struct state_search {
     struct expressions *pool;
     enum search_purpose purpose;
-    uint64_t n_pieces;        // looked at
-    VECTOR(uint32_t) found;   // in the order of their discovery
-    VECTOR(uint32_t) parents; // places in `found`
+    uint64_t n_pieces;        // pieces visited
+    VECTOR(uint32_t) found;   // in order of discovery
+    VECTOR(uint32_t) parents; // indices in `found`
 };
 
 static bool matches_something(const struct expressions *pool, uint32_t id)
@@ -97,7 +97,7 @@ static uint64_t work_of_looking(const struct expression_node *node)
     return 1 + node->n_derivative / PIECES_LOOKED_AT;
 }
 
-// Adds what follows from the expressions at places first..behind.
+// Adds the derivatives of found[first .. behind - 1].
 static void expand_search(struct state_search *search, size_t first, size_t behind)
 {
     struct expressions *pool = search->pool;
@@ -125,9 +125,10 @@ static void expand_search(struct state_search *search, size_t first, size_t behi
     }
 }
 
-// Whether one of the expressions that are found matches something: the one at *place, one of the nearest.
-// True too when the search is over before. It looks at whole steps, and at no answer to another search: so the
-// limit is reached or not whatever is known, and who succeeds, succeeds from each place on the way.
+// Whether a found expression matches something; *place is its index, at the least distance. True also if the
+// search stops early. The search proceeds level by level and uses no result of another search, so reaching
+// the limit does not depend on the cache, and a search that succeeds also succeeds from each expression on
+// the path.
 static bool search_from(struct state_search *search, size_t *place)
 {
     for (size_t first = 0; first < search->found.n;) {
@@ -143,8 +144,8 @@ static bool search_from(struct state_search *search, size_t *place)
     return false;
 }
 
-// Keeps the result for all expressions that the search has settled: those that follow from a dead one match
-// nothing either, and those on the way to a live one are live. Their own searches would be no longer.
+// Caches the result for all expressions that the search decides: all successors of a dead one are dead, and
+// all on the path to a live one are live. Their own searches would not be longer.
 static void keep_result(struct state_search *search, bool is_live, size_t place)
 {
     struct expression_node *nodes = search->pool->nodes.items;
@@ -162,8 +163,8 @@ static void keep_result(struct state_search *search, bool is_live, size_t place)
     }
 }
 
-// Whether the expression, which is no EXPRESSION_NOTHING, matches anything. What is found is kept, with the length
-// of the search.
+// Whether the expression matches anything; it is not EXPRESSION_NOTHING. Caches the result and the length of
+// the search.
 static bool search_whole(struct expressions *pool, uint32_t a, enum search_purpose purpose)
 {
     struct state_search search = {.pool = pool, .purpose = purpose};
@@ -193,7 +194,7 @@ bool expression_is_empty_language(struct expressions *pool, uint32_t a)
     return !search_whole(pool, a, SEARCH_FOR_RESULT);
 }
 
-// Whether what follows from the expression within `reach` code points is to be counted yet; it will be.
+// Whether the successors within `reach` code points are still to be counted; marks them as counted.
 static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach)
 {
     const bool is_new = is_first(pool, id, STAMP_REACHED);
@@ -206,9 +207,9 @@ static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach
     return pool->status == STATUS_OK;
 }
 
-// Counts what a short search from the expression derives: all that fewer code points than its reach lead to. Such
-// searches have most of it in common, so what the visit has counted is not looked at again: behind that lies no more
-// than was counted with it, because no step shortens the way to an end by more than itself.
+// Counts the derivatives of a short search from the expression: all within its reach. Such searches overlap,
+// so expressions counted earlier in this visit with at least this reach are skipped: their successors are
+// counted too, because a step reduces the distance by at most 1.
 static void count_reach(struct expressions *pool, uint32_t id)
 {
     VECTOR(uint32_t) found = {0};
@@ -232,8 +233,9 @@ static void count_reach(struct expressions *pool, uint32_t id)
     VECTOR_FINISH(&found);
 }
 
-// Counts the search whether the expression matches anything; a long one is made again. One that reaches its own limit
-// counts as far as it went: who needs its result fails. Returns its length.
+// Counts the search whether the expression matches anything, and returns its length. A long search is
+// repeated to count it. A search that reaches GRAMMAR_LIMIT_SEARCH counts up to there: the caller that needs
+// its result fails.
 static enum search_length count_search(struct expressions *pool, uint32_t id)
 {
     if (expression_node(pool, id)->search == SEARCH_UNKNOWN)

@@ -1,5 +1,5 @@
-// One of many texts, as an expression that branches where they differ. Equal ends are equal nodes, because
-// the pool is hash-consed, so the expression is the texts' minimal acyclic automaton.
+// Any of several texts, as an expression that branches where they differ. Equal suffixes are equal nodes,
+// because the pool is hash-consed, so the expression is the minimal acyclic automaton of the texts.
 #include "engine/regex/expression_parts.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ static int compare_texts(const void *a, const void *b)
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
-// Bytes that both begin with, up to a whole character.
+// Size of the common prefix in whole characters.
 static size_t shared_bytes(struct text a, struct text b, size_t from)
 {
     size_t n = from;
@@ -37,7 +37,7 @@ static size_t character_bytes(struct text text, size_t at)
 
 static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from);
 
-// Of texts first..behind, that share `shared` bytes and no more.
+// The texts first..behind - 1, whose common prefix has `shared` bytes.
 static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t behind, size_t shared)
 {
     VECTOR(uint32_t) ids = {0};
@@ -62,8 +62,8 @@ static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t
     return id;
 }
 
-// The texts first..behind without their first `from` bytes, which they share. The recursion is as deep as
-// texts are beginnings of one another.
+// The texts first..behind - 1 without their first `from` bytes, which they share. The recursion is as deep as
+// the longest chain of texts that are prefixes of one another.
 static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from)
 {
     struct text text = trie->texts[first];

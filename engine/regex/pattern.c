@@ -1,6 +1,6 @@
-// Patterns, read by descent. A schema's are ECMA-262's (chapter 22.2.1, with the leniency of annex B where no
-// other dialect has another meaning for it); a regex of the whole text is Python's, with flag re.ASCII. Where
-// Python and Rust disagree it is Python's or refused.
+// Recursive descent parser of patterns. JSON Schema's are ECMA-262's (section 22.2.1, with annex B where no
+// other dialect has a different meaning). Regexes of the whole text are Python's with flag re.ASCII. Where
+// Python and Rust disagree, the regex has Python's meaning or is rejected.
 #include "engine/regex/pattern_class.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static uint32_t read_number(const struct pattern_reader *reader, size_t *at)
     return value >= EXPRESSION_UNBOUNDED ? EXPRESSION_UNBOUNDED - 1 : (uint32_t)value;
 }
 
-// Whether {,n} or {,} is next: up to n to Python, and characters to annex B of ECMA-262.
+// Whether {,n} or {,} is next: a repetition in Python, characters in annex B of ECMA-262.
 static bool lacks_minimum(const struct pattern_reader *reader)
 {
     if (!pattern_next_is(reader, "{,"))
@@ -33,7 +33,7 @@ static bool lacks_minimum(const struct pattern_reader *reader)
     return at < reader->text.size && reader->text.data[at] == '}';
 }
 
-// {n}, {n,}, {n,m} or {,m}; false: the brace is a character.
+// Reads {n}, {n,}, {n,m} or {,m}; false: the brace is a character.
 static bool read_braces(struct pattern_reader *reader, uint32_t *min, uint32_t *max)
 {
     size_t at = reader->at + 1, start = at;
@@ -137,7 +137,7 @@ static bool read_assertion(struct pattern_reader *reader, uint32_t *id)
     return true;
 }
 
-// Braces and brackets that are no characters in each dialect.
+// Rejects braces and brackets that are not characters in every dialect.
 static enum status refuse_bare(struct pattern_reader *reader)
 {
     size_t before = reader->at;
@@ -198,7 +198,7 @@ static enum status read_term(struct pattern_reader *reader, uint32_t *id)
         return pattern_refuse(reader, "{%u,%u} has its numbers out of order", min, max);
     if (pattern_next_is(reader, "+"))
         return pattern_refuse(reader, "possessive repetitions are not supported");
-    pattern_take(reader, "?"); // lazy: the same texts
+    pattern_take(reader, "?"); // lazy: matches the same texts
     uint32_t more_min, more_max;
     before = reader->at;
     if (read_quantifier(reader, &more_min, &more_max)) {

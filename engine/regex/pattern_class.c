@@ -41,7 +41,7 @@ uint32_t pattern_dot(const struct pattern_reader *reader)
     return expression_set_complement(reader->pool, expression_set(reader->pool, line_ends, n));
 }
 
-// ECMA-262, WhiteSpace and LineTerminator; of Python's re.ASCII the first two ranges.
+// WhiteSpace and LineTerminator of ECMA-262; Python's re.ASCII has the first two ranges.
 static uint32_t white_space(const struct pattern_reader *reader)
 {
     static const struct code_range ranges[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},
@@ -75,7 +75,7 @@ static bool read_hex(struct pattern_reader *reader, size_t n_digits, uint32_t *v
     return true;
 }
 
-// After "\u": XXXX, a surrogate pair of two of them (ECMA-262), or {X...}.
+// After "\u": XXXX, a surrogate pair XXXX\uXXXX (ECMA-262 only), or {X...}.
 static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
 {
     uint32_t value = 0, low;
@@ -206,7 +206,7 @@ static enum status read_class_item(struct pattern_reader *reader, uint32_t *set)
                                       : pattern_read_character(reader, set);
 }
 
-// Pairs that are characters in Python and operators in Rust, or of which Python warns.
+// Rejects pairs that are characters in Python and operators in Rust, or cause a warning in Python.
 static enum status refuse_operator(struct pattern_reader *reader)
 {
     static const char *const operators[] = {"--", "&&", "~~", "||"};
@@ -232,7 +232,7 @@ static enum status read_class_range(struct pattern_reader *reader, uint32_t *set
         return status;
     uint32_t first, last, last_set;
     if (!expression_code_point(reader->pool, *set, &first))
-        return STATUS_OK; // [\w-.]: the hyphen is itself
+        return STATUS_OK; // [\w-.]: the hyphen is a character
     status = refuse_operator(reader);
     size_t before = reader->at++;
     if (status == STATUS_OK)
@@ -265,7 +265,7 @@ enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set)
     bool negative = pattern_take(reader, "^");
     VECTOR(uint32_t) parts = {0};
     enum status status = STATUS_OK;
-    // A ']' that comes first is a character to Python and Rust, the end of an empty class to ECMA-262.
+    // A leading ']' is a character in Python and Rust, and the end of an empty class in ECMA-262.
     bool is_character = reader->dialect != PATTERN_SEARCH && pattern_next_is(reader, "]");
     reader->had_bracket |= pattern_next_is(reader, "]");
     while (status == STATUS_OK && (is_character || !pattern_take(reader, "]"))) {

@@ -1,7 +1,10 @@
-// Assertions are resolved from the right: the rest of a text, from some place on, is an expression for each
-// of three cases of the text before that place. ^ is the rest where it is empty and NOTHING
-// elsewhere, $ the rest's intersection with "", a lookahead the intersection with what it asks for, \b an
-// intersection that depends on the case.
+// Resolves assertions from right to left. The rest of a text from some position is an expression for each of
+// three cases: the text before the position is empty, ends in a word character, or ends in another character.
+//
+//   ^        the rest if the text before is empty, else NOTHING
+//   $        the rest's intersection with ""
+//   (?=x)    the rest's intersection with x followed by anything
+//   \b       after a word character the rest that does not begin with one; else the rest that does
 #include "engine/regex/pattern_tree.h"
 
 #include <assert.h>
@@ -87,7 +90,7 @@ static bool same_everywhere(const struct rest *rest)
     return rest->of[0] == rest->of[1] && rest->of[1] == rest->of[2];
 }
 
-// The expression's language without the empty text.
+// The expression without the empty text.
 static uint32_t not_empty(struct expressions *pool, uint32_t expression)
 {
     struct expression_node node = *expression_node(pool, expression);
@@ -100,7 +103,7 @@ static uint32_t not_empty(struct expressions *pool, uint32_t expression)
     return expression_both(pool, expression, expression_concat(pool, EXPRESSION_ANY, EXPRESSION_ALL));
 }
 
-// One of an expression's texts, not empty, and then the rest that belongs to its last character.
+// A non-empty text of the expression, followed by the rest for its last character's case.
 static uint32_t with_last_character(struct expressions *pool, uint32_t expression, const struct rest *rest)
 {
     if (rest->of[BEFORE_WORD] == rest->of[BEFORE_OTHER])
@@ -160,7 +163,7 @@ static bool resolve_repeat(struct pattern_tree *tree, const struct pattern_node 
     uint32_t child = tree->children.items[node->first_child];
     if (node->max > UNROLLED_MAX)
         return false;
-    struct rest now = *rest; // from the last of the repetitions to the first
+    struct rest now = *rest; // from the last repetition to the first
     for (uint32_t n = node->max; n > 0; n--) {
         struct rest once;
         if (!resolve_node(tree, child, &now, &once))
@@ -186,7 +189,7 @@ static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node 
     return true;
 }
 
-// *out: the rest of a text from where the pattern begins, when `rest` is what follows it.
+// *out: the text from where the pattern begins; `rest`: what follows the pattern.
 static bool resolve_node(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out)
 {
     struct expressions *pool = tree->pool;

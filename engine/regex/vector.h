@@ -1,12 +1,12 @@
-// Growing arrays of this room. Internal to engine/grammar/.
+// Growing arrays. Internal to engine/regex/, engine/grammar/ and engine/json_schema/.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-// Room for `needed` items in *items (of the heap, of *capacity items); false when memory runs out, and then
-// nothing changed.
+// Reserves room for `needed` items in *items, a heap array of *capacity items. False: no memory, nothing has
+// changed.
 static inline bool vector_reserve(void **items, size_t *capacity, size_t needed, size_t item_bytes)
 {
     if (needed <= *capacity)
@@ -37,8 +37,8 @@ static inline bool vector_reserve(void **items, size_t *capacity, size_t needed,
 #define VECTOR_FINISH(vector)                                                                                \
     (free((vector)->items), (vector)->items = NULL, (vector)->n = (vector)->capacity = 0)
 
-// Growing arrays whose items stay where they are: in blocks, because moving megabytes, and the kernel zeroing as many
-// at once, took milliseconds.
+// Growing arrays of blocks, whose items never move: reallocating megabytes, which the kernel also zeroes,
+// took milliseconds.
 enum { BLOCK_ITEMS = 512 };
 
 #define BLOCKS(type)                                                                                         \
@@ -48,7 +48,7 @@ enum { BLOCK_ITEMS = 512 };
     }
 #define BLOCK_ITEM(blocks, i) ((blocks)->items[(i) / BLOCK_ITEMS][(i) % BLOCK_ITEMS])
 
-// Room for one item behind n.
+// Reserves room for one item after n items.
 static inline bool blocks_reserve(void ***items, size_t *capacity, size_t n, size_t item_bytes)
 {
     if (n % BLOCK_ITEMS)
