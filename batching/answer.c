@@ -1,5 +1,5 @@
 // Writes a job's result from its finished sequences: selects the choices to return, converts their texts to
-// UTF-8 and splits those of chats into thoughts, content and calls.
+// UTF-8 and splits the answers of chats into thoughts, content and calls.
 #include "engine/answer/answer_parse.h"
 
 #include "batching/scoring.h"
@@ -15,7 +15,7 @@ struct answer_scan {
     int32_t n_tokens;     // tokens with text_offset converted to characters
 };
 
-// Tokens removed by a stop string get the text's length as their offset.
+// A stop string removed the text of some tokens: their offset is the text's length.
 static void place_tokens(struct answer_scan *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
@@ -31,8 +31,8 @@ static void take_character(struct answer_scan *reading, size_t length)
     reading->n_characters++;
 }
 
-// One U+FFFD replaces each maximal subpart of invalid UTF-8. A character that max_tokens truncated is removed
-// instead.
+// Writes one U+FFFD for each maximal subpart of invalid UTF-8. A final character that max_tokens cut short is
+// removed instead.
 static void put_bytes(struct answer_scan *reading, struct buffer *out)
 {
     while (reading->position < reading->bytes.size) {
@@ -80,7 +80,8 @@ static bool put_echoed_text(struct job *job, const struct sequence *sequence, st
     return done;
 }
 
-// The prompt's first, where it is echoed; their offsets are in bytes until the text is put.
+// With an echo, the prompt's entries come first; their offsets are bytes of the echo until put_echoed_text
+// converts them.
 static bool put_logprobs(struct job *job, const struct sequence *sequence, struct choice *choice)
 {
     const struct prompt *prompt = sequence->prompt;
@@ -102,14 +103,14 @@ static bool put_logprobs(struct job *job, const struct sequence *sequence, struc
 
 // ---- parts of a chat's answer ----
 
-// Where each token ends: in the run that is being decoded, and once it is put in the text that is written.
+// End of each token: in the undecoded run at first, in the written text once put_ends has moved it.
 struct token_ends {
-    size_t *items; // [n] NULL: not asked for
+    size_t *items; // [n]; NULL: ends are not recorded
     int32_t n, n_put;
 };
 
-// The tokens that end at or before `at` in the run. A token that ends within a character counts as ending
-// after it.
+// Moves the ends at or before `at` in the run to `size`, the length of the written text. A token that ends
+// inside a character counts as ending after the character.
 static void put_ends(struct token_ends *ends, size_t at, size_t size)
 {
     while (ends->n_put < ends->n && ends->items[ends->n_put] <= at)
@@ -122,7 +123,7 @@ static void add_end(struct token_ends *ends, size_t end)
         ends->items[ends->n++] = end;
 }
 
-// As put_bytes.
+// Writes the bytes as UTF-8, with the replacements of put_bytes.
 static void put_valid(struct text bytes, bool is_cut, struct buffer *out, struct token_ends *ends)
 {
     for (size_t at = 0; at < bytes.size;) {
@@ -143,7 +144,7 @@ static void put_valid(struct text bytes, bool is_cut, struct buffer *out, struct
     put_ends(ends, SIZE_MAX, out->size);
 }
 
-// The answer's text up to where a stop string cut it, with its special tokens.
+// Writes the answer's text, with its special tokens, up to the cut of a stop string.
 static bool put_raw(const struct sequence *sequence, const struct tokenizer *tokenizer, struct buffer *out,
                     struct token_ends *ends)
 {
@@ -174,7 +175,7 @@ static bool put_raw(const struct sequence *sequence, const struct tokenizer *tok
     return !out->failed;
 }
 
-// Ids are a function of the request and the call's position.
+// A call's id is a function of the request and the call's position.
 static bool put_calls(struct job *job, const struct sequence *sequence, const struct answer_parts *parts,
                       struct choice *choice)
 {
@@ -185,7 +186,7 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
         if (!answer_call_id(sequence->prompt->rules.format.tools, seed, i, &choice->tool_calls[i],
                             &job->arena))
             return false;
-    if (parts->n_calls) // whole ones, also where they took the last of max_tokens
+    if (parts->n_calls) // complete calls, even if they used up max_tokens
         choice->finish_reason = FINISH_TOOL_CALLS;
     return true;
 }
@@ -251,8 +252,8 @@ static double mean_logprob(const struct sequence *sequence)
     return sequence->answer.n_generated ? sum / sequence->answer.n_generated : 0.0;
 }
 
-// The n best of best_of sequences by mean logprob, best first, ties in order of choice. Without best_of: all
-// of them, in order.
+// Without best_of: all sequences, in order of choice. With best_of: the n best by mean logprob, best first;
+// ties are in order of choice.
 static void rank_sequences(const struct prompt *prompt, const struct sequence **ranked)
 {
     int32_t n = request_n_sequences(&prompt->job->request);

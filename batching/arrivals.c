@@ -12,7 +12,7 @@ static void prepare_one(void *context, int index, int thread)
         assert(b->jobs.preparing[index]->error.status != STATUS_OK);
 }
 
-// NULL: out of memory, which is noted.
+// NULL: out of memory; b->faults has the error.
 static struct prompt *create_prompt(struct batcher *b, struct job *job)
 {
     struct prompt *prompt = prompt_create(job);
@@ -23,7 +23,7 @@ static struct prompt *create_prompt(struct batcher *b, struct job *job)
     return prompt;
 }
 
-// False: out of memory, which is noted.
+// False: out of memory; b->faults has the error.
 static bool start_long(struct batcher *b, struct job *job)
 {
     struct error error;
@@ -45,7 +45,7 @@ struct prompt *arrivals_take_long(struct batcher *b, int wait_ms)
         return NULL;
     b->jobs.long_one = NULL;
     list_append(&b->jobs.prompts, &prompt->link);
-    if (prompt->job->result.error.code == ERROR_CANCELLED) // meanwhile
+    if (prompt->job->result.error.code == ERROR_CANCELLED) // while the thread prepared it
         prompt->error = prompt->job->result.error;
     return prompt;
 }
@@ -66,7 +66,7 @@ int32_t arrivals_prepare(struct batcher *b)
             job_list_append(&kept, job);
         if (is_long)
             continue;
-        room = is_taken ? room - n_bytes : -1; // no short one overtakes one that is kept
+        room = is_taken ? room - n_bytes : -1; // a short job must not overtake another one that stays
         n += is_taken;
     }
     b->jobs.arrived = kept;

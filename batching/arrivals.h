@@ -1,20 +1,21 @@
-// Jobs that have arrived are prepared between steps, in their order. Short jobs are prepared on the pool, as
-// many as delay a step by about 0.1 s at worst; long jobs one after the other on a thread of their own
-// (batching/prepare_thread.h). So a long job delays only other long jobs.
+// Prepares arrived jobs between steps, in order of arrival. Short jobs are prepared on the pool, up to a
+// number of bytes that delays a step by about 0.1 s at worst. Long jobs are prepared one after the other on a
+// thread of their own (batching/prepare_thread.h), so a long job delays only other long jobs.
 // Thread: engine.
 #pragma once
 
 #include "batching/batcher_state.h"
 
 enum {
-    // Of the record of a short job, and of those that one thread prepares before a step. Words of normal text
-    // take 0.02 us a byte; a text that is one word, the worst, takes 0.35 us.
+    // Bytes of the largest short record, and of the records that one pool thread prepares before a step.
+    // Tokenizing takes 0.02 us a byte for words of normal text; at worst, for a text that is a single word,
+    // 0.35 us.
     ARRIVALS_BYTES_MAX = 256 << 10,
 };
 
-// Prepares jobs of `arrived`, writes their prompts to `preparing` and returns their number; they are in
-// `prompts` then. Begins with a long job if none is being prepared.
+// Prepares short jobs of `arrived`, writes their prompts to `preparing`, appends them to `prompts` and
+// returns their number. If no long job is being prepared, starts the next one.
 int32_t arrivals_prepare(struct batcher *b);
-// The prompt of a long job once it is prepared, in `prompts` then; else NULL, after wait_ms (-1: waits for
-// it). NULL at once if there is none.
+// Returns the long job's prompt, appended to `prompts`, once it is prepared. NULL: not prepared within
+// wait_ms (-1: no limit), or no long job was started.
 struct prompt *arrivals_take_long(struct batcher *b, int wait_ms);

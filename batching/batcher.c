@@ -140,7 +140,7 @@ static void hand_back(struct batcher *b, struct prompt *prompt, struct job_list 
     job_list_append(list, job);
 }
 
-// A prompt that failed for a fault of the host is not finished; it is released with the others.
+// A prompt that failed because of a host fault is not finished: it is released with the unfinished ones.
 static bool is_host_fault(struct batcher *b, const struct prompt *prompt)
 {
     if (prompt->error.status == STATUS_OK || prompt->error.status == STATUS_REJECT)
@@ -195,7 +195,7 @@ static bool allocate_masks(struct batcher *b)
     return b->pipeline.slots[0].masks && b->pipeline.slots[1].masks && b->masks.tasks && b->masks.own;
 }
 
-// Of a prepared prompt. No memory is a fault of the host.
+// Sets the constraint of a prepared prompt. Out of memory is a host fault.
 static void find_constraint(struct batcher *b, struct prompt *prompt)
 {
     struct answer_rules rules;
@@ -247,7 +247,7 @@ static void finish_masks(struct batcher *b, struct scheduled_step *scheduled)
     forbid_bad_words(scheduled);
 }
 
-// The step is drawn from.
+// Called by the engine before it samples. Returns when the masks are complete.
 static void await_masks(void *context)
 {
     struct batcher *b = context;
@@ -257,7 +257,7 @@ static void await_masks(void *context)
     b->pipeline.building->step.await_masks = NULL;
 }
 
-// Starts to fill the masks, a task a constraint.
+// Starts to fill the masks: one task per constraint.
 static void start_masks(struct batcher *b, struct scheduled_step *scheduled)
 {
     b->masks.n_started = 0;
@@ -277,7 +277,8 @@ static void start_masks(struct batcher *b, struct scheduled_step *scheduled)
     }
 }
 
-// The masks of the step to be computed are waited for within it, or depend on the step before.
+// Starts to fill the masks of the next step; the engine waits for them before it samples. An asynchronous
+// engine submits the sampling apart instead, because the masks depend on the previous step's tokens.
 static void prepare_masks(struct batcher *b)
 {
     struct scheduled_step *scheduled = b->pipeline.building;
@@ -312,7 +313,8 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
     return true;
 }
 
-// Before its first step. A sequence that scores the prompt draws first, because its last target is its end.
+// Sets the sequence's state before its first step. Scores the targets first; a sequence without targets
+// starts to draw.
 static void start_sequence(struct batcher *b, struct sequence *sequence)
 {
     bool draws = !sequence->scoring.only_scores && sequence->prompt->max_tokens > 0;
@@ -322,7 +324,8 @@ static void start_sequence(struct batcher *b, struct sequence *sequence)
     b->n_forced += sequence->answer.n_forced;
 }
 
-// Makes the prompt's sequences wait, or finishes it at once when it failed or none has anything to compute.
+// Adds the prompt's sequences to the window. Finishes the prompt at once if it failed or has nothing to
+// compute.
 static void enter_window(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
     prompt->sequences.n_unfinished = 0;
@@ -345,7 +348,7 @@ static void check_constraint(struct batcher *b, struct prompt *prompt, struct jo
     enter_window(b, prompt, finished);
 }
 
-// A prompt that has been prepared.
+// Takes a prepared prompt: the prompt waits for its constraint to compile, or enters the window.
 static void enter_prepared(struct batcher *b, struct prompt *prompt, struct job_list *finished)
 {
     note_deadline(b, prompt->job);
@@ -356,7 +359,7 @@ static void enter_prepared(struct batcher *b, struct prompt *prompt, struct job_
         check_constraint(b, prompt, finished);
 }
 
-enum { IDLE_WAIT_MS = 20 }; // without a step to compute, before orders are looked for again
+enum { IDLE_WAIT_MS = 20 }; // poll interval for orders while there is no step to compute
 
 static int idle_wait_ms(const struct batcher *b, const struct job_list *finished)
 {
@@ -375,7 +378,7 @@ static void prepare_arrived(struct batcher *b, struct job_list *finished)
         enter_prepared(b, prompt, finished);
 }
 
-// Lets prompts wait for a step whose constraints have been compiled.
+// Moves prompts whose constraints are compiled into the window.
 static void collect_constraints(struct batcher *b, struct job_list *finished)
 {
     int32_t n_compiled;
@@ -435,7 +438,7 @@ static void take_results(struct batcher *b, struct scheduled_step *done, struct 
             constrained_accept(sequence, &b->pipeline.results[i], b->config.environment.tokenizer);
             b->n_forced += sequence->answer.n_forced - n_forced;
             if (sequence->answer.n_forced > n_forced && b->pipeline.under_way)
-                scheduler_drop_outputs(b->pipeline.under_way, sequence); // it was to draw in their place
+                scheduler_drop_outputs(b->pipeline.under_way, sequence); // forced tokens replace its draw
         }
         if (sequence->answer.finish_reason != FINISH_NONE) {
             drafts_settle_sequence(b, done, sequence);
@@ -528,8 +531,8 @@ static void expire_prompts(struct batcher *b, int64_t now_s)
     }
 }
 
-// Computes the scheduled step; with an asynchronous engine, submits it and collects the one before. `done`
-// is set to the step that has results, or NULL.
+// Computes the scheduled step. An asynchronous engine submits it and collects the previous step. *done: the
+// step that has results, or NULL.
 static enum status compute_step(struct batcher *b, struct scheduled_step **done, struct error *error)
 {
     const struct engine *engine = &b->config.engine;
@@ -539,7 +542,7 @@ static enum status compute_step(struct batcher *b, struct scheduled_step **done,
     enum status status = STATUS_OK;
     if (next && engine->submit) {
         status = engine->submit(engine->context, &next->step, error);
-        await_masks(b); // an engine that failed may not have
+        await_masks(b); // an engine that failed may have skipped it
         b->pipeline.building = &b->pipeline.slots[next == &b->pipeline.slots[0]];
     } else if (next) {
         status = engine->step(engine->context, &next->step, b->pipeline.results, error);
@@ -553,7 +556,7 @@ static enum status compute_step(struct batcher *b, struct scheduled_step **done,
     return status;
 }
 
-// Of the submitted step, whose masks depend on the tokens that were taken since.
+// Submits the sampling of the submitted step: its masks depend on the tokens collected after its submission.
 static enum status submit_sampling(struct batcher *b, struct error *error)
 {
     struct scheduled_step *submitted = b->pipeline.under_way;
@@ -601,7 +604,7 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
     if (status != STATUS_OK)
         return status;
     if (!done) {
-        finish_failed(b, finished); // the only sequence exceeds the KV pages
+        finish_failed(b, finished); // the only sequence exceeded the KV pages
         return end_round(b, figures, error);
     }
     int64_t computed_us = clock_us();

@@ -7,13 +7,13 @@
 //
 // With an asynchronous engine (`submit` and `collect`) a round schedules and submits step i + 1 while step i
 // runs, then takes step i's results. The newest token of a decoding sequence is unknown at that time; the
-// step refers to it as an output of the step before. A stop token is therefore seen one step late, and the
+// step refers to it as an output of the previous step. A stop token is therefore seen one step late, and the
 // extra token computed for its sequence is discarded. A page may be reassigned while a submitted step still
 // reads it, because steps run in submission order.
 //
 // A mask depends on the newest token. A step with masks is submitted without its sampling: the masks are
 // filled when step i's results have been taken, while step i + 1 runs, and then its sampling is submitted. If
-// tokens are forced behind a token of step i (batching/constrained.h), the sequence's draw in step i + 1 is
+// tokens are forced after a token of step i (batching/constrained.h), the sequence's draw in step i + 1 is
 // discarded.
 // Thread: engine.
 #pragma once
@@ -34,8 +34,8 @@ struct batch_limits {
     int32_t n_jobs_max;      // waiting and running
     int32_t n_pages;
     int32_t page_positions;
-    // Draft tokens in one step (batching/drafts.h), each with an output, beside the outputs of the
-    // sequences; they are sequences of their own of the step. 0: none are computed.
+    // Draft tokens in one step (batching/drafts.c). Their rows are separate sequences of the step, with
+    // outputs of their own in addition to the outputs of the running sequences. 0: no speculation.
     int32_t n_drafts_max;
 };
 
@@ -45,12 +45,13 @@ struct engine {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // `step` in several calls, for an asynchronous device; all NULL otherwise. `submit` reads everything the
-    // step points to. The step and its arrays must not change until `collect` returns; memory that samples
-    // and sequences point to may. At most two steps are submitted and not yet collected, and they are
-    // collected in order. The last one may never be collected. After an error no step is submitted.
+    // step points to. The step and its arrays must not change until `collect` returns; the memory that
+    // samples and sequences point to may. At most two steps are submitted and not yet collected; they are
+    // collected in order of submission. The last one may never be collected. After an error no step is
+    // submitted.
     enum status (*submit)(void *context, struct step *step, struct error *error);
-    // The sampling of the step submitted last, if it has samples_apart: before the next `submit`. Reads the
-    // masks, which `submit` does not; an output whose draw is discarded may have lost its mask since.
+    // Submits the sampling of the last submitted step, if it has samples_apart; called before the next
+    // `submit`. Reads the masks, which `submit` does not. An output whose draw is discarded may have no mask.
     enum status (*submit_sampling)(void *context, struct step *step, struct error *error);
     enum status (*collect)(void *context, struct step *step, struct sample_result *results,
                            struct error *error);
@@ -63,9 +64,9 @@ struct batcher_config {
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
-    // Draft tokens of each sequence in a step, whatever they cost: for tests. 0: as many as pay.
+    // For tests: draft this many tokens of each sequence in a step, whatever they cost. 0: draft what pays.
     int32_t n_drafts_fixed;
-    // Compiles a constraint on a thread of its own; NULL: constraint_compile. Tests pass one that waits.
+    // Compiles a constraint on a compile thread; NULL: constraint_compile. Tests pass a function that blocks.
     void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
     int64_t (*wall_clock_us)(void); // since 1970 UTC, for deadlines; NULL: clock_wall_us
 };
@@ -92,8 +93,8 @@ enum status batcher_round(struct batcher *batcher, struct job_list *finished, st
 // The engine's take_findings for the round's step.
 void batcher_take_findings(struct batcher *batcher, struct step_findings *findings);
 
-// Returns unfinished jobs as they were received, without results: the waiting ones, or with `running_too` all
-// of them. Waits for a long job that is being prepared.
+// Returns unfinished jobs as they were received, without results: the waiting jobs, or with `running_too` all
+// jobs. Waits for a long job that is being prepared.
 void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);
 
 // Ids of partitions that jobs were read from, ascending.
@@ -103,7 +104,7 @@ struct partition_ids {
 };
 
 bool partition_ids_have(const struct partition_ids *ids, const struct job *job);
-// batcher_release of the waiting jobs of some partitions; a long one that is being prepared stays.
+// batcher_release for the waiting jobs of some partitions, except a long job that is being prepared.
 void batcher_release_partitions(struct batcher *batcher, const struct partition_ids *ids,
                                 struct job_list *released);
 

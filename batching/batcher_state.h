@@ -1,6 +1,6 @@
-// The batcher's private state, for batcher.c (jobs in and out, the round), arrivals.c (their preparation),
-// scheduler.c (the scheduler: admission, preemption, the tokens of a step), drafts.c (draft tokens) and
-// prefix_report.c only.
+// The batcher's private state. Included by batcher.c (jobs in and out, the round), arrivals.c (preparation),
+// scheduler.c (admission, preemption, the tokens of a step), drafts.c (draft tokens) and prefix_report.c
+// only.
 #pragma once
 
 #include "batching/batcher.h"
@@ -10,11 +10,11 @@
 #include "batching/row_cost.h"
 #include "batching/window.h"
 
-// Sequences to which tokens were proposed in a step.
+// The sequences of a step for which draft tokens were proposed.
 struct step_drafts {
-    struct sequence **sequences; // [n], room for n_outputs_max(); NULL: it has ended
-    int32_t n, n_in_step;        // n_in_step: with rows, which are sequences of the step
-    int32_t first_output;        // outputs from here on are draft tokens'
+    struct sequence **sequences; // [n], room for n_outputs_max(); NULL: ended meanwhile
+    int32_t n, n_in_step;        // n_in_step: sequences with draft rows in the step
+    int32_t first_output;        // outputs of draft tokens start here
     int32_t n_rows, n_accepted;
 };
 
@@ -23,14 +23,14 @@ struct scheduled_step {
     struct step step;
     int32_t *tokens, *positions, *output_rows;
     struct step_sequence *sequences;
-    // [n_outputs] the sequence that each output belongs to; NULL: it has ended. A sequence may have several
+    // [n_outputs] sequence of each output; one sequence may have several outputs. NULL: it has ended
     struct sequence **output_sequences;
     struct sample_request *samples;
     // [n_outputs_max()] settings of the outputs that score a token
     struct scoring *scorings;
-    // [n_outputs_max(), token_mask_words(n_vocab)] of the outputs of constrained sequences; NULL: none so far
+    // [n_outputs_max(), token_mask_words(n_vocab)] masks of constrained outputs; NULL: not allocated yet
     uint32_t *masks;
-    int32_t n_masked; // of the outputs: those with one of `masks`
+    int32_t n_masked; // outputs that use one of `masks`
     struct step_drafts drafts;
     int32_t prefill_tokens, decode_tokens, n_preempted;
 };
@@ -48,7 +48,7 @@ struct batcher_jobs {
     int32_t n;
     struct job_list arrived;   // not prepared yet
     struct prompt **preparing; // [n_jobs_max]
-    // See arrivals.h. The prompt that `thread` prepares and owns, but for its job's names and result.error
+    // The prompt that `thread` prepares and owns (arrivals.h), except its job's names and result.error
     struct prompt *long_one;
     struct prepare_thread *thread; // NULL: no job was long yet
 };
@@ -61,9 +61,9 @@ struct batcher_pipeline {
 };
 
 struct batcher_masks {
-    struct mask_task *tasks; // [n_outputs_max()] a task a constraint; allocated with the masks
-    int32_t n_started;       // and not waited for
-    uint32_t *own;           // [token_mask_words(n_vocab)] of a draft token's output, when it is confirmed
+    struct mask_task *tasks; // [n_outputs_max()] one per constraint; allocated with the masks
+    int32_t n_started;       // tasks started and not waited for
+    uint32_t *own;           // [token_mask_words(n_vocab)] to recompute the mask of a draft token's output
 };
 
 struct batcher_faults {
@@ -71,7 +71,7 @@ struct batcher_faults {
     struct error host; // out of memory: the round fails with it; STATUS_OK: none
 };
 
-// The first fault of the host counts.
+// Keeps the first host fault.
 static inline void faults_note_memory(struct batcher_faults *faults, const char *doing)
 {
     if (faults->host.status == STATUS_OK)
@@ -94,12 +94,12 @@ struct batcher {
     struct batcher_pipeline pipeline;
     struct constraint_cache constraints;
     struct batcher_masks masks;
-    int32_t n_forced; // tokens forced since the last step with results
+    int32_t n_forced; // tokens forced since the last step that had results
     struct speculation speculation;
     struct row_cost cost;
 };
 
-// Outputs and sequences of one step, with those of draft tokens.
+// Maximum number of outputs, and of sequences, in one step, including draft tokens.
 static inline int32_t n_outputs_max(const struct batch_limits *limits)
 {
     return limits->n_sequences_max + limits->n_drafts_max;
@@ -110,19 +110,20 @@ void scheduler_build_step(struct batcher *b);
 // Removes a sequence from the batch (freeing its pages) or from the window, and drops its outputs.
 // scheduler.c.
 void scheduler_remove(struct batcher *b, struct sequence *sequence);
-// Discards what a step draws for it. scheduler.c.
+// Discards the draws of the sequence in the step. scheduler.c.
 void scheduler_drop_outputs(struct scheduled_step *scheduled, const struct sequence *sequence);
-// Adds an output to the step, drawn as the sequence's token `index`, before which all are known. scheduler.c.
+// Adds an output that draws the sequence's token `index`; all earlier tokens are known. scheduler.c.
 int32_t scheduler_add_output(struct scheduled_step *scheduled, struct sequence *sequence, int32_t row,
                              int32_t index);
-// Takes pages for n_positions, for which the block table has room, without preempting others. False: no page
-// is free. scheduler.c.
+// Allocates pages for n_positions without preempting other sequences. The block table must have room. False:
+// no page is free. scheduler.c.
 bool scheduler_grow(struct batcher *b, struct sequence *sequence, int64_t n_positions);
 
-// Adds rows of draft tokens to b->building, which is otherwise complete. drafts.c.
+// Adds draft rows to b->building, which is otherwise complete. drafts.c.
 void drafts_add(struct batcher *b);
-// Whether the output of a step with results is the sequence's next one. drafts.c.
+// True: the output of a finished step draws the sequence's next token. drafts.c.
 bool drafts_count_output(struct batcher *b, const struct scheduled_step *done, int32_t output);
-// Takes what the step's draft tokens have come to, of a sequence that ends or of all that are left. drafts.c.
+// Counts the accepted draft tokens of a step: of a sequence that ends, or of all remaining sequences.
+// drafts.c.
 void drafts_settle_sequence(struct batcher *b, struct scheduled_step *done, struct sequence *sequence);
 void drafts_settle(struct batcher *b, struct scheduled_step *done);

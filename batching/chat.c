@@ -4,20 +4,20 @@
 
 #include <string.h>
 
-// The rendering of one job's messages.
+// State of rendering one job's messages.
 struct chat {
     struct job *job;
     const struct template *template;
     const struct template_environment *environment;
     const struct answer_format *format;
-    struct value variables;          // the job's, perhaps with other roles
-    const struct value *messages;    // of these variables
+    struct value variables;          // the job's variables, perhaps with renamed roles
+    const struct value *messages;    // of `variables`
     struct template_source *sources; // [n_sources] contents and calls, in order
     uint32_t n_sources;
     struct error *error;
 };
 
-enum { SHOWN_BYTES = 64 }; // of a role or a name in a message
+enum { SHOWN_BYTES = 64 }; // of a role or a name that a message shows
 
 static int shown(struct text text)
 {
@@ -57,7 +57,7 @@ static bool copy_with(const struct value *object, const char *key, struct value 
     return true;
 }
 
-// OpenAI's newer name for "system", which most templates do not know and would leave out.
+// "developer" is OpenAI's newer name for "system". Most templates do not know it and would omit the message.
 static enum status rename_developers(struct chat *chat)
 {
     struct arena *arena = &chat->job->arena;
@@ -89,9 +89,9 @@ static enum status rename_developers(struct chat *chat)
     return STATUS_OK;
 }
 
-// ---- what has no effect ----
+// ---- fields without effect ----
 
-// Members that OpenAI, vLLM or transformers give a meaning beyond the template's text, or that are answers'.
+// Members that OpenAI, vLLM or transformers read even if the template does not, or that an answer contains.
 static const struct text message_members[] = {
     TEXT("role"), TEXT("content"),           TEXT("tool_calls"), TEXT("tool_call_id"),
     TEXT("name"), TEXT("reasoning_content"), TEXT("reasoning"),
@@ -106,7 +106,7 @@ static bool is_member(struct text key)
     return false;
 }
 
-// An answer's empty list, as of "annotations", says nothing.
+// Null, or the empty list of an answer, such as "annotations", needs no warning.
 static bool says_nothing(const struct value *value)
 {
     return value->kind == VALUE_NULL || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
@@ -135,7 +135,7 @@ static bool warn_of_member(struct chat *chat, size_t index, const struct value_m
                     key.data, nearest.data ? "; the nearest is " : "", (int)nearest.size, nearest.data);
 }
 
-// An effort is also an enable_thinking (put_reasoning of schemas/prompt.c), and a template may read either.
+// reasoning_effort also sets enable_thinking (put_reasoning in schemas/prompt.c); a template may read either.
 static bool warn_of_variable(struct chat *chat, const struct value_member *variable)
 {
     static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
@@ -170,9 +170,9 @@ static enum status warn_of_members(struct chat *chat)
     return stored ? STATUS_OK : out_of_memory(chat);
 }
 
-// ---- what has arrived ----
+// ---- texts that the template omitted ----
 
-// White space alone, as Jinja's trim takes it away: no-break spaces too.
+// White space only, as Jinja's `trim` defines it, which includes no-break spaces.
 static bool is_blank(struct text text)
 {
     uint32_t codepoint;
@@ -184,7 +184,7 @@ static bool is_blank(struct text text)
     return true;
 }
 
-// A call, or a text that is not blank.
+// True for contents that must arrive in the prompt: a tool call, or a text that is not blank.
 static bool is_source(const struct value *message, const struct value_member *member)
 {
     const struct value *value = &member->value;
@@ -220,7 +220,7 @@ static void add_sources(struct chat *chat)
 
 static enum status find_sources(struct chat *chat)
 {
-    add_sources(chat); // counts them
+    add_sources(chat); // first pass: counts
     chat->sources = arena_allocate_array(&chat->job->arena, chat->n_sources, sizeof *chat->sources);
     if (!chat->sources)
         return out_of_memory(chat);
@@ -229,7 +229,7 @@ static enum status find_sources(struct chat *chat)
     return STATUS_OK;
 }
 
-// Whether the text is one block of thoughts: templates drop the thoughts of earlier turns.
+// True if the text is one block of thoughts: templates omit the thoughts of earlier turns.
 static bool is_only_thoughts(const struct chat *chat, struct text text)
 {
     const struct thinking_format *thinking = chat->format->thinking;
@@ -251,7 +251,7 @@ static enum status refuse_call(struct chat *chat, size_t index, size_t call_inde
         index, call_index, shown(name), name.data);
 }
 
-// "/think", "/no_think": a text that the template looks for and takes away.
+// A text such as "/think" or "/no_think", which the template searches for and removes.
 static bool is_switch(const struct chat *chat, struct text text)
 {
     text = text_trim(text);
@@ -306,9 +306,9 @@ static enum status check_arrivals(struct chat *chat)
     return status;
 }
 
-// ---- what the template refuses ----
+// ---- messages that the template refuses ----
 
-// Whether the first n messages alone fail with the same words.
+// True if the first n messages alone fail with the same error text.
 static bool fails_alike(struct chat *chat, size_t n, const struct error *failure)
 {
     struct value variables, first = *chat->messages;
@@ -324,7 +324,8 @@ static bool fails_alike(struct chat *chat, size_t n, const struct error *failure
     return status == STATUS_REJECT && strcmp(error.text, failure->text) == 0;
 }
 
-// The message that the template stumbles over: the last one of the fewest that fail alike, by bisection.
+// Bisects for the message that makes the template fail: the last of the shortest prefix of the messages that
+// fails with the same text.
 static size_t find_refused(struct chat *chat, const struct error *failure)
 {
     size_t low = 1, high = chat->messages->array.n_items;
@@ -349,7 +350,7 @@ static enum status explain_failure(struct chat *chat)
     struct error failure = *chat->error;
     if (failure.status != STATUS_REJECT)
         return failure.status;
-    if (failure.code != ERROR_TEMPLATE || fails_alike(chat, 0, &failure)) // no message is at fault
+    if (failure.code != ERROR_TEMPLATE || fails_alike(chat, 0, &failure)) // no message causes it
         return error_prefix(chat->error, "messages: the chat template");
     size_t index = find_refused(chat, &failure);
     const struct value *call = first_call(&chat->messages->array.items[index]);
@@ -370,8 +371,8 @@ static const char *find_last(struct text text, struct text wanted)
     return NULL;
 }
 
-// Cuts the rendered chat after the last message's text, by the rule of transformers (apply_chat_template,
-// continue_final_message): where it is found last, with the blanks at its end if the template left them.
+// Cuts the rendered chat after the last occurrence of the last message's text, including the text's trailing
+// blanks if the template kept them. The rule of transformers (apply_chat_template, continue_final_message).
 static enum status cut_continued(const struct chat *chat, size_t from, struct buffer *rendered)
 {
     const struct value *messages = chat->messages;

@@ -1,15 +1,16 @@
-// A chat's messages on their way through the model's template, by the rules of schemas/REQUESTS.md ("From a
-// request to tokens"): what the template would leave out without a word refuses the job, or is a warning in
-// its result. Any thread that owns the job.
+// Renders a chat's messages with the model's template, by the rules of schemas/REQUESTS.md ("From a request
+// to tokens"). Content that the template would omit silently rejects the job or adds a warning to its result.
+// Thread: any that owns the job.
 #pragma once
 
 #include "engine/answer/answer_format.h"
 #include "engine/template/template.h"
 #include "schemas/job.h"
 
-// Renders the job's messages and appends to `rendered`, which an error leaves as it was. Where the template's
-// code does not name "developer", messages of that role are rendered as "system". If the answer continues a
-// message, the text ends with that message. `format`: how answers to this template are written. Errors: STATUS_REJECT names the message, STATUS_RETRY is the host's.
+// Renders the job's messages and appends the text to `rendered`, which is unchanged after an error. If the
+// template's code does not name "developer", messages of that role are rendered as "system". If the answer
+// continues a message, the text ends with that message. `format`: how answers to this template are written.
+// Errors: STATUS_REJECT names the message; STATUS_RETRY is a fault of the host.
 enum status chat_render(struct job *job, const struct template *template,
                         const struct template_environment *environment, const struct answer_format *format,
                         struct buffer *rendered, struct error *error) WARN_UNUSED;

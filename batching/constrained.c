@@ -16,7 +16,7 @@ static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
     return i == n_words;
 }
 
-// A model without a token that ends answers ends them where the constraint leaves nothing else.
+// The mask is empty: a model without an end token ends its answer where the constraint allows no other token.
 static enum status judge_dead_end(struct sequence *sequence)
 {
     enum status status = matcher_may_end(&sequence->constrained.matcher, &sequence->constrained.is_complete,
@@ -35,7 +35,7 @@ static enum status start_matcher(struct sequence *sequence)
                               &sequence->constrained.error);
 }
 
-// Of the token n_generated of the answer, before which the matcher is.
+// Finds the mask of the answer's token n_generated, which is the matcher's next one.
 static enum status find_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask,
                              struct error *error)
 {
@@ -71,8 +71,8 @@ static void fail_matching(struct sequence *sequence)
                   text);
 }
 
-// Of a sequence with or without a constraint, when its token is drawn. False: no token is to be taken,
-// because its mask failed or nothing can follow; finish_reason is set.
+// False: the sequence takes no token, because its mask failed or nothing can follow; finish_reason is set.
+// For sequences with or without a constraint.
 static bool may_continue(struct sequence *sequence)
 {
     if (sequence->constrained.error.status != STATUS_OK)
@@ -82,7 +82,8 @@ static bool may_continue(struct sequence *sequence)
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
-// Moves the matcher behind a drawn token, which the mask allowed. False: it failed, finish_reason is set.
+// Advances the matcher by a drawn token, which the mask allowed. False: matching failed, finish_reason is
+// set.
 static bool match_token(struct sequence *sequence, int32_t token)
 {
     bool accepted = true;
@@ -95,14 +96,14 @@ static bool match_token(struct sequence *sequence, int32_t token)
     return true;
 }
 
-// Of an answer that has used its max_tokens: it has ended by itself where nothing can follow it, and where it
-// closes within them and is complete.
+// Called when an answer has used up max_tokens. It ended by itself if nothing can follow. With
+// close_at_max_tokens it ended by itself if it is complete.
 static void judge_length(struct sequence *sequence)
 {
     const struct constraint *constraint = &sequence->prompt->job->request.constraint;
     bool is_complete = false;
     if (sequence->answer.finish_reason != FINISH_LENGTH || constraint->kind == CONSTRAINT_NONE)
-        return; // calls of tools are judged where they are read
+        return; // tool calls are judged where they are parsed
     enum status status =
         constraint->closes
             ? matcher_may_end(&sequence->constrained.matcher, &is_complete, &sequence->constrained.error)
@@ -115,13 +116,13 @@ static void judge_length(struct sequence *sequence)
 
 // ---- forced tokens ----
 
-// Tokens of forced bytes, and scratch of their making.
+// Tokens of the forced bytes, and scratch memory to find them.
 struct forcing {
     struct buffer bytes;
     struct token_array tokens, others;
-    size_t n_common; // of the tokens: those of each tokenization
-    int32_t likely;  // the first of the bytes' tokens where none is common; -1: there is none
-    bool is_cut;     // a special token follows, so the bytes' last token ends with them
+    size_t n_common; // leading tokens that all tokenizations have in common
+    int32_t likely;  // if n_common is 0: the first token of the forced bytes; -1: none
+    bool is_cut;     // a special token follows, so a token boundary is certain at the end of the bytes
 };
 
 static void forcing_finish(struct forcing *forcing)
@@ -131,7 +132,7 @@ static void forcing_finish(struct forcing *forcing)
     token_array_finish(&forcing->others);
 }
 
-// A special token is drawn: it has no bytes that the tokenizer reads.
+// Cuts the bytes at a special token, which is drawn instead: the tokenizer reads no bytes for it.
 static void cut_at_special(struct forcing *forcing)
 {
     const char *found =
@@ -151,7 +152,7 @@ static enum status tokenize_text(const struct tokenizer *tokenizer, struct text 
     return status;
 }
 
-// Reduces n_common to the tokens that the bytes up to `size` begin with too.
+// Reduces n_common to the leading tokens that a tokenization of the first `size` bytes has too.
 static enum status compare_up_to(struct forcing *forcing, size_t size, const struct tokenizer *tokenizer,
                                  struct error *error)
 {
@@ -186,7 +187,7 @@ static enum status find_tokens(struct forcing *forcing, struct matcher *matcher,
     return status;
 }
 
-// The same, from the tokens cached for the state (forced_runs.h).
+// find_tokens with a cache by the constraint's state (forced_runs.h).
 static enum status recall_tokens(struct forcing *forcing, struct sequence *sequence,
                                  const struct tokenizer *tokenizer, struct error *error)
 {
@@ -215,7 +216,7 @@ static enum status recall_tokens(struct forcing *forcing, struct sequence *seque
                : STATUS_OK;
 }
 
-// Whether the token spells the bytes from `at` on, which it moves behind them: some tokenizers change text.
+// True if the token spells the bytes at *at, which then moves past it. Some tokenizers change the text.
 static bool token_spells(const struct tokenizer *tokenizer, int32_t token, struct text bytes, size_t *at)
 {
     struct buffer spelt = {0};
@@ -234,7 +235,7 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
                              &sequence->constrained.error) != STATUS_OK)
         fail_matching(sequence);
     if (!accepted)
-        return false; // it is too long for a vocabulary's trie
+        return false; // longer than the tokens in the vocabulary's trie
     bool has_top = sequence->prompt->job->request.sampling.top_logprobs > 0;
     struct sample_result forced = {.token = token, .n_top = has_top, .top = {{token, 0.0f}}};
     sequence->answer.n_drawn++;
@@ -244,9 +245,9 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
-// Of an answer that closes, the tokens behind which it still can within max_tokens: they may be more than
-// those that were counted for their bytes. The most of them, because what costs too much on the way may be
-// complete behind it.
+// With close_at_max_tokens: drops forced tokens from the end until the answer can still close within
+// max_tokens. The tokenizer may use more tokens than the limit assumed for the same bytes. The longest run is
+// tried first, because a cost that is too high midway may be fine at the end, where the answer is complete.
 static enum status keep_closing(struct sequence *sequence, struct forcing *forcing,
                                 const struct tokenizer *tokenizer)
 {
@@ -304,7 +305,7 @@ static void end_where_nothing_follows(struct sequence *sequence)
         sequence->answer.finish_reason = FINISH_STOP;
 }
 
-// Limits of the request's vocabulary may forbid what the constraint forces.
+// The request's limits on the vocabulary may forbid what the constraint forces.
 static bool is_forced(const struct sequence *sequence)
 {
     return sequence->prompt->vocabulary.bad_words.n_ids == 0 && !sequence->prompt->vocabulary.masks;
@@ -360,7 +361,7 @@ bool constrained_begin_draft(struct sequence *sequence, struct matcher_mark *mar
     struct matcher *matcher = &sequence->constrained.matcher;
     if (!matcher->recognizer &&
         matcher_init(matcher, sequence->prompt->rules.constraint->recognizer, &error) != STATUS_OK) {
-        matcher_finish(matcher); // the sequence's own mask reports it
+        matcher_finish(matcher); // reported when the sequence's own mask is filled
         return false;
     }
     *mark = matcher_set_mark(matcher);
@@ -391,7 +392,7 @@ bool constrained_draft_forced(struct sequence *sequence, const struct tokenizer 
     if (!is_forced(sequence))
         return true;
     enum status status = STATUS_OK;
-    if (!sequence->prompt->job->request.constraint.closes) // of which fewer may be forced
+    if (!sequence->prompt->job->request.constraint.closes) // a closing answer may force fewer tokens
         status = recall_tokens(&forcing, sequence, tokenizer, &error);
     for (size_t i = 0; status == STATUS_OK && i < forcing.n_common; i++) {
         if (!constrained_draft_token(sequence, forcing.tokens.ids[i]))

@@ -65,7 +65,7 @@ static bool copy_constraint(struct arena *arena, struct constraint *copy, const 
     return copied;
 }
 
-// The functions again as they were decoded: their names and parameters are in the value.
+// Copies the functions; their names and parameters are in the value, so they are decoded from its copy.
 static bool copy_tools(struct arena *arena, struct answer_rules *copy, const struct answer_rules *rules)
 {
     struct tools *tools = &copy->tools;
@@ -115,7 +115,7 @@ static size_t entry_bytes(const struct compiled_constraint *entry)
            (entry->recognizer ? recognizer_bytes(entry->recognizer) : 0);
 }
 
-// Drops entries without users, the one that was used longest ago first, until the limits hold.
+// Evicts entries without users, least recently used first, until the limits hold.
 static void evict_entries(struct constraint_cache *cache)
 {
     for (;;) {
@@ -137,7 +137,7 @@ static void evict_entries(struct constraint_cache *cache)
 
 // ---- the threads ----
 
-// The vocabulary first, then the oldest entries, while there is room.
+// Starts the vocabulary first, then the oldest entries, while the queue has room.
 static enum status start_waiting(struct constraint_cache *cache, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -149,7 +149,7 @@ static enum status start_waiting(struct constraint_cache *cache, struct error *e
         constraint_threads_start(cache->threads, &cache->making);
     }
     if (cache->making.state != CONSTRAINT_COMPILED)
-        return status; // an entry is compiled for the vocabulary
+        return status; // entries need the vocabulary
     while (status == STATUS_OK && cache->n_waiting && cache->n_compiling < CONSTRAINTS_COMPILING_MAX) {
         struct compiled_constraint *oldest = NULL;
         LIST_EACH (struct compiled_constraint, entry, &cache->entries, link)
@@ -163,7 +163,7 @@ static enum status start_waiting(struct constraint_cache *cache, struct error *e
     return status;
 }
 
-// True: it is one that a prompt waits for.
+// True: the entry is a prompt's constraint, not the vocabulary.
 static bool take_back(struct constraint_cache *cache, struct compiled_constraint *entry)
 {
     entry->state = CONSTRAINT_COMPILED;
@@ -171,7 +171,7 @@ static bool take_back(struct constraint_cache *cache, struct compiled_constraint
     return entry != &cache->making;
 }
 
-// Without memory for the vocabulary it is made again.
+// If memory ran out while the vocabulary was built, the next call builds it again.
 static enum status check_vocabulary(struct constraint_cache *cache, struct error *error)
 {
     if (cache->making.state != CONSTRAINT_COMPILED || cache->vocabulary)

@@ -19,8 +19,8 @@ static struct json_schema_options describe_json(const struct constraint *constra
                                         .any_order = constraint->any_order};
 }
 
-// Compact JSON has the white space of each pattern that matches the empty text; of others none is known to be
-// bounded.
+// JSON is written compactly, which satisfies each white-space pattern that matches the empty text. Other
+// patterns are refused: their length is not known to be bounded.
 static enum status check_white_space(struct compiled_constraint *entry)
 {
     struct grammar *grammar = NULL;
@@ -82,13 +82,13 @@ static enum status compile_entry(struct compiled_constraint *entry)
     return STATUS_OK;
 }
 
-// Whether the format asks for more than the content that was compiled.
+// True if the answer has thoughts or tool calls besides the content.
 static bool has_parts(const struct answer_rules *rules)
 {
     return rules->format.thinking || rules->tools.choice != TOOLS_NONE;
 }
 
-// Puts thoughts and calls around the content.
+// Adds the rules of thoughts and tool calls around the content's rules.
 static enum status add_parts(struct compiled_constraint *entry, const struct constraint_cache *cache)
 {
     struct answer_task task = {.format = &entry->source.format,
@@ -110,7 +110,8 @@ static enum status add_parts(struct compiled_constraint *entry, const struct con
     return status;
 }
 
-// How many tokens an answer takes at least, and the look behind all of its first ones.
+// For answers that must close: finds the number of tokens of the shortest answer, and computes the first mask
+// within a limit, so that its costs are cached.
 static enum status prepare_closing(struct compiled_constraint *entry, struct matcher *matcher,
                                    size_t n_tokens)
 {
@@ -125,7 +126,7 @@ static enum status prepare_closing(struct compiled_constraint *entry, struct mat
     return status;
 }
 
-// The first mask, so that no step waits for it.
+// Computes the first mask in advance, so that no step waits for it.
 static void prepare_answers(struct compiled_constraint *entry, size_t n_tokens)
 {
     struct matcher matcher = {0};

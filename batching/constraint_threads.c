@@ -88,5 +88,5 @@ struct compiled_constraint *constraint_threads_take(struct constraint_threads *t
 void constraint_threads_wait(const struct constraint_threads *threads, int timeout_ms)
 {
     struct pollfd queue = {.fd = queue_fd(threads->compiled), .events = POLLIN};
-    (void)poll(&queue, 1, timeout_ms); // a signal ends it early, which is as good
+    (void)poll(&queue, 1, timeout_ms); // a signal may end it early, which does no harm
 }

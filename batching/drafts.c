@@ -1,11 +1,12 @@
-// Draft tokens in a step (batching/speculation.h): rows behind those of a sequence that draws in this step, as
-// a sequence of their own at the step's end, which shares its pages. Each row behind which a token is drawn
-// has an output. When the results are taken, an output counts if the tokens before it are the answer's by
-// then; rows behind the first token that differs are dropped: their positions are computed again, over the
-// same places in the pages. Pages of an answer are never shared, so nobody reads them.
+// Draft tokens in a step (batching/speculation.h). The draft rows of a sequence that draws in this step are
+// added at the step's end, as a step sequence of their own that uses the same KV pages. A row has an output
+// if a token is drawn after it. When the results are taken, an output counts only if the tokens before it are
+// the answer's tokens. Rows from the first wrong token on are discarded: later steps compute their positions
+// again and overwrite the keys and values. An answer's pages are never shared, so no other sequence reads the
+// wrong entries.
 //
-// Not drafted: answers that score alone, or have bad_words; on an asynchronous engine, where the newest token
-// is not known when the step is built.
+// No draft tokens: for sequences that only score or have bad_words; on an asynchronous engine, where the
+// newest token is unknown when the step is built.
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
 
@@ -13,20 +14,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MASK_WORK_DRAFTED = 1 << 20 }; // of an answer's large masks so far (struct matcher)
-enum { PAGES_LEFT = 2 }; // free ones for each running sequence, beyond which pages are taken for drafts
+enum { MASK_WORK_DRAFTED = 1 << 20 }; // with this much matcher.work an answer drafts no tokens
+enum { PAGES_LEFT = 2 };              // drafts allocate pages only if this many per running sequence are free
 
 // Drafts are added if the estimated tokens a second grow by at least this factor.
 static const double WORTH = 1.03;
 
-// A constraint whose masks are laborious has none computed in vain.
+// Masks of wrong drafts are wasted, so a constraint with expensive masks drafts no tokens.
 static bool may_draft(const struct sequence *sequence)
 {
     return sequence->prompt->vocabulary.bad_words.n_ids == 0 &&
            sequence->constrained.matcher.work < MASK_WORK_DRAFTED;
 }
 
-// How many draft tokens the sequence's answer, its pages and the step have room for.
+// How many draft tokens fit: limited by the answer, its pages and the step.
 static int32_t room_for(const struct batcher *b, const struct sequence *sequence)
 {
     const struct scheduled_step *scheduled = b->pipeline.building;
@@ -45,7 +46,7 @@ static int32_t room_for(const struct batcher *b, const struct sequence *sequence
     return n < in_limit ? n : (int32_t)in_limit;
 }
 
-// The draft tokens stand behind the answer's, where the samples' histories end.
+// Copies the draft tokens to the end of the answer's tokens, where the samples read their history.
 static bool keep_tokens(struct scheduled_step *scheduled, struct sequence *sequence)
 {
     const struct sequence_draft *draft = sequence->draft;
@@ -85,8 +86,8 @@ static void add_rows(struct scheduled_step *scheduled, struct sequence *sequence
 
 // ---- which drafts pay ----
 
-// The least chance of draft tokens that can pay in a step of n_rows rows: the share that one of them costs of
-// the time that a row takes. 1 or more: none pays.
+// The lowest chance with which a draft token can pay in a step of n_rows rows: the cost of one more row
+// relative to the average cost of a row. 1 or more: none pays.
 static double least_share(const struct batcher *b, int32_t n_rows)
 {
     double least = 1.0, step_us = row_cost_of(&b->cost, n_rows);
@@ -103,8 +104,8 @@ static int compare_chances(const void *a, const void *b)
     return (first < second) - (first > second);
 }
 
-// The chance from which on draft tokens are worth their rows: of the largest ones as many as make the most
-// tokens a second. More than 1: none are.
+// The lowest chance at which draft tokens are computed: selects the likeliest ones that together give the
+// most tokens per second. More than 1: none pays.
 static double find_cutoff(const struct batcher *b, int32_t n_rows, double *chances, int32_t n)
 {
     double useful = n_rows, best = WORTH * useful / row_cost_of(&b->cost, n_rows), cutoff = 2.0;
@@ -125,7 +126,7 @@ static double find_cutoff(const struct batcher *b, int32_t n_rows, double *chanc
 struct draft_candidates {
     struct sequence *sequences[SPECULATION_SEQUENCES_MAX];
     int32_t n;
-    double chances[SPECULATION_SEQUENCES_MAX * DRAFT_TOKENS_MAX]; // of all their tokens
+    double chances[SPECULATION_SEQUENCES_MAX * DRAFT_TOKENS_MAX]; // of all candidates' tokens
     int32_t n_chances;
 };
 
@@ -203,7 +204,8 @@ bool drafts_count_output(struct batcher *b, const struct scheduled_step *done, i
     return true;
 }
 
-// Positions whose tokens are the answer's are computed, but for the last token's: it is drawn from next.
+// Counts the positions of accepted tokens as computed. The last token's position never is: the next token is
+// drawn from it.
 static void keep_computed(struct sequence *sequence, int32_t n_accepted)
 {
     int32_t n_computed = sequence->cache.n_computed + n_accepted, n_most = sequence_n_tokens(sequence) - 1;

@@ -1,6 +1,6 @@
 // The engine thread: a batcher between two bounded queues. The inbox takes orders (jobs, cancel, release,
 // leave, abort), the outbox returns rounds (finished and released jobs, figures). The holder of a message
-// owns the jobs in it.
+// owns its jobs.
 //
 // Closing the inbox drains the thread: it finishes all jobs, then closes the outbox. ORDER_LEAVE releases the
 // waiting jobs and finishes the running ones; ORDER_ABORT releases all. After an engine error the last round

@@ -11,7 +11,7 @@ static void clear_run(struct forced_run *run)
     *run = (struct forced_run){0};
 }
 
-// The run's place, or the free one where it would be.
+// The slot of the state's run, or the free slot for it.
 static struct forced_run *place_of(const struct forced_runs *runs, uint32_t state)
 {
     size_t at = state * 2654435761u % SLOTS;
@@ -44,7 +44,7 @@ void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes
     run->state = state;
     run->likely = likely;
     buffer_add(&run->bytes, bytes.data, bytes.size);
-    buffer_add_byte(&run->bytes, '\0'); // so that a run without bytes is kept too
+    buffer_add_byte(&run->bytes, '\0'); // non-NULL also for an empty run: `bytes.data` marks used slots
     run->bytes.size -= !run->bytes.failed;
     for (size_t i = 0; i < n_tokens; i++)
         token_array_add(&run->tokens, tokens[i]);

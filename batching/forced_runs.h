@@ -1,5 +1,5 @@
-// Cache of the forced tokens (constrained.h) by the constraint's state: they are a function of the state, and
-// jobs with one constraint reach the same states. Thread: engine.
+// Caches forced tokens (constrained.h) by the constraint's state, of which they are a function. Jobs with the
+// same constraint reach the same states. Thread: engine.
 #pragma once
 
 #include "engine/tokenizer/tokenizer.h"
@@ -8,11 +8,11 @@
 struct forced_run {
     uint32_t state; // of the recognizer
     struct buffer bytes;
-    struct token_array tokens; // those that are forced
-    int32_t likely;            // the first token of bytes that force none; -1
+    struct token_array tokens; // the forced ones
+    int32_t likely;            // if no token is forced: the first token of the bytes; -1: none
 };
 
-enum { FORCED_RUNS_MAX = 1024 }; // of one constraint; further ones are not cached
+enum { FORCED_RUNS_MAX = 1024 }; // per constraint; further runs are not cached
 
 // Zeroed is empty.
 struct forced_runs {
@@ -23,7 +23,7 @@ struct forced_runs {
 
 // NULL: not cached. Runs of another generation are dropped.
 const struct forced_run *forced_runs_find(struct forced_runs *runs, uint64_t generation, uint32_t state);
-// Copies. Nothing is stored if memory runs out or the cache is full.
+// Copies the run. Stores nothing if memory runs out or the cache is full.
 void forced_runs_add(struct forced_runs *runs, uint32_t state, struct text bytes, const int32_t *tokens,
                      size_t n_tokens, int32_t likely);
 void forced_runs_finish(struct forced_runs *runs);

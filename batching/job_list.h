@@ -1,4 +1,4 @@
-// Jobs linked by `next`, oldest first: a job is in one list at most. Zeroed is empty.
+// Jobs linked by `next`, oldest first. A job is in at most one list. A zeroed list is empty.
 // Thread: the owner's.
 #pragma once
 

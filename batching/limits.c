@@ -11,8 +11,8 @@
 enum { SEQUENCES_DEFAULT = 64, TOKENS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
 // A GPU's GEMMs are memory-bound up to some hundred tokens per step and compute-bound only from thousands on.
 enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_TOKENS_DEFAULT = 4096 };
-// Positions of KV pages for which layers are offloaded: one long job if the device holds all weights; if
-// layers are split anyway, a typical job per sequence.
+// Layers are offloaded until the KV pages hold this many positions: enough for one long job while the device
+// holds all weights; if layers are split anyway, enough for a typical job per sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
 // Default: float32 for float32 weights, else 16 bits.
@@ -112,7 +112,7 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
 {
     const struct limits_wanted *wanted = attempt->wanted;
     const struct placement *placement = &attempt->placement;
-    enum { FAR = 1 << 20 }; // attention's scratch grows with the positions: its slope is measured here
+    enum { FAR = 1 << 20 }; // attention's scratch grows with the positions: measures bytes per position
     memset(memory, 0, N_BACKENDS * sizeof *memory);
     count_weights(attempt, memory);
     memory[DEVICE].available_bytes = attempt->available_bytes;
@@ -122,7 +122,7 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
         memory[HOST].matrix_bytes = 2 * memory[DEVICE].matrix_bytes; // with the transfer buffers
     uint64_t fixed_bytes = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
     memory[DEVICE].matrix_bytes += fixed_bytes;
-    if (plan->batch.n_drafts_max > 0) // a CPU's, which are the host's too
+    if (plan->batch.n_drafts_max > 0) // only a CPU drafts, whose device memory is the host's
         memory[DEVICE].draft_bytes =
             speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
     int32_t n_layers = attempt->model->shape.n_layers;
@@ -136,8 +136,8 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
             (uint64_t)plan->batch.page_positions / FAR;
 }
 
-// Number of pages for the memory that is left: `most` is what fits, `unasked` the default, which is limited
-// to half of the memory left (95 % on a GPU) and to all sequences at full context.
+// Number of pages for the memory that is left. *most: what fits. *unasked: the default, which is limited to
+// half of the memory left (95 % on a GPU) and to all sequences at full context.
 static void count_pages(const struct attempt *attempt, const struct limits_plan *plan,
                         const struct memory memory[N_BACKENDS], uint64_t *most, uint64_t *unasked)
 {
@@ -213,18 +213,19 @@ enum {
     FOR_ATTENTION = 1 << PLACING_ATTENTION
 };
 enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-memory
-// fewest: the smallest number that fits, from 1
+// HOST_LAYERS_FEWEST: the smallest number, from 1 on, that fits
 enum host_layers { HOST_LAYERS_NONE, HOST_LAYERS_GIVEN, HOST_LAYERS_FEWEST };
 
-// In this order: the first that fits is the plan.
+// In order of preference: the first one that fits is the plan.
 static const struct placement_candidate {
     unsigned placings; // values of --placement
     unsigned needs;
     enum host_layers host_layers;
     bool host_attention;
-    // large steps first, then smaller ones, which leave more memory for pages; else smaller ones only
+    // large steps are tried first, then smaller ones, which leave more memory for pages; false: smaller ones
+    // only
     bool large;
-    int32_t positions_least; // 0: one page. Few pages on the device are better than none anywhere.
+    int32_t positions_least; // 0: one page. A few pages on the device are better than no plan.
 } candidates[] = {
     {FOR_LAYERS, 0, HOST_LAYERS_GIVEN, false, true, 0},
     {FOR_ATTENTION, 0, HOST_LAYERS_GIVEN, true, true, 0},
@@ -268,7 +269,7 @@ static bool candidate_fits(struct limits_plan *plan, const struct placement_cand
     return false;
 }
 
-// False: none fits, and *plan is the last one.
+// False: none fits; *plan is the last attempt.
 static bool choose_plan(struct limits_plan *plan, const struct attempt *attempt)
 {
     for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++)
@@ -285,7 +286,8 @@ static void add_text(char *text, size_t size, const char *more)
     snprintf(text + length, size - length, "%s%s", length ? ", or " : "", more);
 }
 
-// As --kv-memory reads it, rounded to what still fits (`up`: to what still holds it).
+// The size as --kv-memory reads it: rounded down, so that it still fits; with `up` rounded up, so that it
+// suffices.
 static void size_text(uint64_t bytes, bool up, char text[32])
 {
     bool small = bytes < 16 << 20;
@@ -402,7 +404,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     *check = plan->forward;
     if (check->kv_type != KV_F32)
         check->kv_type =
-            KV_F32_OF_F16; // the values of a GPU's binary16 pages; the CPU's own 16-bit format has others
+            KV_F32_OF_F16; // the values of a GPU's binary16 pages; KV_F16 of the CPU rounds differently
     uint64_t one_page_bytes = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logit_bytes =
         2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);

@@ -2,9 +2,11 @@
 // changed. Printed at start.
 //
 // If model or KV cache exceed the device memory, they are split between device and host (hybrid,
-// engine/hybrid.h). The first of these that fits is used: everything on the device; if --kv-memory was given
-// and the pages do not fit beside the weights, attention and pages on the host; as many of the last layers as
-// fit on the device; both.
+// engine/hybrid.h). The first of these placements that fits is used:
+//   1. everything on the device
+//   2. attention and pages on the host, if --kv-memory was given and the pages do not fit beside the weights
+//   3. as many of the last layers as fit on the device
+//   4. both 2 and 3
 #pragma once
 
 #include "batching/batcher.h"
@@ -19,8 +21,8 @@ struct limits_wanted {       // 0: derive
     int32_t n_sequences_max;
     int32_t n_tokens_max;
     int32_t n_jobs_max;
-    int32_t n_drafts_max;        // as it is: 0 is none
-    bool hidden_only;            // struct forward_limits; as many outputs as tokens
+    int32_t n_drafts_max;        // not derived: 0 is none
+    bool hidden_only;            // of struct forward_limits: as many outputs as tokens
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
@@ -35,7 +37,7 @@ struct limits_plan {
     struct batch_limits batch;
     struct forward_limits forward;
     struct placement placement; // all zero: one backend computes everything
-    // matrix_bytes: with scratch; page_bytes: pages of device and host; draft_bytes: what speculation keeps
+    // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation
     uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes;
     uint64_t host_weight_bytes, host_page_bytes; // host part of a hybrid
 };
@@ -44,12 +46,12 @@ enum {
     LIMITS_PAGE_POSITIONS = 16,
     LIMITS_SEQUENCES_MAX = 4096,
     LIMITS_TOKENS_MAX = 16384,
-    LIMITS_DRAFTS = 32,      // draft tokens in one step: beyond, a CPU's products are the cost of a step
+    LIMITS_DRAFTS = 32,      // draft tokens in one step: with more, a CPU's step is compute-bound
     LIMITS_JOBS_MAX = 16384, // offsets that the offset map of one partition covers
 };
 
 bool limits_is_hybrid(const struct limits_plan *plan); // hybrid: device and host compute together
-// "20 of 32 layers on the GPU with ..", for the log, with the option that selects the same placement.
+// Describes the placement for the log, "20 of 32 layers on the GPU with ..", with the option that selects it.
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,
                                size_t size);
 
@@ -58,8 +60,8 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t available_bytes,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 
-// Limits and bytes of the second computation on the CPU (engine/cross_check.h): the plan's number of pages,
-// or fewer if the memory does not hold them. `host_available_bytes` was measured before the plan's
+// Limits and bytes of the second computation on the CPU (engine/cross_check.h): with the plan's number of
+// pages, or fewer if the memory does not hold them. `host_available_bytes` was measured before the plan's
 // allocations; the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
                                 uint64_t host_available_bytes, struct forward_limits *check, uint64_t *bytes,

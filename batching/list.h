@@ -1,6 +1,6 @@
-// Intrusive doubly linked list, in the order of insertion: an item is in as many lists as it has links. A
+// Intrusive doubly linked list in order of insertion. An item has one link for each list that it can be in. A
 // zeroed list is empty; the caller owns the items. All operations are O(1) and allocate nothing. A link is in
-// one list at most; a removed link is zeroed.
+// at most one list; a removed link is zeroed.
 // Thread: the owner's.
 #pragma once
 
@@ -14,7 +14,7 @@ struct list {
     struct list_link *first, *last; // NULL: empty
 };
 
-// Inserts the link behind `previous`, which is in the list; NULL: at the front.
+// Inserts the link after `previous`, which is in the list; NULL: at the front.
 static inline void list_insert(struct list *list, struct list_link *previous, struct list_link *link)
 {
     *link = (struct list_link){previous, previous ? previous->next : list->first};
@@ -39,7 +39,7 @@ static inline void *list_item_at(struct list_link *link, size_t offset)
     return link ? (char *)link - offset : NULL;
 }
 
-// The item of a link, which is its member `member`; NULL of NULL.
+// The item whose member `member` is the link; NULL if the link is NULL.
 #define LIST_ITEM(link, type, member) ((type *)list_item_at(link, offsetof(type, member)))
 
 // Loops over the items. The loop may remove the current item from the list.

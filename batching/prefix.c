@@ -116,7 +116,7 @@ static void put_in_slot(struct prefix_tree *tree, struct prefix_node *node)
     tree->slots[i] = (struct prefix_slot){node->key, node};
 }
 
-// Keeps the table at most half full. If memory runs out it gets fuller; false: it is full.
+// Keeps the table at most half full. If it cannot grow, it may fill up; false: it is full.
 static bool reserve_slot(struct prefix_tree *tree)
 {
     if (tree->n_nodes < tree->n_slots / 2)
@@ -196,7 +196,7 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     return node;
 }
 
-// Number of the node's pages that match the tokens. The first one is known to.
+// Number of leading pages of the node that match the tokens. The first page is known to match.
 static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node,
                             const int32_t *tokens, int32_t n_pages)
 {
@@ -207,7 +207,7 @@ static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_
     return n;
 }
 
-// Replaces `old`, which becomes a child of `node`, in the list of offered children of its parent.
+// Puts `node` into the place of `old`, which becomes its child, in the list of offered children.
 static void take_offered_place(struct prefix_node *node, struct prefix_node *old)
 {
     list_insert(&old->parent->offered, &old->offer_link, &node->offer_link);
@@ -531,7 +531,7 @@ static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
     return least;
 }
 
-// Hash of the first n_pages of the path: page by page, with the hash of the pages before as seed.
+// Hash of the first n_pages of the path: page by page, with the hash of the preceding pages as seed.
 static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages,
                         const int32_t *tokens)
 {

@@ -8,8 +8,9 @@
 //                      └─ [30 pages]     token: that token is always computed
 //
 // Along any path, from the root: ready pages, then pages that one sequence is computing, then positions
-// without a page. An unused page stays cached until its memory is needed. Eviction takes pages that no
-// waiting prompt shares first, least recently used first and deeper ones before their ancestors.
+// without a page. An unused page stays cached until its memory is needed. Eviction order: pages that no
+// waiting prompt shares first; among these least recently used first, and deeper pages before their
+// ancestors.
 // Thread: engine.
 #pragma once
 
@@ -93,7 +94,7 @@ struct prefix_tree {
     size_t n_unused_in_slab;    // nodes of the newest slab that were never used
     int32_t page_positions;
     struct page_stack *stack;
-    struct list idle[2]; // 0: no waiting sequence shares it; 1: one does
+    struct list idle[2]; // 0: no waiting sequence shares the pages; 1: one does
     struct prefix_figures figures;
     struct prefix_top top[PREFIX_TOP_MAX];
     int32_t n_top;

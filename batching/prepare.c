@@ -46,8 +46,8 @@ void prompt_destroy(struct prompt *prompt)
     free(prompt);
 }
 
-// A prompt that is too long by its bytes alone is refused before it is tokenized, which takes seconds and
-// tens of bytes for each of its own where a word is as long as the text.
+// Refuses a prompt that is too long judged by its bytes, before it is tokenized: the tokenizer needs seconds,
+// and tens of bytes of memory for each byte of text, if the text is a single word.
 static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
                                       struct text text)
 {
@@ -68,8 +68,8 @@ static enum status check_least_tokens(struct prompt *prompt, const struct prompt
     return STATUS_OK;
 }
 
-// Adds special tokens where the job asks for them; control tokens in `content` are encoded as text. A text
-// that begins with bos gets no second one, unlike in vLLM and transformers: no model was trained on two.
+// Adds special tokens if the job requests them; control tokens within `content` are encoded as text. A text
+// that begins with bos gets no second bos, unlike in vLLM and transformers: no model was trained on two.
 static enum status tokenize_text(struct prompt *prompt, const struct prompt_environment *environment,
                                  struct text text, const struct text_spans *content)
 {
@@ -104,7 +104,7 @@ static struct template_environment describe_environment(const struct prompt_envi
         .now_s = job_submitted_s(job)};
 }
 
-// As in transformers: the template named "tool_use" is used for requests with tools, even an empty list.
+// As in transformers: requests with tools, even an empty list, use the template named "tool_use".
 static enum status choose_template(struct prompt *prompt, const struct prompt_environment *environment,
                                    const struct template **template)
 {
@@ -210,7 +210,7 @@ static void fill_masks(struct prompt *prompt, const struct prompt_environment *e
         forbid_token(early, request->stop.tokens[i]);
 }
 
-// Some token of the vocabulary must be left before min_tokens.
+// True if no token of the vocabulary is allowed before min_tokens.
 static bool is_mask_empty(const uint32_t *mask, int32_t n_vocab)
 {
     for (int32_t token = 0; token < n_vocab; token++)
@@ -270,7 +270,7 @@ const char *prompt_constraint_field(const struct prompt *prompt)
     return field ? field : "tools";
 }
 
-// An answer that closes has room for the shortest one.
+// With close_at_max_tokens: refuses a max_tokens below the tokens of the shortest answer.
 static void check_room(struct prompt *prompt)
 {
     uint32_t n_tokens = prompt->rules.constraint->n_tokens_min;
@@ -307,7 +307,7 @@ void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *
                         prompt_constraint_field(prompt), constraint->error.text);
 }
 
-// As in vLLM: where calls are asked for, there is no other constraint.
+// As in vLLM: a request that requires a call has no other constraint.
 static enum status check_tools(struct prompt *prompt)
 {
     const struct request *request = &prompt->job->request;

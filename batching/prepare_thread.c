@@ -77,6 +77,6 @@ struct prompt *prepare_thread_take(struct prepare_thread *thread, int wait_ms)
         return queue_pop(thread->prepared);
     struct pollfd queue = {.fd = queue_fd(thread->prepared), .events = POLLIN};
     if (wait_ms > 0)
-        (void)poll(&queue, 1, wait_ms); // a signal ends it early, which is as good
+        (void)poll(&queue, 1, wait_ms); // a signal may end it early, which does no harm
     return queue_try_pop(thread->prepared);
 }

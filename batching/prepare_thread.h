@@ -1,6 +1,6 @@
-// Prepares long jobs beside the steps, one at a time, on a thread of its own: tokenizing one may take
-// seconds. Such a thread, and not a background task of the pool: who waits for a task, as each step does for
-// its masks, runs those that no thread has taken.
+// Prepares long jobs while steps run, one at a time, on a separate thread: tokenizing a long job may take
+// seconds. It is not a background task of the pool, because a thread that waits for one task (as each step
+// does for its masks) runs other queued tasks meanwhile.
 // Thread: engine.
 #pragma once
 
@@ -12,10 +12,10 @@ struct prepare_thread;
 enum status prepare_thread_create(struct prepare_thread **thread,
                                   const struct prompt_environment *environment,
                                   struct error *error) WARN_UNUSED;
-// No prompt is with it.
+// The thread must hold no prompt.
 void prepare_thread_destroy(struct prepare_thread *thread);
 
-// Hands the prompt over; none is with the thread. Its error is set if prompt_prepare fails.
+// Hands the prompt over; the thread must hold none. Sets its error if prompt_prepare fails.
 void prepare_thread_start(struct prepare_thread *thread, struct prompt *prompt);
-// The prompt that was handed over, once it is prepared; else NULL, after wait_ms (-1: waits for it).
+// Returns the prompt once it is prepared. NULL: not prepared within wait_ms (-1: no limit).
 struct prompt *prepare_thread_take(struct prepare_thread *thread, int wait_ms);

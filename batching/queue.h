@@ -22,6 +22,6 @@ void *queue_try_pop(struct queue *queue);
 void *queue_pop(struct queue *queue);
 
 void queue_close(struct queue *queue);
-// Closed, and nothing left in it.
+// True: closed and empty.
 bool queue_is_finished(struct queue *queue);
 int queue_fd(const struct queue *queue);

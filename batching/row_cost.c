@@ -1,10 +1,11 @@
 #include "batching/row_cost.h"
 
-// Weights of a new step, and how many of a size are averaged at first.
+// Weight of a new step in the moving averages. At first, the shape of a size is the plain average of its
+// steps.
 static const double SCALE_WEIGHT = 1.0 / 8, SHAPE_WEIGHT = 1.0 / 16;
-// Of one more row, in times of a step of one row, below ROW_COST_BUSY.
+// Guessed cost of one more row below ROW_COST_BUSY, relative to a step of one row.
 static const double GUESS_ROW = 0.12;
-// A step that took longer than expected by more was interrupted.
+// A step that took longer than expected by more than this factor was interrupted.
 static const double OUTLIER = 1.5;
 
 static double guess(int32_t n_rows)
@@ -21,7 +22,7 @@ static double fill_between(const struct row_cost *cost, int32_t before, int32_t 
     return cost->corrections[before] * (1.0 - share) + cost->corrections[behind] * share;
 }
 
-// Sizes between two that were measured have a correction between theirs, others that of the nearest.
+// Sizes that were not measured: interpolated between measured neighbours, else the nearest measured one.
 static void fill_corrections(struct row_cost *cost)
 {
     for (int32_t i = 0, before = -1; i < ROW_COST_SIZES; before = i++) {
@@ -52,7 +53,7 @@ void row_cost_note(struct row_cost *cost, int32_t n_rows, double us)
         double weight = 1.0 / (*n_steps + 1);
         weight = weight < SHAPE_WEIGHT ? SHAPE_WEIGHT : weight;
         *correction = cost->filled[n_rows - 1] * (1.0 + (ratio - 1.0) * weight);
-        if (*n_steps > 0) // a size that is new says nothing of the machine
+        if (*n_steps > 0) // a new size says nothing about the machine's load
             cost->scale_us *= 1.0 + (ratio - 1.0) * SCALE_WEIGHT;
     } else {
         cost->scale_us = us / guess(n_rows);

@@ -1,6 +1,6 @@
-// The scheduler: selects the tokens of the next step. The running sequences' come first (one token each while
-// decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token budget and
-// KV pages last.
+// The scheduler: selects the tokens of the next step. Tokens of running sequences come first (one token each
+// while decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token
+// budget and KV pages last.
 #include "batching/batcher_state.h"
 #include "schemas/clock.h"
 
@@ -38,7 +38,7 @@ void scheduler_drop_outputs(struct scheduled_step *scheduled, const struct seque
         if (scheduled->output_sequences[j] != sequence)
             continue;
         scheduled->output_sequences[j] = NULL;
-        scheduled->samples[j].allowed = NULL; // it may be the prompt's
+        scheduled->samples[j].allowed = NULL; // the mask may belong to the prompt
     }
 }
 
@@ -136,12 +136,13 @@ static void admit_sequence(struct batcher *b, struct sequence *sequence, int32_t
     sequence->cache.n_pages = node->depth;
     prompt->job->figures.prefix_hash =
         prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
-    // Rows that score or draw are computed even where their keys and values are cached: to the same bytes.
+    // Rows that score or draw are computed, to the same bytes, even if their keys and values are cached.
     int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
     sequence->cache.n_stored = n_cached;
     sequence->cache.n_computed = n_cached < first ? n_cached : first;
-    // The prompt is one for all its sequences, and so is what was cached of it: the first finds what other
-    // jobs computed, the next ones what this job did.
+    // All sequences of a job have the same prompt. The tokens that the first one finds cached were computed
+    // for other jobs; the other sequences find the tokens of the first one. So only the first one's tokens
+    // count as cached.
     sequence->cache.n_shared = sequence == prompt->sequences.first ? sequence->cache.n_computed : 0;
     sequence->running = true;
     sequence->admission = b->n_admissions++;
@@ -193,7 +194,8 @@ static bool take_pages(struct batcher *b, struct sequence *sequence, int64_t n_p
     return true;
 }
 
-// The same, with room in the block table for the step's draft tokens, behind which it must not move.
+// take_pages, after making room in the block table for the step's draft tokens too: the table must not move
+// once the step points to it.
 static bool grow_pages(struct batcher *b, struct sequence *sequence, int64_t n_positions, int32_t first_idle)
 {
     return reserve_table(b, sequence, pages_for(b, n_positions + b->config.limits.n_drafts_max)) &&
@@ -215,7 +217,8 @@ static int32_t take_output(struct scheduled_step *scheduled, struct sequence *se
     return output;
 }
 
-// Outputs of the targets that are scored by n rows from n_computed on; they begin at first_row of the step.
+// Adds the outputs of the targets that the n rows from n_computed on score; these rows begin at the step's
+// row first_row.
 static void add_targets(struct scheduled_step *scheduled, struct sequence *sequence, int32_t first_row,
                         int32_t n)
 {
@@ -263,8 +266,8 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
     sequence->answer.output = output;
 }
 
-// Adds up to n_tokens_max of the sequence's next tokens: one decode token or a prefill chunk. Its block table
-// covers them.
+// Adds up to n_tokens_max of the sequence's next tokens: one decode token or a prefill chunk. The block table
+// must cover them.
 static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_tokens_max)
 {
     struct scheduled_step *scheduled = b->pipeline.building;
@@ -295,8 +298,8 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
     scheduled->prefill_tokens += n_prefill;
     scheduled->decode_tokens += n - n_prefill;
     sequence->cache.n_computed += n;
-    // Later sequences of this step may already share the pages that this one fills: each layer stores all
-    // keys and values before any token attends.
+    // Later sequences of this step may already share the pages that this sequence fills: in each layer, all
+    // keys and values are stored before any token attends.
     prefix_computed(sequence->node, sequence, sequence->cache.n_computed / b->config.limits.page_positions);
     if (sequence->cache.n_computed == n_tokens && !sequence->scoring.only_scores)
         add_output(scheduled, sequence);
@@ -310,8 +313,8 @@ static bool step_has_room(const struct batcher *b)
            step->n_outputs < b->config.limits.n_sequences_max;
 }
 
-// How many of the sequence's next n tokens this step's outputs allow, when `owed` are for later sequences:
-// at least one. Rows before the first target have no output.
+// Limits n, the sequence's next tokens, to what the step's free outputs allow, minus `owed` outputs for later
+// sequences; at least one. Rows before the first target have no output.
 static int32_t limit_to_outputs(const struct batcher *b, const struct sequence *sequence, int32_t n,
                                 int32_t owed)
 {
@@ -340,7 +343,7 @@ static void schedule_running(struct batcher *b)
         int64_t n_positions = (int64_t)sequence->cache.n_computed + n;
         bool fits = n_positions <= b->config.environment.limits.n_positions_max;
         if (!fits && is_pending)
-            continue; // its pending token may be the last one
+            continue; // the pending token may end the answer
         if (!fits || !grow_pages(b, sequence, n_positions, i + 1)) {
             fits ? preempt_sequence(b, sequence) : refuse_length(b, sequence, n_positions);
             i--;
@@ -350,7 +353,7 @@ static void schedule_running(struct batcher *b)
     }
 }
 
-// Running sequences that only wait for their last token: they need no slot.
+// Number of running sequences that only wait for their last token: they need no slot.
 static int32_t count_ending(const struct batcher *b)
 {
     int32_t n = 0;
@@ -369,7 +372,7 @@ static void schedule_waiting(struct batcher *b)
         bool blocked;
         int32_t n_ready = prefix_ready(sequence->node, &blocked);
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
-        // it was preempted when all pages were full
+        // it was preempted when it needed more than all pages
         if (n_tokens > b->config.environment.limits.n_positions_max) {
             refuse_length(b, sequence, n_tokens);
             continue;

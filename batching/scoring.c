@@ -9,7 +9,7 @@ static const float BIAS = 1e30f; // beyond any logit
 
 // ---- targets ----
 
-// A choice that is too long by its bytes alone is refused before it is tokenized.
+// Refuses a choice that is too long judged by its bytes, before it is tokenized.
 static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
                                       struct text choice)
 {
@@ -25,7 +25,7 @@ static enum status check_least_tokens(struct prompt *prompt, const struct prompt
                            (long long)most, (long long)least);
 }
 
-// Appends the choice's tokens to those of all branches.
+// Appends the choice's tokens to branch_tokens, which has the tokens of all branches.
 static enum status tokenize_choice(struct prompt *prompt, const struct prompt_environment *environment,
                                    struct text choice, struct sequence *branch)
 {
@@ -33,7 +33,7 @@ static enum status tokenize_choice(struct prompt *prompt, const struct prompt_en
     size_t first = tokens->n_ids;
     enum status status =
         tokenizer_encode(environment->tokenizer, choice, TOKENIZER_CONTINUES, tokens, &prompt->error);
-    bool is_spelled = tokens->n_ids > first; // not where the vocabulary has no token for any of its bytes
+    bool is_spelled = tokens->n_ids > first; // false if the vocabulary has no token for any of its bytes
     if (prompt->job->request.scores.include_end)
         token_array_add(tokens, tokenizer_eos(environment->tokenizer));
     if (tokens->failed)
@@ -64,7 +64,7 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
         if (status != STATUS_OK)
             return status;
     }
-    const int32_t *targets = prompt->branch_tokens.ids; // where they stay from here on
+    const int32_t *targets = prompt->branch_tokens.ids; // final address: nothing is appended from here on
     for (int32_t i = 0; i < request_n_branches(request); i++) {
         branches[i].scoring.only_scores = true;
         branches[i].scoring.targets = targets;
@@ -101,9 +101,9 @@ static struct text text_behind(struct text text, size_t size)
     return (struct text){text.data + size, text.size - size};
 }
 
-// Offset of a token in the rest of the prompt's text; SIZE_MAX if it is not there. Special tokens may have
-// taken blanks before it. The blank that a vocabulary puts before a first word is not in the text, and is
-// removed from `token`.
+// Offset of a token in the rest of the prompt's text; SIZE_MAX: not found. Blanks before it are skipped: a
+// special token may have absorbed them. A leading blank that the vocabulary puts before a first word is not
+// in the text; it is removed from `token`.
 static size_t find_token(struct text rest, struct text *token)
 {
     enum { BLANKS_MAX = 64 };
@@ -120,8 +120,9 @@ static size_t find_token(struct text rest, struct text *token)
     return 0;
 }
 
-// Offsets of a text's tokens. A special token that is not in the text, such as an added bos, has no room in
-// it; another one that is not, because a normalizer changed it, has as much as it spells.
+// Sets the offsets of a text's tokens. A special token that is not in the text, such as an added bos, has
+// length 0. Another token that is not in the text, because a normalizer changed it, has the length of its
+// spelling.
 static void place_in_text(struct prompt *prompt, const struct tokenizer *tokenizer, struct text text,
                           struct buffer *bytes)
 {
@@ -140,7 +141,7 @@ static void place_in_text(struct prompt *prompt, const struct tokenizer *tokeniz
     }
 }
 
-// Decodes the ids. A blank that the vocabulary puts before a first word is not part of the text.
+// Decodes the ids. The blank that a vocabulary puts before a first word is removed.
 static void spell_ids(struct prompt *prompt, const struct tokenizer *tokenizer, struct buffer *bytes)
 {
     size_t n_blanks = 0;
@@ -156,7 +157,7 @@ static void spell_ids(struct prompt *prompt, const struct tokenizer *tokenizer, 
         memmove(bytes->data, bytes->data + 1, --bytes->size);
 }
 
-// The prompt as it was given, or what its ids spell. Offsets are in bytes.
+// Sets the echo: the prompt's text as given, or the text that its ids spell. Offsets are in bytes.
 static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *tokenizer)
 {
     struct job *job = prompt->job;
@@ -179,7 +180,7 @@ enum status scoring_prepare(struct prompt *prompt, const struct prompt_environme
 {
     const struct request *request = &prompt->job->request;
     enum status status = STATUS_OK;
-    if (prompt->tokens.n_ids == 0) // refused by its length
+    if (prompt->tokens.n_ids == 0) // check_length refuses it
         return STATUS_OK;
     if (request_scores_prompt(request))
         status = prepare_prompt(prompt, environment);
@@ -208,8 +209,8 @@ static bool is_branch(const struct sequence *sequence)
     return sequence->choice >= (uint32_t)request_n_sequences(&sequence->prompt->job->request);
 }
 
-// Of a token of the prompt: as many as prompt_logprobs or the echo wants; each is written with its own
-// number.
+// Alternatives computed for a prompt token: the larger of what prompt_logprobs and the echo request. Each
+// output lists its own number of them.
 static int32_t n_alternatives(const struct sequence *sequence)
 {
     const struct request *request = &sequence->prompt->job->request;
@@ -241,7 +242,7 @@ void sequence_score(struct sequence *sequence, const struct sample_result *drawn
         sequence_fail(sequence, STATUS_REJECT, ERROR_LOGITS_NAN, "the model's logits are not numbers");
         return;
     }
-    // Another token is drawn only where the target's logit is minus infinity.
+    // If another token is drawn, the target's logit is minus infinity.
     struct token_logprob scored = {target, drawn->token == target ? drawn->logprob : -INFINITY};
     sequence->scoring.logprob += (double)scored.logprob;
     sequence->scoring.n_scored++;
@@ -256,7 +257,7 @@ void sequence_score(struct sequence *sequence, const struct sample_result *drawn
 
 // ---- the result ----
 
-// probability = exp(logprob) over the sum of all; all are 0 where no choice is possible.
+// probability = exp(logprob) / sum of all exp(logprob). All are 0 if no choice is possible.
 static void normalize_scores(struct choice_logprob *scores, int32_t n)
 {
     double largest = -INFINITY, sum = 0.0;
@@ -268,7 +269,7 @@ static void normalize_scores(struct choice_logprob *scores, int32_t n)
         scores[i].probability = (float)(elementary_exp(scores[i].logprob - largest) / sum);
 }
 
-// The answer is the choice of the highest logprob, of equal ones the first.
+// The answer is the choice with the highest logprob; the first one of equals.
 static void decide_answer(struct result *result)
 {
     int32_t best = 0;

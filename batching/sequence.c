@@ -111,8 +111,9 @@ static bool add_logprobs(struct sequence *sequence, const struct sample_result *
     return logprob_entry_set(entry, chosen, drawn, tokenizer, &sequence->prompt->job->arena);
 }
 
-// The text's size without the earliest stop string that ends after `from`, the length of the text at the last
-// search, or with it where the request includes it; SIZE_MAX: there is none. A match may begin before `from`.
+// Searches for the earliest stop string that ends after `from`, the text's length at the last search; a match
+// may begin before `from`. Returns the text's size without the stop string, or with it if the request
+// includes it. SIZE_MAX: none.
 static size_t find_stop(const struct request *request, const struct buffer *text, size_t from)
 {
     size_t earliest = SIZE_MAX, size = SIZE_MAX;

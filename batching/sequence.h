@@ -13,19 +13,19 @@
 struct sequence;
 struct window_level;
 
-// The tokens that may be drawn, as the request limits them.
+// The tokens that the request allows.
 struct prompt_vocabulary {
-    uint32_t *masks; // [2, n_mask_words] from min_tokens on, and before; NULL: all may be drawn
+    uint32_t *masks; // [2, n_mask_words] from min_tokens on, and before it; NULL: all tokens are allowed
     int32_t n_mask_words;
     struct token_array bad_words; // see bad_words.c
 };
 
-// How the answer is to be written.
+// The form of the answer.
 struct prompt_rules {
-    struct compiled_constraint *constraint; // of the batcher's cache; NULL: none
+    struct compiled_constraint *constraint; // in the batcher's cache; NULL: none
     bool is_compiling;                      // the prompt waits for it
-    struct answer_format format;            // of a chat; else empty
-    enum thinking_state thinking;           // where the prompt ends
+    struct answer_format format;            // of a chat; otherwise empty
+    enum thinking_state thinking;           // state of thinking at the prompt's end
 };
 
 // Monotonic clock, for figures only.
@@ -36,7 +36,7 @@ struct prompt_times {
 struct prompt_sequences {
     struct sequence *items; // [n] request_n_sequences() answers, then the branches
     int32_t n, n_unfinished;
-    // the first that has tokens to compute: the prompt's cached tokens are counted for it
+    // the first one with tokens to compute; the prompt's cached tokens are counted for it
     const struct sequence *first;
 };
 
@@ -47,10 +47,10 @@ struct prompt {
     int32_t max_tokens;               // per choice, limited by the context
     bool long_context;                // prompt and answer may exceed limits.n_context_original
     struct token_array branch_tokens; // targets of the branches
-    // [tokens.n_ids] if the first sequence scores the prompt; texts in the job's arena, text_offset in bytes
-    // of `echo`
+    // [tokens.n_ids] if the first sequence scores the prompt; the texts are in the job's arena, text_offset
+    // is a byte of `echo`
     struct logprob_entry *logprobs;
-    struct text echo; // the prompt's text, if it is printed before the answer
+    struct text echo; // the prompt's text, if the answer repeats it
     struct prompt_vocabulary vocabulary;
     struct prompt_rules rules;
     struct prompt_sequences sequences;
@@ -61,51 +61,51 @@ struct prompt {
     struct error error;
 };
 
-// While waiting: its level, and its links in the node's, the window's and the level's list, each by arrival.
+// While waiting: the level, and the links in the lists of node, window and level, each in order of arrival.
 struct sequence_wait {
     struct window_level *level;
     struct list_link node_link, window_link, level_link;
-    int64_t arrival; // number of admissions before it arrived: bounds how often it is passed over
+    int64_t arrival; // admissions before it arrived: bounds how often the sequence is passed over
 };
 
-// Its part of the KV cache, while running.
+// The sequence's part of the KV cache while it is running.
 struct sequence_cache {
     int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
     int32_t n_pages, pages_capacity;
-    int32_t n_computed; // positions in the KV cache, including those of the step being built
+    int32_t n_computed; // positions in the KV cache, including the positions of the step being built
     int32_t n_stored;   // positions whose pages were ready at admission
-    int32_t n_shared;   // of the prompt's first: positions of n_computed taken from the prefix cache
+    int32_t n_shared;   // in the prompt's first sequence: positions of n_computed taken from the prefix cache
 };
 
-// Tokens that it scores: row first_target + i gives the logprob of targets[i].
+// Tokens to score: row first_target + i gives the logprob of targets[i].
 struct sequence_targets {
     const int32_t *targets; // NULL: none
     int32_t n_targets, first_target;
-    int32_t n_submitted, n_scored; // of the targets: in a submitted step; with their result
+    int32_t n_submitted, n_scored; // targets in a submitted step; targets with their result
     double logprob;                // sum over the scored targets
-    bool only_scores;              // draws no token: it ends with its last target
+    bool only_scores;              // draws no token: the sequence ends after its last target
 };
 
 // The answer of a sequence.
 struct sequence_answer {
     int32_t *generated; // [n_generated]
     int32_t n_generated, generated_capacity;
-    // n_generated, or n_generated + 1: then `output` of the submitted step is its newest token
+    // n_generated, or n_generated + 1: then the newest token is `output` of the submitted step
     int32_t n_drawn;
     int32_t output;
     int32_t n_forced;               // of n_generated and n_end_tokens: not drawn (batching/constrained.h)
     struct buffer text;             // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
-    // 1: a stop token ended the answer: it is counted as generated, not part of text or logprobs
+    // 1: a stop token ended the answer: it is counted as generated but is not part of text or logprobs
     int32_t n_end_tokens;
 };
 
-// Progress in the prompt's constraint; of others zeroed.
+// Progress in the prompt's constraint; zeroed without one.
 struct sequence_constraint {
     struct matcher matcher; // zeroed until the first mask is requested
-    struct error error;     // why it has no mask
-    bool is_complete;       // no token can follow, not even one that ends the answer
+    struct error error;     // why there is no mask
+    bool is_complete;       // no token can follow, not even an end token
 };
 
 struct sequence_draft; // batching/speculation.h
@@ -121,15 +121,15 @@ struct sequence {
     struct sequence_targets scoring;
     struct sequence_answer answer;
     struct sequence_constraint constrained;
-    struct sequence_draft *draft; // NULL: none was looked for
+    struct sequence_draft *draft; // NULL: no draft was tried
 };
 
 struct prompt_limits {
     int32_t n_context; // of the model
-    // sequences that may exceed it use the long-context rope frequencies; else n_context
+    // longer sequences use the long-context rope frequencies; n_context if the model has none
     int32_t n_context_original;
-    int32_t n_positions_max; // of one sequence, by the KV pages
-    uint64_t page_bytes;     // of one page, for messages
+    int32_t n_positions_max; // of one sequence: what the KV pages hold
+    uint64_t page_bytes;     // of one page, for error texts
     int32_t page_positions;
     int32_t max_tokens_default; // for jobs without max_tokens; 0: up to the end of the context
     int32_t n_vocab;
@@ -139,57 +139,56 @@ struct prompt_environment {
     const struct tokenizer *tokenizer;
     const struct template *chat_template;          // NULL: the model has none, jobs with messages fail
     const struct template *tool_template;          // for jobs with tools; NULL: chat_template
-    struct answer_format chat_format, tool_format; // of answers behind each
+    struct answer_format chat_format, tool_format; // of answers to each template
     bool special_in_content;                       // control tokens in messages are encoded as control tokens
-    struct sampling sampling_defaults;             // for settings that a job does not name
+    struct sampling sampling_defaults;             // for settings that a job leaves out
     struct prompt_limits limits;
 };
 
 struct prompt *prompt_create(struct job *job); // NULL: out of memory, the caller still owns the job
 void prompt_destroy(struct prompt *prompt);    // not the job
 
-// Renders, tokenizes and checks the job; sets prompt->error on failure. Prompt plus max_tokens beyond the
-// context is an error. Without max_tokens the answer may use the rest of the context, even if the KV pages
-// hold less.
+// Renders, tokenizes and checks the job; sets prompt->error on failure. It is an error if prompt and
+// max_tokens exceed the context. Without max_tokens the answer may use the rest of the context, even if the
+// KV pages hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
 // The constraints on the answer of a prepared prompt, borrowed from the job. False: none.
 bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules);
-// Fails the prompt where its constraint was refused.
+// Fails the prompt if its constraint was refused.
 void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits);
-// The request's field with the constraint, for messages.
+// The request's field that holds the constraint, for error texts.
 const char *prompt_constraint_field(const struct prompt *prompt);
 
-// The mask of the tokens that may be drawn as the answer's token `index`; NULL: all may, or a constraint
-// decides.
+// The mask of the tokens allowed as the answer's token `index`; NULL: all are, or a constraint decides.
 const uint32_t *sequence_allowed(const struct sequence *sequence, int32_t index);
-// Token at a position of prompt and answer; a pending one is negative, as in struct step.
+// Token at a position of prompt and answer; a pending token is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
-int32_t sequence_n_tokens(const struct sequence *sequence); // to compute, with the pending one
-// Whether nothing is left to compute: the pending token reaches max_tokens, so that it ends the answer
-// whatever it is, or all targets are submitted.
+int32_t sequence_n_tokens(const struct sequence *sequence); // including the pending one
+// True if nothing is left to compute: all targets are submitted, or the pending token reaches max_tokens and
+// so ends the answer whatever it is.
 bool sequence_ends(const struct sequence *sequence);
 
-// Sets and returns STATUS_REJECT: the KV pages do not hold n_positions. The text names the --kv-memory that
-// would.
+// Sets and returns STATUS_REJECT: the KV pages do not hold n_positions. The text names the value of
+// --kv-memory that would suffice.
 enum status prompt_refuse_length(struct prompt *prompt, const struct prompt_limits *limits,
                                  int64_t n_positions);
 
-// Room for n more generated tokens. False: out of memory.
+// Makes room for n more generated tokens. False: out of memory.
 bool sequence_reserve(struct sequence *sequence, int32_t n) WARN_UNUSED;
 // Appends a token: text, logprobs, stop rules.
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
-// Whether the token ends the answer and is no part of it.
+// True if the token ends the answer and is not part of it.
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 
 // Writes a token's logprob with the alternatives of its output, all but text_offset. False: out of memory.
 bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
                        const struct sample_result *drawn, const struct tokenizer *tokenizer,
                        struct arena *arena) WARN_UNUSED;
-// Keeps the n_top likeliest tokens of each entry.
+// Keeps the n_top likeliest alternatives of each entry.
 void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_top);
-// Ends the sequence with FINISH_ERROR, and its prompt with the error, unless that has one.
+// Ends the sequence with FINISH_ERROR. Sets the prompt's error, unless it has one already.
 void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text);
 
 // Writes the answers of the finished sequences, or the error, into the job's result. If memory runs out,

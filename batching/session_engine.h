@@ -1,9 +1,9 @@
-// The batcher's engine over a model's session (engine/session.h).
+// Binds a session of a model (engine/session.h) as the batcher's engine.
 #pragma once
 
 #include "batching/batcher.h"
 #include "engine/session.h"
 
-// `ahead`: steps are submitted while the one before runs, where the session can. The session must outlive the
-// batcher.
+// `ahead`: submits a step while the previous one runs, if the session supports it. The session must outlive
+// the batcher.
 struct engine session_engine_bind(struct session *session, bool ahead);

@@ -7,18 +7,18 @@
 #include <string.h>
 
 enum {
-    OWN_TOKENS_MAX = 1 << 16,      // of prompt and answer that are looked through, the last
-    ANSWERS_TOKENS = 1 << 17,      // of finished answers: 3 MB
-    FINISHED_TOKENS_MAX = 1 << 12, // of one, the first
+    OWN_TOKENS_MAX = 1 << 16,      // of prompt and answer: the last ones are indexed
+    ANSWERS_TOKENS = 1 << 17,      // of finished answers, 3 MB
+    FINISHED_TOKENS_MAX = 1 << 12, // of one finished answer: the first ones are indexed
     TAIL_MAX = SUFFIX_LENGTH_MAX + DRAFT_TOKENS_MAX + 1,
-    RESUMED_FROM = 3, // class of the length of a match that is resumed
-    MATCH_LONG = 8,   // behind a longer match no other one is looked for
+    RESUMED_FROM = 3, // shortest length class whose match is resumed after a wrong token
+    MATCH_LONG = 8,   // a match that is at least this long is kept without searching for others
 };
 
 enum source { SOURCE_OWN, SOURCE_ANSWERS };
 
-// Of counts: how much less an older token weighs than the next one, how many tokens a first guess weighs, and
-// how many misses a sequence's factor begins with.
+// Decay of the counts per token; weight of a first guess, in tokens; decay of a sequence's misses; misses
+// with which a sequence's factor begins.
 static const double COUNTS_KEEP = 0.98, GUESS_WEIGHT = 3.0, SEQUENCE_KEEP = 0.97, MISSES_FIRST = 1.0;
 static const double CHANCE_LEAST = 0.01, CHANCE_MOST = 0.99;
 
@@ -69,13 +69,13 @@ void speculation_release(struct speculation *speculation, struct sequence *seque
     sequence->draft = NULL;
 }
 
-// Of prompt and answer, without the one that the step draws.
+// Tokens of prompt and answer, without the one that the step draws.
 static int32_t n_known(const struct sequence *sequence)
 {
     return (int32_t)sequence->prompt->tokens.n_ids + sequence->answer.n_generated;
 }
 
-// Takes the tokens that are new since the last time.
+// Indexes the tokens that are new since the last call.
 static void index_own(struct sequence_draft *draft, const struct sequence *sequence)
 {
     int32_t n = n_known(sequence);
@@ -99,13 +99,14 @@ void speculation_add_answer(struct speculation *speculation, const struct sequen
 
 // ---- proposals ----
 
-// Last tokens of a text, and the draft behind them.
+// The last tokens of a text, followed by the draft.
 struct tail {
     int32_t tokens[TAIL_MAX + 1];
     int32_t n;
 };
 
-// Where a draft is found: tokens are taken from `place` on as long as they follow the draft's.
+// A draft under construction. Its tokens follow `match` in that text; when the match ends, another one is
+// searched.
 struct proposing {
     const struct speculation *speculation;
     struct sequence_draft *draft;
@@ -113,8 +114,8 @@ struct proposing {
     struct tail tails[SPECULATION_SOURCES];
     enum source source;
     struct suffix_match match; // length 0: none
-    double factor;             // of the sequence's chances to miss
-    double chance;             // of all tokens so far
+    double factor;             // observed misses of the sequence / expected misses
+    double chance;             // that all tokens so far are accepted
 };
 
 static const struct suffix_index *index_of(const struct proposing *proposing, enum source source)
@@ -134,7 +135,7 @@ static void fill_tails(struct proposing *proposing, const struct sequence *seque
         answer->tokens[answer->n++] = sequence->answer.generated[i];
 }
 
-// Behind the end of the own text stands the draft itself: a text that repeats goes on repeating.
+// The draft itself continues the sequence's own text, so a repetition continues past the end of the text.
 static int32_t token_at(const struct proposing *proposing, enum source source, uint32_t place)
 {
     const struct suffix_index *index = index_of(proposing, source);
@@ -158,7 +159,7 @@ static void find_match(struct proposing *proposing)
     }
 }
 
-// A match of length 0 with votes goes on behind a token that differed.
+// A match of length 0 with votes continues after a token that differed.
 static bool is_resumed(const struct suffix_match *match)
 {
     return match->length == 0 && match->votes > 0;
@@ -201,7 +202,7 @@ static double bounded_chance(double chance)
     return chance < CHANCE_LEAST ? CHANCE_LEAST : chance > CHANCE_MOST ? CHANCE_MOST : chance;
 }
 
-// The match's next token, or another match's. SUFFIX_BREAK: none.
+// The match's next token, or the next token of another match. SUFFIX_BREAK: none.
 static int32_t propose_token(struct proposing *proposing)
 {
     int32_t token = SUFFIX_BREAK;
@@ -217,7 +218,7 @@ static int32_t propose_token(struct proposing *proposing)
                                    : SUFFIX_BREAK;
 }
 
-// The match goes on if the token is its next one.
+// Appends the token to the draft. The match grows if it predicted the token.
 static void add_token(struct proposing *proposing, int32_t token, int32_t cell)
 {
     bool follows = proposing->match.length > 0 &&
@@ -230,8 +231,8 @@ static void add_token(struct proposing *proposing, int32_t token, int32_t cell)
         (struct draft_token){token, cell, proposing->chance, (int)proposing->source, place};
 }
 
-// Adds the tokens that a constraint forces behind the last one. False: they end the draft or the answer,
-// and no row is needed for the last one.
+// Adds the tokens that a constraint forces after the last one. False: they end the draft or the answer, and
+// the last token needs no row.
 static bool add_forced(struct proposing *proposing, struct sequence *sequence, int32_t n_max,
                        const struct tokenizer *tokenizer, struct token_array *forced)
 {
@@ -245,8 +246,8 @@ static bool add_forced(struct proposing *proposing, struct sequence *sequence, i
     return true;
 }
 
-// A match's token, or the one that forced bytes begin with, whichever has the better chance; where the
-// sequence has a constraint, moves its matcher behind it. SUFFIX_BREAK: none that is allowed.
+// Chooses between the match's token and the first token of forced bytes, by chance of acceptance. With a
+// constraint, advances its matcher by the token. SUFFIX_BREAK: none is allowed.
 static int32_t choose_token(struct proposing *proposing, struct sequence *sequence,
                             const struct tokenizer *tokenizer, int32_t *cell)
 {
@@ -320,7 +321,7 @@ void speculation_trim(struct sequence_draft *draft, double least, int32_t n_max)
 {
     int32_t n_rows = 0;
     for (int32_t i = 0; i < draft->n_rows && i < n_max && draft->tokens[i].chance >= least; i++)
-        if (i + 1 == draft->n_rows || draft->tokens[i + 1].cell >= 0) // another is drawn behind it
+        if (i + 1 == draft->n_rows || draft->tokens[i + 1].cell >= 0) // a token is drawn after it
             n_rows = i + 1;
     draft->n_rows = n_rows;
 }
@@ -347,7 +348,7 @@ int32_t speculation_settle(struct speculation *speculation, struct sequence *seq
         const struct draft_token *proposed = &draft->tokens[i];
         bool is_known = draft->n_before + i < answer->n_generated;
         bool is_hit = is_known && answer->generated[draft->n_before + i] == proposed->token;
-        if (!is_known && answer->finish_reason != FINISH_STOP) // else the answer's end was drawn
+        if (!is_known && answer->finish_reason != FINISH_STOP) // with FINISH_STOP the end was drawn instead
             break;
         if (proposed->cell >= 0)
             count_token(speculation, draft, proposed->cell, is_hit);

@@ -14,7 +14,7 @@ static uint32_t power_of_two(uint32_t n)
     return power;
 }
 
-// A token has N_ORDERS entries, of which many are equal.
+// A token adds N_ORDERS n-grams, but many are equal to earlier ones: 2 slots per token suffice.
 enum { SLOTS_A_TOKEN = 2 };
 
 uint64_t suffix_index_bytes(uint32_t capacity)
@@ -59,7 +59,7 @@ int32_t suffix_index_token(const struct suffix_index *index, uint32_t place)
     return index->tokens[place & (index->capacity - 1)];
 }
 
-// The n-gram whose hash leads to the slot is followed by the token at `place`.
+// Votes for `place` as the continuation of the n-gram whose hash leads to the slot.
 static void vote(const struct suffix_index *index, struct suffix_slot *slot, uint32_t place, int32_t token)
 {
     int32_t other = slot->votes > 0 ? suffix_index_token(index, slot->place) : SUFFIX_BREAK;
@@ -96,7 +96,7 @@ void suffix_index_append(struct suffix_index *index, uint64_t key, int32_t token
         index->first = index->n - index->capacity;
 }
 
-// How many of the last tokens of `tail` stand before the place; a break is the last one compared.
+// Number of trailing tokens of `tail` that equal the tokens before `place`. Compares no further than a break.
 static int32_t common_length(const struct suffix_index *index, uint32_t place, const int32_t *tail, int32_t n)
 {
     int32_t length = 0;

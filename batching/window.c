@@ -82,7 +82,8 @@ static void withdraw_sequence(struct sequence *sequence)
     prefix_withdraw(sequence->node);
 }
 
-// Offers the most urgent level, unless it is small and another one is offered already.
+// Offers the most urgent level to the tree search. A small level does not replace one that is offered
+// already.
 static void choose_offered(struct window *window)
 {
     struct window_level *top = window->n_levels ? window->levels[0] : NULL;
@@ -174,9 +175,9 @@ static bool is_blocked(const struct sequence *sequence)
     return blocked;
 }
 
-// The first sequence at or below a node that does not wait for a page another sequence is computing. Skips at
-// most one child per sequence that is prefilling. Recursion depth is the number of branches, so a long prompt
-// needs no stack.
+// The first sequence at or below a node that does not wait for a page which another sequence is computing.
+// Skips at most one child per prefilling sequence. The recursion depth is the number of branches, so a long
+// prompt needs no stack.
 static struct sequence *next_under(const struct prefix_node *node)
 {
     while (!node->sequences.first && node->offered.first && node->offered.first == node->offered.last) {
@@ -195,7 +196,7 @@ static struct sequence *next_under(const struct prefix_node *node)
     return NULL;
 }
 
-// The nearest sequence: below the node, else below its parent, and so on up to the root.
+// The nearest sequence: below the node, then below its parent, and so on up to the root.
 static struct sequence *next_from(const struct prefix_node *node)
 {
     for (; node; node = node->parent) {
@@ -214,7 +215,7 @@ static struct sequence *next_offered(const struct window *window)
     return sequence;
 }
 
-// Of the WINDOW_SCAN_MAX oldest sequences, the one with the most cached pages.
+// The sequence with the most cached pages among the WINDOW_SCAN_MAX oldest ones.
 static struct sequence *next_scanned(const struct window_level *level)
 {
     struct sequence *best = NULL;
@@ -256,8 +257,7 @@ struct sequence *window_next(const struct window *window)
         return NULL;
     if (is_share_due(window))
         return oldest_of(&window->waiting);
-    // A less urgent sequence takes the slot while the more urgent ones wait for a prefix that is being
-    // computed.
+    // A less urgent sequence is admitted while the more urgent ones wait for a prefix that is being computed.
     struct sequence *sequence = NULL;
     for (int32_t i = 0; !sequence && i < window->n_levels && i < WINDOW_SCAN_MAX; i++)
         sequence = next_of_level(window, window->levels[i]);

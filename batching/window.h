@@ -4,7 +4,7 @@
 // of the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt.
 //
 // No sequence starves:
-//   - every WINDOW_SHARE-th admission is of the sequence that waits longest of all levels;
+//   - every WINDOW_SHARE-th admission goes to the sequence that has waited longest, in any level;
 //   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its
 //     prefix.
 //
@@ -37,7 +37,8 @@ struct window {
     int64_t n_since_share; // admissions since the last one given to the longest waiting sequence
 };
 
-// A zeroed window with its tree set is valid and empty. No sequence may be waiting when it is finished.
+// A zeroed window with its tree set is valid and empty. It must hold no waiting sequences when it is
+// finished.
 void window_finish(struct window *window);
 // False: out of memory, the sequence was not added.
 bool window_add(struct window *window, struct sequence *sequence) WARN_UNUSED;
@@ -46,6 +47,6 @@ bool window_add_preempted(struct window *window, struct sequence *sequence) WARN
 // The next sequence to admit; it stays in the window. NULL: none, or each waits for a prefix that another
 // sequence is computing.
 struct sequence *window_next(const struct window *window);
-// Removes the sequence because it is `admitted` or cancelled. Releases its wait on the path: call prefix_use
-// before to admit it.
+// Removes the sequence because it is `admitted` or cancelled, and ends its wait on the path: to admit it,
+// call prefix_use before.
 void window_remove(struct window *window, struct sequence *sequence, bool admitted);

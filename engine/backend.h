@@ -33,7 +33,7 @@ enum kv_type {
     KV_F32_OF_F16, // float32 rounded to binary16: to compare with engines that store binary16
     // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
     KV_F16,
-    KV_Q8_0, // 8 bits: with a scale per position and 32 items on a GPU, per position and head on a CPU
+    KV_Q8_0, // 8 bits, with a scale: per position and 32 items on a GPU, per position and head on a CPU
 };
 
 // Attention is computed split-KV in segments of this many positions, merged in order; the size is part of the
@@ -47,7 +47,7 @@ struct kv_shape {
     enum kv_type type; // a GPU stores binary16 for both kinds of float32
     // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
     int32_t n_heads;
-    int32_t n_positions_most; // of a sequence; 0: limited by n_pages only
+    int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
 };
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
@@ -56,11 +56,11 @@ struct step_sequence {
     int32_t position; // of the first row
     // block table: page of positions [i * page_positions, ...), up to the last row's position
     const int32_t *pages;
-    // Uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life of a
-    // sequence; pages are shared only between sequences with the same value.
+    // The sequence uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life
+    // of a sequence; pages are shared only between sequences with the same value.
     bool long_context;
-    // Positions from 0 on that the pages hold already. Rows at them are computed for their outputs and not
-    // stored, because other sequences may read these pages in the same step.
+    // The pages already hold the positions below n_stored. Rows of such positions are computed for their
+    // outputs but not stored, because other sequences may read these pages in the same step.
     int32_t n_stored;
 };
 
@@ -68,15 +68,15 @@ struct step_sequence {
 struct sample_request {
     const struct sampling *sampling;
     uint32_t choice; // 0..n-1 of the job
-    // number of tokens generated before: the counter of the random number generator
+    // number of tokens generated before this one: the counter of the random number generator
     uint32_t index;
-    // 1 + j: the newest token is output j of the step submitted before; 0: all tokens are known
+    // 1 + j: the newest token is output j of the previous step; 0: all tokens are known
     int32_t pending;
     const int32_t *prompt; // for the penalties
     int32_t n_prompt;
     const int32_t *generated; // known tokens
     int32_t n_generated;
-    // [n_allowed_words] bit token % 32 of word token / 32: may be drawn; NULL: all may
+    // [n_allowed_words] bit token % 32 of word token / 32: the token may be drawn; NULL: all tokens may
     const uint32_t *allowed;
     int32_t n_allowed_words; // token_mask_words(n_vocab)
     bool scores;             // scores a token that the caller chose; backends ignore it
@@ -103,7 +103,7 @@ struct sample_result {
 // The caller owns all arrays and must not change them until end returns.
 struct step {
     int32_t n_tokens;
-    const int32_t *tokens;    // [n_tokens]; -1 - j: output j of the step submitted before
+    const int32_t *tokens;    // [n_tokens]; -1 - j: output j of the previous step
     const int32_t *positions; // [n_tokens]
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
@@ -112,12 +112,12 @@ struct step {
     int32_t n_outputs;
     const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
-    // Called before the masks of the samples are read, any number of times; returns when they are complete.
-    // NULL: they are.
+    // Called before the samples' masks are read, any number of times; returns when they are complete. NULL:
+    // they are complete.
     void (*await_masks)(void *context);
     void *masks_context;
-    // The masks depend on the step before, which is under way. The step is submitted without its sampling,
-    // and continued by `resume` when they are complete.
+    // The masks depend on the previous step, which is still running. The step is submitted without its
+    // sampling, and continued by `resume` when the masks are complete.
     bool samples_apart;
     // the host reads, writes or waits within the step, so it cannot be captured into a graph
     bool stops;
@@ -128,9 +128,9 @@ struct norm_parameters {
     const struct weight *weight, *bias; // bias may be NULL
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
-    bool own_weights; // each group has its own weight and bias items; else all groups share one vector's
+    bool own_weights; // each group has its own weight and bias items; else all groups share one vector
     // The next operation is the only one that reads `out`: products or gated_products, as their x. A backend
-    // that fuses the two may leave `out` undefined.
+    // that fuses the two operations may leave `out` undefined.
     bool consumed;
 };
 
@@ -203,12 +203,13 @@ struct backend_device {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
 
-    // At start. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE, STATUS_REFUSE.
+    // Called at start unless noted otherwise. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+
     // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
-    // Weights created from now on multiply nothing but outputs of the model's norm with these items, one group
-    // a row; `norm` NULL: other rows. The items stay until the next call. The function is NULL in a backend
-    // that does not ask.
+    // Weights created from now on multiply nothing but the output of a model norm with these items, one group
+    // per row. `norm` NULL: other rows. The items stay valid until the next call. NULL in a backend that does
+    // not need this.
     void (*normed_input)(struct backend *backend, const struct norm_items *norm);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
@@ -217,8 +218,8 @@ struct backend_device {
                                  struct matrix **matrix, struct error *error);
     void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
-    // Between steps: reads one layer's pages as float32: keys [n_pages, page_positions, n_kv_heads, key_dim],
-    // values with value_dim. NULL: not implemented.
+    // Called between steps. Reads one layer's pages as float32: keys [n_pages, page_positions, n_kv_heads,
+    // key_dim], values with value_dim. NULL: not implemented.
     enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
                            float *keys, float *values, struct error *error);
     // Writes the same arrays to the pages. NULL: not implemented.
@@ -228,24 +229,24 @@ struct backend_device {
     // Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*available_bytes)(struct backend *backend); // bytes left for weights, matrices and pages
-    // Bytes of available_bytes that a weight uses. NULL: its size in the file.
+    // Bytes of available_bytes that a weight uses. NULL: the weight's size in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
-    // Bytes of one page in all layers. NULL: as forward_page_bytes.
+    // Bytes of one page in all layers. NULL: forward_page_bytes computes them.
     uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);
     // Bytes of scratch for steps of n_rows_max tokens and pages for n_positions. Optional: 0.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max, int64_t n_positions);
-    // Pinned host memory, for fast reads and writes of matrices. Optional, both: malloc and free.
+    // Pinned host memory, for fast reads and writes of matrices. Both optional; default malloc and free.
     void *(*host_allocate)(struct backend *backend, size_t size_bytes);
     void (*host_free)(struct backend *backend, void *memory);
-    // From now on `end` writes each step's times here, measured on the device; NULL: stop.
+    // From now on `end` writes each step's times, measured on the device, to `times`; NULL: stop.
     void (*trace)(struct backend *backend, struct step_times *times);
 };
 
-// A step: one function an operation, flat.
+// The operations of a step: one function each.
 struct backend_operations {
     void (*begin)(struct backend *backend, const struct step *step);
-    // Masks of the samples are read from the output product on, not in `begin`.
+    // The masks of the samples are read by the output product and `sample`, not by `begin`.
     bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
@@ -262,8 +263,8 @@ struct backend_operations {
     // unchanged.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_rope_dims, enum rope_style style, int table);
-    // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may be as before its
-    // rope.
+    // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may still be
+    // unrotated.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
     // out[r] = causal attention (multi-head, grouped-query or multi-query) of row r over its sequence's
     // pages, including its own position.
@@ -290,8 +291,8 @@ struct backend_operations {
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
     // Latent attention (MLA, engine/forward_latent.c); a backend without it sets both to NULL, and such
-    // models are refused. A GEMM per head: y's columns of head h = matrix h of a 3-dimensional weight times
-    // x's columns.
+    // models are refused. head_products is a GEMM per head: the columns of head h of y = matrix h of a
+    // 3-dimensional weight times the columns of head h of x.
     void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                           const struct weight *weight, const struct matrix *x, struct head_columns from,
                           int32_t n_rows);
@@ -299,15 +300,15 @@ struct backend_operations {
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
-    // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x); with `experts` as
-    // in expert_products with a row of x per token. The contents of up's y are undefined after. The next
-    // operation is the only one that reads gate's y: products or expert_products, as their x; a backend that
-    // fuses the two may leave it undefined. NULL: the caller uses products and activate.
+    // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
+    // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
+    // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two
+    // may leave gate's y undefined. NULL: the caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
-    // The GEMM of the logits that step->samples are drawn from. Logits that `sample` does not need, because
-    // their tokens are not allowed, may stay undefined; `sample` finds rows that are in another order; x is
-    // undefined after. With reads_masks_late. NULL: the caller uses products.
+    // The GEMM of the logits that step->samples are drawn from. Logits of tokens that are not allowed may
+    // stay undefined, because `sample` does not need them. The backend may reorder the rows; `sample` knows
+    // the order. x is undefined afterwards. Used with reads_masks_late. NULL: the caller uses products.
     void (*output_product)(struct backend *backend, const struct product *product, struct matrix *x);
     // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
@@ -315,17 +316,17 @@ struct backend_operations {
     void (*write)(struct backend *backend, struct matrix *matrix, int32_t n_rows, const float *rows);
     // Copies the first n_rows rows to the host; `rows` is complete when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
-    // In a step that `stops`: waits for the operations enqueued so far; reads and writes are complete. An
-    // error ends the step. Optional: of a synchronous backend, nothing.
+    // In a step that `stops`: waits for the operations enqueued so far, so that reads and writes are
+    // complete. An error ends the step. Optional: a synchronous backend does nothing.
     enum status (*wait)(struct backend *backend, struct error *error);
     // `end` in two calls, for an asynchronous device; both NULL otherwise. `submit` does not wait: the next
     // step may begin and refer to this step's outputs as its tokens. `collect` waits for the oldest of at
     // most two submitted steps. Such a step reads no matrices. After an error no step is submitted.
     enum status (*submit)(struct backend *backend, struct error *error);
     enum status (*collect)(struct backend *backend, struct sample_result *results, struct error *error);
-    // Of an asynchronous device: continues a submitted step with samples_apart, before the next one begins.
-    // `sample` and `submit` follow. Reads the masks of the samples, no other input; an output that is not
-    // wanted any more may have lost its mask since. The step before may be collected first.
+    // For an asynchronous device: continues a submitted step with samples_apart, before the next step begins.
+    // `sample` and `submit` follow. Reads the samples' masks and no other input; an output whose draw is
+    // discarded may have no mask. The previous step may be collected first.
     void (*resume)(struct backend *backend, const struct step *step);
     // Waits for the step. `results` [n_outputs] if sample was called, else NULL. STATUS_RESTART: the device
     // is lost.
@@ -338,6 +339,6 @@ struct backend {
     struct backend_operations operations;
 };
 
-// Copies the tables and fills in what is optional.
+// Copies the tables and fills in the optional functions.
 void backend_init(struct backend *backend, const struct backend_device *device,
                   const struct backend_operations *operations);

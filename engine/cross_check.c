@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGES_AT_ONCE = 64 }; // read from the device
+enum { PAGES_AT_ONCE = 64 }; // pages read from the device in one call
 
 struct checked_pages {
-    int32_t n;          // of the backend
+    int32_t n;          // pages of the checked backend
     int32_t *places;    // [n] the check's page for a page of the backend; -1: none
     int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
-    int32_t *held;      // [limits.n_pages] pages of `from` with positions before the step
+    int32_t *held;      // [limits.n_pages] 1: page with earlier positions; in copy_pages: list of these
     int32_t n_used;
 };
 
@@ -37,7 +37,7 @@ static bool allocate_check(struct cross_check *check)
     size_t n_rows =
         (size_t)PAGES_AT_ONCE * (size_t)limits->page_positions * (size_t)shape->attention.n_kv_heads;
     size_t n_places = (size_t)limits->n_pages;
-    // Sequences may share all their pages.
+    // All sequences may share the same pages, so the block tables may have more entries than there are pages.
     check->n_tables = (int64_t)limits->n_sequences_max *
                       ((shape->n_context + limits->page_positions - 1) / limits->page_positions);
     check->pages.places = malloc((size_t)check->pages.n * sizeof *check->pages.places);
@@ -110,7 +110,7 @@ float *cross_check_logits(struct cross_check *check)
 
 // ---- the step, mapped to the check's pages ----
 
-// False: not enough pages; none is taken.
+// False: there are not enough pages; none is used.
 static bool take_pages(struct cross_check *check, const struct step_sequence *sequence, int32_t *table)
 {
     int32_t page_positions = check->limits.page_positions, n_used = check->pages.n_used;
@@ -142,7 +142,7 @@ static void forget_pages(struct cross_check *check)
         check->pages.places[check->pages.from[--check->pages.n_used]] = -1;
 }
 
-// Takes the step's first sequences while pages last.
+// Maps the step's first sequences to the check's pages, while pages last.
 static struct step own_step(struct cross_check *check, const struct step *step)
 {
     struct step own = *step;
@@ -165,14 +165,14 @@ static struct step own_step(struct cross_check *check, const struct step *step)
     return own;
 }
 
-// Copies the pages with positions before the step.
+// Copies the pages that hold positions before the step.
 static enum status copy_pages(struct cross_check *check, struct error *error)
 {
     int32_t n_held = 0;
     for (int32_t i = 0; i < check->pages.n_used; i++)
         if (check->pages.held[i]) {
             check->pages.to[n_held] = i;
-            check->pages.held[n_held++] = check->pages.from[i]; // from here on: which
+            check->pages.held[n_held++] = check->pages.from[i]; // from here on a list of pages
         }
     for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {

@@ -1,5 +1,5 @@
-// Cross-check: computes a step again on the CPU and compares the logits. The KV pages of the first
-// computation are copied for it, so differences are those of a single step and do not accumulate. The first
+// Cross-check: recomputes a step on the CPU and compares the logits. The KV pages of the first computation
+// are copied for it, so each difference belongs to a single step and does not accumulate. The first
 // computation is not changed.
 // Thread: engine.
 #pragma once
@@ -9,7 +9,7 @@
 struct cross_check;
 
 struct cross_check_result {
-    int32_t n_sequences, n_outputs; // compared: the first of the step, limited by the check's pages
+    int32_t n_sequences, n_outputs; // compared: the step's first ones, limited by the check's pages
     double difference;              // largest absolute difference of two logits
     double magnitude;               // absolute value of that logit
     double squared_error;           // sum of squared differences / sum of squares
@@ -17,9 +17,9 @@ struct cross_check_result {
     int32_t n_draws_apart;          // draws of different tokens
 };
 
-// `limits`: as of the checked forward pass, but may have fewer pages. `n_pages`: of the checked backend.
-// `host` is a new CPU backend. Model and backends must outlive the check. Errors: those of forward_create;
-// ERROR_DEVICE when the backend does not implement kv_read.
+// `limits`: of the checked forward pass, but may have fewer pages. `n_pages`: of the checked backend. `host`
+// is a new CPU backend. Model and backends must outlive the check. Errors: the errors of forward_create;
+// ERROR_DEVICE if the backend does not implement kv_read.
 enum status cross_check_create(struct cross_check **check, const struct model *model, struct backend *backend,
                                int32_t n_pages, struct backend *host, const struct forward_limits *limits,
                                struct error *error) WARN_UNUSED;

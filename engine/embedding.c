@@ -64,17 +64,17 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
 
 // ---- the embedder ----
 
-// A step's arrays and the text that is under way.
+// A step's arrays, and the text that is partly computed.
 struct embedder {
     struct embedder_options options;
     int32_t *tokens, *positions, *output_rows; // [n_tokens_max]
     struct step_sequence *sequences;           // [n_sequences_max]
-    int32_t *pages;                            // block tables of a step, one behind the other
+    int32_t *pages;                            // block tables of a step, one after the other
     int32_t *free_pages;                       // a stack
     int32_t n_free;
     int32_t *output_texts; // [n_outputs_max] the output's text
     float *hidden;         // [n_outputs_max, n_embd]
-    double *sum;           // [n_embd] of the text under way, for the mean
+    double *sum;           // [n_embd] partial sum of the current text, for the mean
 };
 
 static int32_t pages_of(const struct embedder *embedder, int32_t n_tokens)
@@ -82,7 +82,8 @@ static int32_t pages_of(const struct embedder *embedder, int32_t n_tokens)
     return (n_tokens + embedder->options.limits.page_positions - 1) / embedder->options.limits.page_positions;
 }
 
-// Beside the text under way a step has at most n_tokens_max tokens, and of each text an incomplete page.
+// Pages of all texts but the current one: a step has at most n_tokens_max tokens, and each text may leave one
+// page incomplete.
 static int64_t pages_of_others(const struct forward_limits *limits)
 {
     return limits->n_tokens_max / limits->page_positions + limits->n_sequences_max;
@@ -150,8 +151,8 @@ void embedder_destroy(struct embedder *embedder)
 
 // ---- a step ----
 
-// Where the computation stands: the first text that is not complete, its tokens that are computed, and their
-// pages, from pages_at on in embedder->pages.
+// Progress of the computation: the first incomplete text, its number of computed tokens, and its pages, which
+// start at pages_at in embedder->pages.
 struct embedding_place {
     int32_t text, position, pages_at, n_pages;
 };
@@ -161,7 +162,7 @@ static bool is_wanted(enum pooling pooling, const struct embedding_text *text, i
     return pooling == POOLING_MEAN || position == (pooling == POOLING_FIRST ? 0 : text->n_ids - 1);
 }
 
-// Adds as many of the text's tokens as the step has room for, from the place on.
+// Adds the text's next tokens, from *place on, while the step has room.
 static void add_tokens(struct embedder *embedder, struct step *step, const struct embedding_text *text,
                        struct embedding_place *place)
 {
@@ -185,7 +186,8 @@ static void add_tokens(struct embedder *embedder, struct step *step, const struc
     }
 }
 
-// Plans a step from *place on and moves it. Pages of the texts that it completes are free from the next one on.
+// Plans a step from *place on and advances *place. The pages of texts that it completes are free for the next
+// step.
 static struct step plan_step(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
                              struct embedding_place *place)
 {
@@ -227,7 +229,7 @@ static void finish_vector(const struct embedder *embedder, const double *items, 
         vector[i] = (float)(items[i] * scale);
 }
 
-// A text's outputs are added in the order of its tokens.
+// Adds a text's outputs in the order of its tokens.
 static void take_outputs(struct embedder *embedder, const struct step *step,
                          const struct embedding_text *texts, float *vectors)
 {

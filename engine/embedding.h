@@ -9,28 +9,28 @@
 // Values of the key NAME.pooling_type (github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py).
 enum pooling { POOLING_MEAN = 1, POOLING_FIRST = 2, POOLING_LAST = 3 };
 
-// STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model makes vectors in a way that is not built.
+// STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model computes embeddings in a way that is not implemented.
 enum status embedding_check_model(const struct model *model, struct error *error) WARN_UNUSED;
-// The model's own, else that of its last token, the only one that attends to the whole text. STATUS_REFUSE,
-// ERROR_UNKNOWN_TYPE: the model pools in a way that is not built.
+// The pooling that the model names; if it names none, the last token, which alone attends to the whole text.
+// STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model's pooling is not implemented.
 enum status pooling_of_model(const struct model *model, enum pooling *pooling,
                              struct error *error) WARN_UNUSED;
 // "mean", "cls" or "last". False: unknown.
 bool pooling_find(const char *name, enum pooling *pooling);
 const char *pooling_name(enum pooling pooling);
 
-// Tokens of a text at most: the model's context, or what the pages hold beside a step of other texts.
+// Longest text in tokens: the model's context, or what the pages hold beside a step of other texts.
 int32_t embedder_longest(const struct forward_limits *limits, const struct model *model);
-// Pages for texts of n_tokens; of `limits` all but n_pages counts.
+// Number of pages for texts of n_tokens; limits->n_pages is ignored.
 int64_t embedder_pages(const struct forward_limits *limits, int32_t n_tokens);
 
 struct embedder_options {
     const struct model *model;
-    struct forward *forward; // with limits.hidden_only
+    struct forward *forward; // created with limits.hidden_only
     struct forward_limits limits;
     enum pooling pooling;
     bool normalize;       // to Euclidean length 1
-    int32_t n_dimensions; // items of a vector that are kept, from the first: 1 to n_embd
+    int32_t n_dimensions; // 1 to n_embd: the first items of a vector are kept
 };
 
 struct embedder;
@@ -40,10 +40,10 @@ struct embedding_text {
     int32_t n_ids;      // 1 to embedder_longest
 };
 
-// The model and the forward pass must outlive it. STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
+// The model and the forward pass must outlive the embedder. STATUS_REFUSE, ERROR_OUT_OF_MEMORY.
 enum status embedder_create(struct embedder **embedder, const struct embedder_options *options,
                             struct error *error) WARN_UNUSED;
 void embedder_destroy(struct embedder *embedder);
-// `vectors` [n_texts, n_dimensions]. Errors: those of forward_hidden.
+// `vectors` [n_texts, n_dimensions]. Errors: the errors of forward_hidden.
 enum status embedder_compute(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
                              float *vectors, struct error *error) WARN_UNUSED;

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-// `consumed`: struct norm_parameters.
+// For `consumed` see struct norm_parameters.
 static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
                            const struct weight *weight, const struct weight *bias, bool consumed)
 {
@@ -24,7 +24,7 @@ static void normalize_slot(struct pass *pass, struct matrix *out, const struct m
     normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot], consumed);
 }
 
-// In place, head by head, or over the full width: the shape of the norm's weight decides.
+// Normalizes in place, per head or over the full width: the shape of the norm's weight decides.
 static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
                             int32_t n_heads)
 {
@@ -42,7 +42,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// y = x * the slot's weight + its bias.
+// y = the slot's weight * x + its bias.
 static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
 {
     return (struct product){.y = y, .weight = layer->weights[slot], .bias = layer->biases[slot]};
@@ -133,7 +133,7 @@ static void attend_pages(struct pass *pass, int32_t index)
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
 
-// In the last layer, after attention, only the output rows are computed.
+// In the last layer, only the output rows are computed after attention.
 static void keep_outputs(struct pass *pass, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -233,15 +233,15 @@ static void run_layer(struct pass *pass, int32_t index)
     pass->operations->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)
-        return; // no outputs: only the keys and values are needed
+        return; // without outputs only the keys and values are needed
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
     if (last)
         keep_outputs(pass, parallel && !ffn_normed);
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
                   pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
-    // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum;
-    // without a norm of its own it uses attention's.
+    // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
+    // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
@@ -255,7 +255,8 @@ static void run_layer(struct pass *pass, int32_t index)
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
 }
 
-// Masks may be filled while a backend computes that reads them late.
+// Calls await_masks, either before or during the step: a backend with reads_masks_late computes while the
+// masks are filled.
 static void await_masks(const struct forward *forward, const struct step *step, bool late)
 {
     if (step->await_masks && late == forward->backend->operations.reads_masks_late)
@@ -295,7 +296,7 @@ static void fill_rope(struct forward *forward, struct step *step)
     step->n_rope_dims = model->shape.rope.n_dims;
 }
 
-// Asserts the caller's arguments; jobs were checked before.
+// Asserts the caller's arguments; jobs were checked earlier.
 static void check_step(const struct forward *forward, const struct step *step)
 {
     const struct forward_limits *limits = &forward->limits;
@@ -329,7 +330,7 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Begins the step and enqueues all of it but the outputs. `stops`: struct step.
+// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
 static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
@@ -352,7 +353,7 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
     return pass;
 }
 
-// Enqueues the whole step, without `end`.
+// Enqueues the whole step, without calling `end`.
 static void run_step(struct forward *forward, struct step *step, float *logits)
 {
     assert(!forward->limits.hidden_only);

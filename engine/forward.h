@@ -15,13 +15,12 @@ struct forward_limits {
     int32_t page_positions;
     int32_t n_pages;
     enum kv_type kv_type;
-    bool hidden_only; // for forward_hidden alone: no output weight, no logits
+    bool hidden_only; // only forward_hidden is called: no output weight, no logits
 };
 
-// Loads the weights, calling progress(context, done_bytes, total_bytes) if given, which returns whether to
-// continue. The model and the backend must outlive the forward pass; a backend can be used for one forward
-// pass only. Errors: those of the backend, with the tensor's name; STATUS_RESTART where progress returned
-// false.
+// Loads the weights. Calls progress(context, done_bytes, total_bytes), if given, which returns false to stop.
+// The model and the backend must outlive the forward pass; a backend can be used for one forward pass only.
+// Errors: the backend's errors, with the tensor's name; STATUS_RESTART if progress returned false.
 enum status forward_create(struct forward **forward, const struct model *model, struct backend *backend,
                            const struct forward_limits *limits,
                            bool (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
@@ -33,20 +32,19 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
                             enum kv_type kv_type);
 // Bytes of the weights in the backend's memory.
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
-// The same, of one layer, LAYER_BEFORE or LAYER_AFTER.
+// Bytes of one layer's weights, or of LAYER_BEFORE or LAYER_AFTER.
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer);
 // Bytes of the matrices for these limits, without pages.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 
 // Computes one step. Sets step->rope; the caller sets the other fields, with ids, rows and pages in range
 // (asserted). With step->samples, `results` [n_outputs] are set to the sampled tokens. `logits` [n_outputs,
-// n_vocab], if not NULL, are set. Errors: STATUS_RESTART when the device failed; the results are invalid
-// then.
+// n_vocab] are set if not NULL. Errors: STATUS_RESTART if the device failed; the results are then invalid.
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
                          float *logits, struct error *error) WARN_UNUSED;
 
-// Computes one step up to the norm before the output weight: `hidden` [n_outputs, n_embd]. Otherwise as
-// forward_step, without samples. With limits.hidden_only.
+// Computes one step up to the norm before the output weight: `hidden` [n_outputs, n_embd]. No samples;
+// otherwise as forward_step. Requires limits.hidden_only.
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden,
                            struct error *error) WARN_UNUSED;
 

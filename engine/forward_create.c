@@ -15,7 +15,8 @@ struct weight_loading {
     struct error *error;
 };
 
-// An absent tensor has no weight. GEMM weights are repacked, so their pages of the mapped file are released.
+// Loads a weight; an absent tensor gives none. GEMM weights are repacked, so their pages of the mapped file
+// are released.
 static enum status load_weight(struct weight_loading *loading, const struct tensor *tensor,
                                enum weight_role role, struct weight **weight)
 {
@@ -112,7 +113,7 @@ static enum weight_role slot_role(enum layer_slot slot)
     return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
 }
 
-// All but the one that latent_split cuts in two.
+// True for all slots but the one that latent_split divides in two.
 static bool slot_is_loaded(enum layer_slot slot)
 {
     return slot != SLOT_ATTN_KV_B;
@@ -146,10 +147,10 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-// The norm that makes the rows which a layer's gates and factors multiply (run_layer). Its items are copied when
-// they are loaded: of tensors that are made, one at a time is in memory.
+// The norm whose output is the input of a layer's gate and up projections (run_layer). Its items are copied
+// when they are loaded, because tensors that are computed on loading exist in memory one at a time.
 struct gate_input {
-    enum layer_slot norm; // SLOT_COUNT: none, or nobody asks
+    enum layer_slot norm; // SLOT_COUNT: no such norm, or the backend does not need it
     float *weight, *bias;
 };
 
@@ -350,8 +351,8 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
     struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
-    // Of a position's keys and values of one head, as engine/cpu/pages.h keeps them: integers in pairs and
-    // with scales.
+    // Bytes of one position's key and value of one head, as engine/cpu/pages.h stores them: integers in
+    // pairs, and with scales.
     uint64_t items = (uint64_t)(shape->attention.key_dim + shape->attention.value_dim),
              bytes = items * sizeof(float);
     if (kv_type == KV_F16 || kv_type == KV_Q8_0) {

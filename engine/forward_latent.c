@@ -1,8 +1,9 @@
 // Multi-head latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1), with absorbed projections.
 // Keys and values of all heads are projections of one latent vector c per position; the KV cache holds only c
-// and one rotated key. A head's key matrix is applied to the query instead of the latent, q . K c = (K^T q) .
-// c, and its value matrix V to the attention output, a weighted sum of latents. So attention has one
-// key-value head with key [rotated dims, latent] and the latent as value.
+// and one rotated key. A head's key matrix K is applied to the query instead of the latent:
+//     q . (K c) = (K^T q) . c
+// Its value matrix V is applied to the attention output, a weighted sum of latents. So attention has one
+// key-value head: the key is [rotated dims, latent], the value is the latent.
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
 #include "engine/file/quantize.h"
@@ -12,8 +13,8 @@
 
 // ---- loading ----
 
-// The per-head GEMM weights: K^T [latent_key_dim inputs,
-// latent_dim outputs], V [latent_dim inputs, latent_value_dim outputs].
+// The GEMM weights of each head: K^T [latent_key_dim inputs, latent_dim outputs] and V [latent_dim inputs,
+// latent_value_dim outputs].
 struct latent_split {
     const struct tensor *whole;
     int64_t n_heads, latent, key, value;
@@ -25,7 +26,7 @@ static const char *whole_row(const struct latent_split *split, int64_t head, int
     return (const char *)split->whole->data + index * tensor_row_bytes(split->whole);
 }
 
-// The transpose of K breaks the blocks along its rows, so quantized items are converted to F16, within half a
+// Transposing K breaks up the blocks along its rows, so quantized items are converted to F16, within half a
 // unit in the last place; types of two bytes stay exact.
 static void put_keys(const struct latent_split *split, enum tensor_type type, float *row, char *out)
 {

@@ -5,14 +5,14 @@
 #include "engine/forward.h"
 #include "engine/model/model.h"
 
-// A layer's weights, those of struct model_layer in the backend; absent: NULL.
+// A layer's weights in the backend, by the slots of struct model_layer; NULL: absent.
 struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
 };
 
-// R: tokens of a step, P: R x experts used, O: outputs. NULL: not used by the model.
+// R: tokens of a step, P: R x experts used, O: outputs. NULL: the model does not use the matrix.
 struct latent_matrices {
-    struct matrix *rope;         // [R, n_rope_dims] of the key
+    struct matrix *rope;         // [R, n_rope_dims] the key's rotated dimensions
     struct matrix *query;        // [R, query_dim]
     struct matrix *head_queries; // [R, heads x (key_dim + n_rope_dims)]
     struct matrix *head_values;  // [R, heads x value_dim]
@@ -54,7 +54,7 @@ struct forward {
     float *rope[2]; // [n_tokens_max, n_rope_dims] of the step's rows
 };
 
-// Context of one layer in a step. `n_rows` is reduced to the output rows within the last layer.
+// State of a forward pass through the layers. In the last layer `n_rows` is reduced to the output rows.
 struct pass {
     const struct forward *forward;
     const struct backend_operations *operations;
@@ -62,13 +62,13 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
-    struct matrix *x, *normed, *heads; // current matrices: of all rows or of the output rows
+    struct matrix *x, *normed, *heads; // current matrices: all rows or the output rows
 };
 
-// forward_latent.c: the parts of latent attention that differ.
-// Makes SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has them in one matrix, SLOT_ATTN_KV_B.
+// Latent attention (forward_latent.c).
+// Creates SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has both in one matrix, SLOT_ATTN_KV_B.
 enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
-// Their bytes in the backend.
+// Bytes of these two weights in the backend.
 uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index);
 // QKV projection, before rope.
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);

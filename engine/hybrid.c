@@ -9,17 +9,17 @@ enum { DEVICE, HOST, N_BACKENDS };
 // Handles of the hybrid, each with one object per backend.
 struct matrix {
     struct matrix *at[N_BACKENDS];
-    bool valid[N_BACKENDS]; // this copy is current
-    int32_t n_rows;         // written last
+    bool valid[N_BACKENDS]; // the backend's copy is current
+    int32_t n_rows;         // rows of the last write
     int32_t n_rows_max, n_cols;
 };
 
 struct weight {
     struct weight *at[N_BACKENDS]; // NULL: not on this backend
-    int backend_id;                // runs operations with it
+    int backend_id;                // the backend that runs operations with it
 };
 
-// Transfer buffers, in floats. Memory taken since the last wait for the device may still be read.
+// Transfer buffer; sizes in floats. The device may still read what was allocated since the last wait for it.
 struct hybrid_staging {
     float *floats;
     size_t n, n_used, n_wanted;
@@ -30,10 +30,10 @@ struct hybrid_backend {
     struct backend *backends[N_BACKENDS];
     struct placement placement;
     char name[64];
-    int32_t layer;    // of the weights created now
+    int32_t layer;    // of weights created now
     int32_t n_layers; // with pages
     struct hybrid_staging transfers;
-    struct step step; // the device's copy, with `stops` set
+    struct step step; // copy of the step for the device, with `stops` set
     int route_backend_id, sample_backend_id;
     int32_t n_pairs; // of the last route
     bool failed;     // `error` is latched
@@ -99,8 +99,7 @@ static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 
 enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
-// Transfers the inputs of an operation on backend `id` that have no current copy there. False: the step has
-// failed.
+// Transfers an operation's inputs that have no current copy on backend `id`. False: the step has failed.
 static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struct matrix *const *wanted,
                               int n)
 {
@@ -116,7 +115,7 @@ static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struc
         if (wanted[i]->valid[id])
             continue;
         assert(wanted[i]->valid[1 - id]);
-        transfers[n_transfers++] = (struct matrix *)wanted[i]; // its contents are not changed
+        transfers[n_transfers++] = (struct matrix *)wanted[i]; // the transfer does not change its contents
         n_items += items_of(wanted[i]);
     }
     if (n_transfers && n_items > hybrid->transfers.n - hybrid->transfers.n_used)
@@ -205,7 +204,7 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
     free(matrix);
 }
 
-// Created on both backends; the host's memory is committed on first use.
+// Creates the matrix on both backends; the host's memory is committed on first use.
 static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols,
                                  struct matrix **out, struct error *error)
 {
@@ -350,7 +349,7 @@ static void norm_rows(struct backend *base, struct matrix *out, const struct mat
     note_write(out, id, n_rows);
 }
 
-// The backend of GEMMs that share x: all are on one.
+// Returns the backend of GEMMs that share x; all of them are on the same one.
 static int unwrap_products(struct product *own, const struct product *products, int n)
 {
     int id = products[0].weight->backend_id;
@@ -425,7 +424,7 @@ static void activate_rows(struct backend *base, struct matrix *out, const struct
     note_write(out, id, n_rows);
 }
 
-// The backend of y, which was computed last and is read with x next.
+// Runs on the backend of y: y was computed last, and x is read there next.
 static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
                      float scale)
 {

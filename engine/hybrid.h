@@ -7,9 +7,10 @@
 //               are where their layer is. In each device layer queries, keys and values are transferred to
 //               the host and the output of attention back.
 //
-// An operation runs where its weights or pages are, others where their input is; matrices needed on the other
-// backend are copied. This depends only on the placement, never on a step, so results are batch-invariant as
-// those of both backends are. Another placement gives other bytes, because device and host round differently.
+// An operation with weights or pages runs where these are, any other where its input is; matrices needed on
+// the other backend are copied. The choice depends only on the placement, never on a step, so results are
+// batch-invariant, because both backends are. Another placement gives other bytes, because device and host
+// round differently.
 //
 // Thread: engine.
 #pragma once
@@ -21,7 +22,7 @@ struct placement {
     bool host_attention;
 };
 
-// Takes ownership of both backends, which must be new, if it succeeds. The device must implement `wait`
+// On success takes ownership of both backends, which must be new. The device must implement `wait`
 // (engine/backend.h); all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
 enum status hybrid_backend_create(struct backend **backend, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error) WARN_UNUSED;

@@ -7,14 +7,14 @@
 // Tokens of one step; longer texts are prefilled in chunks.
 enum { LOGITS_CHUNK_TOKENS = 256 };
 
-// KV type for a comparison with reference logits: float32, rounded to binary16 for families with references
-// computed that way. With many layers the two differ by more (0.07 on logits of a 26-layer Gemma 2) than
-// other engines differ from either.
+// KV type for a comparison with reference logits: float32, or float32 rounded to binary16 for families whose
+// references were computed that way. With many layers the two differ by more (0.07 on the logits of a
+// 26-layer Gemma 2) than other engines differ from either.
 enum kv_type logits_kv_type(const struct model *model);
 
 // Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. The backend
-// cannot be used for another forward pass. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), one
-// longer than the model's context (ERROR_CONTEXT_LENGTH) and an id outside the vocabulary
-// (ERROR_TOKEN_RANGE); those of forward_create and forward_step.
+// cannot be used for another forward pass. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), a
+// text longer than the model's context (ERROR_CONTEXT_LENGTH) and an id outside the vocabulary
+// (ERROR_TOKEN_RANGE); the errors of forward_create and forward_step.
 enum status logits_of_text(const struct model *model, struct backend *backend, enum kv_type kv_type,
                            const int32_t *ids, int32_t n_ids, float *logits, struct error *error) WARN_UNUSED;

@@ -1,6 +1,6 @@
 // Philox 4x32-10, a counter-based random number generator: four random words for each 128-bit counter under a
-// 64-bit key, without state. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
-// 2, 3 (SC 2011), section 4.
+// 64-bit key, without state. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC
+// 2011), section 4.
 #pragma once
 
 #include <stdint.h>
@@ -25,7 +25,7 @@ static inline struct philox philox4x32(struct philox counter, uint64_t key)
     return counter;
 }
 
-// A multiple of 2^-53 in [0, 1) from the first two words.
+// Uniform in [0, 1): a multiple of 2^-53 from the first two words.
 static inline double philox_uniform(struct philox random)
 {
     return ((double)(random.words[0] >> 5) * 67108864.0 + (double)(random.words[1] >> 6)) * 0x1p-53;

@@ -58,9 +58,9 @@ void sampler_destroy(struct sampler *sampler)
 }
 
 // ---- reductions over the vocabulary ----
-// In LANES lanes, so that compilers vectorize. Logits of forbidden tokens are -infinity, of weight 0, so that
-// words of the mask without a bit are skipped, to the same result; their logits are never read. `allowed`
-// NULL: all are.
+// In LANES lanes, so that compilers vectorize. Logits of forbidden tokens count as -infinity and have weight
+// 0, so mask words without a bit are skipped with the same result, and their logits are never read. `allowed`
+// NULL: all tokens.
 
 enum { LANES = 16, WORD_TOKENS = 32, SUM_LANES = 1024 };
 
@@ -97,8 +97,9 @@ static float find_largest(const float *logits, int32_t n, const uint32_t *allowe
     return bad[0] ? NAN : largest[0];
 }
 
-// Sum of exp((logit - largest) / temperature). Item i is added to lane i mod SUM_LANES in order, then the
-// lanes' halves to each other, so that the result is the same everywhere. A GPU's block has a thread a lane.
+// Sum of exp((logit - largest) / temperature). Item i is added to lane i mod SUM_LANES in order; then the
+// upper half of the lanes is added to the lower half until one is left, so that the result is the same
+// everywhere. A GPU's block has one thread per lane.
 static double sum_weights(const float *logits, int32_t n, const uint32_t *allowed, float largest,
                           float temperature)
 {
@@ -107,13 +108,13 @@ static double sum_weights(const float *logits, int32_t n, const uint32_t *allowe
     for (; i + LANES <= n; i += LANES) {
         if (is_skipped(allowed, i))
             continue;
-        float weights[LANES]; // a separate loop, which compilers vectorize
+        float weights[LANES]; // a separate loop, so that compilers vectorize it
         for (int lane = 0; lane < LANES; lane++)
             weights[lane] = elementary_exp_negative((logits[i + lane] - largest) / temperature);
         for (int lane = 0; lane < LANES; lane++)
             sums[i % SUM_LANES + lane] += (double)weights[lane];
     }
-    for (; i < n && !is_skipped(allowed, i); i++) // of one word
+    for (; i < n && !is_skipped(allowed, i); i++) // the rest is in one mask word
         sums[i % SUM_LANES] += (double)elementary_exp_negative((logits[i] - largest) / temperature);
     for (int half = SUM_LANES / 2; half > 0; half /= 2)
         for (int lane = 0; lane < half; lane++)
@@ -122,7 +123,7 @@ static double sum_weights(const float *logits, int32_t n, const uint32_t *allowe
 }
 
 // ---- candidates in order of logit (highest first), then id (lowest first) ----
-// Sorted lazily: the vocabulary is made a heap in linear time, and each next candidate is popped.
+// Sorted lazily: a band of logits is made a heap in linear time, and candidates are popped one by one.
 
 static bool comes_before(struct token_candidate a, struct token_candidate b)
 {
@@ -151,7 +152,7 @@ struct logit_ranking {
     int32_t n_sorted, n_heap, n_bands;
 };
 
-// `width`: of the first band, below the largest logit.
+// `width`: of the first band, in logits below the largest.
 static struct logit_ranking ranking_start(struct sampler *sampler, const float *logits,
                                           const uint32_t *allowed, float largest, float width)
 {
@@ -183,7 +184,7 @@ static float top_below(const float *logits, int32_t first, int32_t end, float ab
     return tops[0];
 }
 
-// Whether one of LANES logits is in the band.
+// True if one of LANES logits is in the band.
 static bool is_any_between(const float *logits, float floor, float above)
 {
     int32_t n = 0;
@@ -208,7 +209,7 @@ static void collect_band(struct logit_ranking *ranking, float above)
     }
 }
 
-// Builds a heap of the next band, from the largest logit not yet taken down. False: none left.
+// Builds a heap of the next band, from the largest logit that was not collected yet. False: none is left.
 static bool refill_heap(struct logit_ranking *ranking)
 {
     int32_t n = ranking->n_vocab, step = ranking->allowed ? WORD_TOKENS : n;
@@ -221,7 +222,7 @@ static bool refill_heap(struct logit_ranking *ranking)
     ranking->floor = top - ranking->width;
     if (top > -INFINITY)
         collect_band(ranking, above);
-    if (++ranking->n_bands > 4) // a narrow band must not make many passes
+    if (++ranking->n_bands > 4) // bands grow, to limit the passes over the logits
         ranking->width *= 4.0f;
     for (int32_t at = ranking->n_heap / 2 - 1; at >= 0; at--)
         sift_down(ranking->heap, ranking->n_heap, at);
@@ -250,7 +251,7 @@ static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
     for (int32_t first = 0; first < n_vocab; first += WORD_TOKENS) {
         uint32_t word = allowed[first / WORD_TOKENS];
         if (word == 0)
-            continue; // is_skipped
+            continue; // their logits are never read
         int32_t n = n_vocab - first < WORD_TOKENS ? n_vocab - first : WORD_TOKENS;
         if (n == WORD_TOKENS) { // most words have all bits or few
             for (uint32_t off = ~word; off; off &= off - 1)
@@ -264,7 +265,7 @@ static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
 
 // ---- bias and penalties ----
 
-// Valid settings can still overflow a float.
+// Valid settings can still overflow a float: clamps to the finite range.
 static float bounded_logit(float logit)
 {
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
@@ -283,7 +284,7 @@ static void note_tokens(struct sampler *sampler, const struct sample_request *re
     }
 }
 
-// Once per distinct token; resets `counts` and `seen`.
+// Applies each token's penalties once; resets `counts` and `seen`.
 static void penalise_tokens(struct sampler *sampler, float *logits, const struct sampling *sampling,
                             const int32_t *tokens, int32_t n)
 {
@@ -365,7 +366,7 @@ static struct kept filter_candidates(struct logit_ranking *ranking, const struct
     int32_t n = 0;
     while (n < kept.n && (n == 0 || sum < enough) && ranking_at(ranking, n, &candidate)) {
         float weight = candidate_weight(candidate, largest, sampling->temperature);
-        if (n > 0 && weight < sampling->min_p) // the best one's weight is 1
+        if (n > 0 && weight < sampling->min_p) // the best candidate's weight is 1
             break;
         sum += (double)weight;
         n++;
@@ -377,7 +378,8 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
                           float largest)
 {
     const struct sampling *sampling = request->sampling;
-    // e^-8: few tokens of a trained model weigh more, and rarely is another one drawn.
+    // First band: weights above e^-8 of the largest. A trained model has few such tokens and rarely draws
+    // another one.
     struct logit_ranking ranking =
         ranking_start(sampler, logits, request->allowed, largest, 8.0f * sampling->temperature);
     struct kept kept = filter_candidates(&ranking, sampling, largest);
@@ -386,7 +388,7 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
     double sum = 0.0;
     int32_t token = -1;
     struct token_candidate candidate;
-    // If the sum falls short of the target by rounding, the last candidate with a weight is drawn.
+    // If rounding leaves the sum below the target, the last candidate with a weight is drawn.
     for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
         float weight = candidate_weight(candidate, largest, sampling->temperature);
         if (weight == 0.0f)
@@ -401,8 +403,8 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
 
 // ---- logprobs ----
 
-// Of the logits as the model gave them to the allowed tokens. Returns the logarithm of the sum of all
-// weights.
+// Fills in the alternatives: logprobs of the allowed tokens from the unmodified logits. Returns the logarithm
+// of the sum of all weights.
 static double fill_top(struct sampler *sampler, const float *logits, const struct sample_request *request,
                        float largest, struct sample_result *result)
 {

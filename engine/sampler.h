@@ -1,11 +1,12 @@
-// Draws one token from logits, by one job's settings. A pure function: the random number is a counter-based
-// one (engine/philox.h) keyed by the job's seed, with the token's index and the choice as the counter. exp
-// and log are our own (engine/base/elementary.h), so that every machine draws the same token from the same logits.
+// Draws one token from logits, by one job's settings. A pure function: the random number generator is
+// counter-based (engine/philox.h), keyed by the job's seed, with the token's index and the choice as the
+// counter. exp and log are our own (engine/base/elementary.h), so that every machine draws the same token
+// from the same logits.
 //
 // Order: logits of tokens that are not allowed become -infinity; logit bias, repetition, presence and
-// frequency penalties; temperature 0 takes the largest (ties: the lowest id); else temperature, top-k, top-p,
-// min-p, one draw in order of probability then id. Logprobs are those of the logits as the model gave them,
-// over the allowed tokens, before all of the rest.
+// frequency penalties; temperature 0 takes the largest logit (ties: the lowest id); otherwise temperature,
+// top-k, top-p, min-p, then one draw in order of probability, then id. Logprobs are computed from the
+// unmodified logits of the allowed tokens, before all other steps.
 #pragma once
 
 #include "engine/backend.h"
@@ -16,8 +17,8 @@ struct sampler;
 enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error) WARN_UNUSED;
 void sampler_destroy(struct sampler *sampler);
 
-// `logits` [n_vocab] are changed. A NaN or a positive infinity of an allowed token (as the model gave them)
-// makes token -1; so does no finite one. Token ids in the request are in range (asserted), its settings
+// `logits` [n_vocab] are changed. The token is -1 if an allowed token's unmodified logit is NaN or positive
+// infinity, or if no allowed logit is finite. Token ids in the request are in range (asserted), its settings
 // within the limits of schemas/job.h.
 void sampler_draw(struct sampler *sampler, float *logits, const struct sample_request *request,
                   struct sample_result *result);

@@ -46,8 +46,8 @@ static void trace_step(struct session *session, const struct step *step)
 
 // --- The check ---
 
-// Where the step's logits are stored; NULL: it is not checked. A step without outputs has nothing to compare:
-// then the next one is checked.
+// Buffer for the logits of a step to check; NULL: this step is not checked. A step without outputs has
+// nothing to compare: the next step with outputs is checked instead.
 static float *logits_to_check(struct session *session, const struct step *step)
 {
     if (!session->options.check)

@@ -1,6 +1,6 @@
 // Runs and observes the steps of one forward pass: compares them with a second backend (engine/cross_check.h)
-// and measures the times of their phases. Findings are kept until session_take_findings, so that
-// the caller can report them elsewhere (the batcher returns them with its round; the main thread logs them).
+// and measures the times of their phases. Findings are kept until session_take_findings, so that the caller
+// can report them elsewhere (the batcher returns them with its round; the main thread logs them).
 // Thread: engine, between session_init and session_finish.
 #pragma once
 
@@ -12,20 +12,20 @@ struct step_trace {
     int64_t number; // of the step, from 0
     int32_t n_sequences, n_tokens, n_outputs;
     int32_t n_first_tokens; // outputs that are the first token of an answer
-    double ended_us;        // since session_init
-    double since_last_us;   // since the end of the step before
+    double ended_us;        // microseconds since session_init
+    double since_last_us;   // microseconds since the end of the previous step
     struct step_times times;
 };
 
 struct step_findings {
-    struct check_figures check; // step 0: not checked, or no further apart than an earlier step
+    struct check_figures check; // step 0: not checked, or no larger difference than in an earlier step
     struct step_trace trace;
 };
 
 // Sums over the checked steps.
 struct check_totals {
-    int64_t n_steps, n_checked, n_outputs, n_draws, n_draws_apart; // n_steps: checked or not
-    double difference, squared_error;                              // the largest of all steps
+    int64_t n_steps, n_checked, n_outputs, n_draws, n_draws_apart; // n_steps: all steps, checked or not
+    double difference, squared_error;                              // maxima over the steps
 };
 
 struct session_options {
@@ -36,31 +36,31 @@ struct session_options {
     void (*before_step)(const struct step *step); // called before each step is computed; NULL: none
 };
 
-// On the caller's storage, at a fixed address.
+// The caller provides the storage, at a fixed address.
 struct session {
     struct session_options options;
     struct check_totals totals;
     int64_t n_unchecked; // steps since the last one checked
     struct step_findings findings;
-    struct step_times times; // of the step that ended last
+    struct step_times times; // of the last step that ended
     int64_t n_traced;
     double opened_us, ended_us;
 };
 
 // The objects that the options point to must outlive the session.
 void session_init(struct session *session, const struct session_options *options);
-void session_finish(struct session *session); // zeroed storage is fine
+void session_finish(struct session *session); // a zeroed session is fine
 
-// forward_step, observed. Errors: those of forward_step and cross_check_step.
+// forward_step, observed. Errors: the errors of forward_step and cross_check_step.
 enum status session_step(struct session *session, struct step *step, struct sample_result *results,
                          struct error *error) WARN_UNUSED;
-// forward_submit, forward_submit_sampling and forward_collect, observed. False where steps are checked: they
-// end before the next one begins.
+// forward_submit, forward_submit_sampling and forward_collect, observed. session_computes_ahead is false if
+// steps are checked: a checked step ends before the next one begins.
 bool session_computes_ahead(const struct session *session);
 enum status session_submit(struct session *session, struct step *step, struct error *error) WARN_UNUSED;
 enum status session_submit_sampling(struct session *session, struct step *step,
                                     struct error *error) WARN_UNUSED;
 enum status session_collect(struct session *session, const struct step *step, struct sample_result *results,
                             struct error *error) WARN_UNUSED;
-// The findings since the last call.
+// Moves out the findings since the last call.
 void session_take_findings(struct session *session, struct step_findings *findings);

@@ -10,7 +10,7 @@ static double power_of_two(int32_t n) // -1022..1023
     return power;
 }
 
-// To the nearest integer, ties to even: adding 1.5 * 2^52 drops the fraction.
+// Rounds to the nearest integer, ties to even: adding 1.5 * 2^52 drops the fraction.
 static double round_nearest(double x)
 {
     return (x + 0x1.8p52) - 0x1.8p52;

@@ -1,6 +1,7 @@
-// exp, log and sincos in plain IEEE operations, without fused ones or library calls, so that every machine
-// and every C library gives the same bits. Polynomials are Taylor's after range reduction; with the degrees
-// used here their error is below the rounding of the last operations (about 1 unit in the last place).
+// exp, log and sincos in plain IEEE operations, without fused multiply-adds or library calls, so that every
+// machine and every C library gives the same bits. After range reduction the functions are Taylor
+// polynomials; with the degrees used here their error is below the rounding of the last operations (about 1
+// unit in the last place).
 // Thread: any.
 #pragma once
 
@@ -16,8 +17,9 @@ double elementary_log(double x); // of a normal number above 0
 // |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
 void elementary_sincos(double angle, double *sine, double *cosine);
 
-// exp of x <= 0, the softmax's; below -87 (2^-126, the last normal number) it is 0. Inline, and without a
-// choice between floats, of which compilers make branches, so that loops over it vectorize.
+// exp(x) for x <= 0, as softmax uses it; 0 below -87 (the smallest normal number, 2^-126, is at -87.34).
+// Inline, and without a conditional choice between floats, which compilers turn into a branch, so that loops
+// over it vectorize.
 static inline float elementary_exp_negative(float x)
 {
     union {

@@ -1,6 +1,6 @@
-// Facts from /proc, /sys and the affinity mask. Control groups: kernel documentation,
-// admin-guide/cgroup-v2.rst (cpu.max, memory.max, memory.current) and cgroup-v1 (cpu.cfs_quota_us,
-// memory.limit_in_bytes). Any ancestor may have a limit, so the least of all is used.
+// Reads /proc, /sys and the affinity mask. Control groups: kernel documentation, admin-guide/cgroup-v2.rst
+// (cpu.max, memory.max, memory.current) and cgroup-v1 (cpu.cfs_quota_us, memory.limit_in_bytes). Any ancestor
+// group may have a limit, so the lowest limit counts.
 #include "engine/base/machine.h"
 
 #include <inttypes.h>
@@ -24,8 +24,8 @@ static bool read_line(const char *path, char *line, size_t size)
     return ok;
 }
 
-// The lowest-numbered processor of the core that `cpu` belongs to, among those in the mask. List: "0,64" or
-// "0-1".
+// The lowest-numbered processor in the mask that is on the same core as `cpu`. The kernel's list looks like
+// "0,64" or "0-1".
 static int first_sibling(int cpu, const cpu_set_t *mask, size_t mask_size)
 {
     char path[128], line[LINE_BYTES];
@@ -61,7 +61,7 @@ static int n_cores_in_affinity(void)
     return n_cores > 0 ? n_cores : 1;
 }
 
-// The directory of this process's group under `controller`'s hierarchy; "" as controller: version 2.
+// The directory of this process's control group in the hierarchy of `controller`; "": version 2.
 static bool group_directory(const char *controller, char *directory, size_t size)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");
@@ -193,7 +193,7 @@ static uint64_t system_available_bytes(void)
     return kilobytes << 10;
 }
 
-// The rest of the address space limit (ulimit -v), which includes memory that is only reserved.
+// What is left of the address space limit (ulimit -v), which also counts reserved but unused memory.
 static bool address_space_left(double *bytes)
 {
     struct rlimit limit;

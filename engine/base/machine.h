@@ -5,10 +5,9 @@
 
 #include <stdint.h>
 
-// Cores for this process: the physical cores in its affinity mask, at most the control group's
-// quota rounded up. 1 or more.
+// Physical cores in the process's affinity mask, limited to the control group's quota rounded up. 1 or more.
 int machine_n_cores(void);
 
-// Bytes the process may still allocate: the least of the system's available memory, the rest of the control
-// group's limit and the rest of the address space limit (RLIMIT_AS). 0: unknown.
+// Bytes that the process may still allocate: the minimum of the system's available memory, the rest of the
+// control group's limit and the rest of the address space limit (RLIMIT_AS). 0: unknown.
 uint64_t machine_available_bytes(void);

@@ -1,15 +1,19 @@
-// The pool. A run publishes its task, then fills one range a thread: a 64-bit atomic, begin in the low half,
-// end in the high half. The owner takes one index at a time from the front, a thief one from the back, both
-// by compare-and-swap, so an index has one taker. Only the caller fills ranges, and only while no index is
-// left. A taken index keeps the run open, so a thread that takes one always reads the task of that run,
-// however late it woke. (Stealing more than one index would either leave other threads idle, or need a new
-// range; the next run would have to wait for a thread that still fills a range, which takes a time slice on a
-// busy machine.)
+// The pool. A run publishes its task, then fills one range of indices per thread: a 64-bit atomic with the
+// begin in the low half and the end in the high half. The owner takes indices one by one from the front, a
+// thief from the back, both by compare-and-swap, so each index is taken once. Only the caller fills ranges,
+// and only when all indices of the previous run are taken. A run ends only after each taken index is done, so
+// a thread that takes an index always reads the task of that run, however late it woke.
 //
-// `left` counts indices not yet done. Idle threads watch `runs`, first spinning, then under the mutex.
+// Tried: a thief that takes several indices either keeps them from other threads or needs a range of its own.
+// The next run would then have to wait for a thread that still fills a range, which costs a time slice on a
+// busy machine.
 //
-// Background tasks are a list under the mutex. A thread takes one when it finds no index, and looks for
-// indices again behind each; starting one changes `runs` too, so that idle threads look at the list.
+// `left` counts indices that are not done yet. Idle threads watch `runs`, first spinning, then under the
+// mutex.
+//
+// Background tasks are a list under the mutex. A thread takes a background task when it finds no index, and
+// looks for indices again after each one. Starting a background task changes `runs` too, which wakes idle
+// threads.
 #include "engine/base/pool.h"
 
 #include "engine/base/machine.h"
@@ -34,7 +38,7 @@
 #define SPIN_PAUSE() ((void)0)
 #endif
 
-// Longer than the serial stretches between the loops of a step, shorter than a scheduler's time slice.
+// Longer than the serial code between the loops of a step, shorter than a scheduler's time slice.
 enum { SPIN_NS = 100000, SPIN_PAUSES = 32, CACHE_LINE = 64 };
 
 struct pool_thread {
@@ -46,7 +50,7 @@ struct pool_thread {
 
 struct pool {
     int n_threads;
-    struct pool_thread *threads; // [n_threads]; 0 is the caller
+    struct pool_thread *threads; // [n_threads]; entry 0 is the caller
     void (*task)(void *context, int index, int thread);
     void *context;
 
@@ -59,7 +63,7 @@ struct pool {
     pthread_cond_t run_started, run_done, task_done;
 
     struct {
-        struct pool_task *first, *last; // not taken; under the mutex
+        struct pool_task *first, *last; // queued; protected by the mutex
         atomic_int n;
     } background;
 };
@@ -140,7 +144,7 @@ static void run_tasks(struct pool *pool, struct pool_thread *thread)
     count_done(pool, n_done);
 }
 
-// Under the mutex, which is released while the task runs.
+// The mutex is held, but released while the task runs.
 static void run_first_task(struct pool *pool)
 {
     struct pool_task *task = pool->background.first;
@@ -150,10 +154,10 @@ static void run_first_task(struct pool *pool)
     task->run(task->context);
     pthread_mutex_lock(&pool->mutex);
     task->is_done = true;
-    pthread_cond_signal(&pool->task_done); // the caller alone waits
+    pthread_cond_signal(&pool->task_done); // only the caller waits for it
 }
 
-// False: there is none.
+// False: no task is queued.
 static bool run_background_task(struct pool *pool)
 {
     if (atomic_load(&pool->background.n) == 0)
@@ -166,7 +170,7 @@ static bool run_background_task(struct pool *pool)
     return found;
 }
 
-// Waits until `runs` is no longer `seen`.
+// Waits until `runs` differs from `seen`.
 static void wait_for_run(struct pool *pool, uint64_t seen)
 {
     int64_t deadline_ns = clock_ns() + SPIN_NS;
@@ -243,8 +247,8 @@ static bool thread_start(struct pool_thread *thread)
     return true;
 }
 
-// Signals are handled by the main thread: the new threads inherit a full mask, but for faults of their own. SIGBUS
-// is one where a task reads a mapped file that was cut (consumer/bus_error.h).
+// New threads inherit a full signal mask, so that only the main thread handles signals. SIGBUS stays
+// unmasked: a task gets it when it reads a mapped file that was truncated (consumer/bus_error.h).
 static int threads_start(struct pool *pool, int n_threads)
 {
     sigset_t all, before;

@@ -1,9 +1,9 @@
 // A thread pool with work stealing, for one parallel loop at a time. Each thread starts with a range of the
-// tasks; a thread that is done steals tasks from the end of another's, so that a slow core does not delay the
-// loop. The caller takes part. Results must not depend on the thread that runs a task.
+// tasks; a thread that has finished its range steals tasks from the end of another range, so that a slow core
+// does not delay the loop. The caller takes part. Results must not depend on the thread that runs a task.
 //
-// There are background tasks too: threads that have no part of a loop run them, oldest first. A thread that
-// runs one takes no part in loops until it ends, so such a task should be short.
+// The pool also runs background tasks, oldest first, on threads that have no loop task to do. While a thread
+// runs a background task it takes no part in loops, so such a task should be short.
 #pragma once
 
 #include "schemas/error.h"
@@ -12,12 +12,12 @@
 
 struct pool;
 
-// A background task, on the caller's storage from pool_start to pool_wait.
+// A background task. The caller provides the storage from pool_start to pool_wait.
 struct pool_task {
     void (*run)(void *context);
     void *context;
-    struct pool_task *next; // of those that no thread has taken; the pool's
-    bool is_done;           // the pool's
+    struct pool_task *next; // next queued task; used by the pool
+    bool is_done;           // used by the pool
 };
 
 enum { POOL_THREADS_MAX = 256 };
@@ -33,8 +33,8 @@ int pool_n_threads(const struct pool *pool);
 void pool_run(struct pool *pool, int n_tasks, void (*task)(void *context, int index, int thread),
               void *context);
 
-// Starts a background task. Thread: that of pool_run; not from a task.
+// Starts a background task. Thread: the caller of pool_run; not from a task.
 void pool_start(struct pool *pool, struct pool_task *task);
-// Returns when a started task has ended. Meanwhile the caller runs tasks that no thread has taken, so a pool
-// of one thread runs them here. Each started task is waited for before the pool is destroyed.
+// Returns when a started task has ended. Meanwhile the caller runs queued tasks, so a pool of one thread runs
+// them here. Each started task must be waited for before the pool is destroyed.
 void pool_wait(struct pool *pool, struct pool_task *task);

@@ -1,4 +1,4 @@
-// Memory of attention; division of a step into tiles and tasks for the pool.
+// Attention: memory, and the division of a step into tiles and tasks for the pool.
 #include "engine/cpu/attention_parts.h"
 
 #include "engine/cpu/memory.h"
@@ -11,12 +11,12 @@ enum {
     PARTIAL_BYTES = 16 << 20, // partial results of split-KV: 32 heads of 64 dimensions over 1,985 segments
     SHARED_BYTES = 64 << 20,  // results of shared segments: 3,971 rows of 64 heads of 64 dimensions
     TASKS_PER_THREAD = 4,     // with fewer tiles, segments are split over tasks
-    TILES_PER_THREAD = 8,     // with fewer, tiles are made smaller, down to
+    TILES_PER_THREAD = 8,     // with fewer tiles, they are made smaller, down to TILE_QUERIES_LEAST
     TILE_QUERIES_LEAST = 64,
-    SPLIT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX, // tiles of a step whose segments are split
+    SPLIT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX, // a step with more tiles does not split segments
 };
 
-// Results of segments that are split over tasks.
+// Results of segments in split-KV.
 struct partial_results {
     int64_t n_max;
     struct partial *items; // [n_max]
@@ -25,9 +25,9 @@ struct partial_results {
     atomic_int *n_chunks_left; // [SPLIT_TILES_MAX]
 };
 
-// Results of shared segments.
+// Results of segments that several sequences share.
 struct shared_results {
-    int64_t n_max; // rows times heads
+    int64_t n_max; // rows * heads
     struct attention_state *states;
     float *out; // [n_max, width]
     size_t bytes;
@@ -44,7 +44,7 @@ struct attention {
     struct attention_sequences sequences; // the step's
     struct sharing sharing;
     struct span *spans;   // [n_sequences_max] of one call
-    int64_t *first_tiles; // [n_sequences_max + 1] number of each span's first tile, heads not counted
+    int64_t *first_tiles; // [n_sequences_max + 1] index of each span's first tile, for one key-value head
     int32_t n_sequences_max;
 
     struct partial_results partial;
@@ -177,7 +177,7 @@ enum status attention_reserve(struct attention *attention, int32_t n_rows_max, s
 
 // ---- division into tiles and tasks ----
 
-// Tile `index` counts key-value heads fastest.
+// The tile with number `index`; the key-value head varies fastest.
 static struct attention_tile tile_at(const struct attention_division *cut, int64_t index)
 {
     const int64_t *first = cut->attention->first_tiles;
@@ -221,8 +221,8 @@ static void tile_task(void *context, int index, int thread)
     }
 }
 
-// A task of split-KV: some segments of one tile, each with its partial result. The last task of the tile
-// merges them.
+// A task of split-KV: some segments of one tile, with a partial result each. The tile's last task merges all
+// of them.
 static void split_task(void *context, int index, int thread)
 {
     const struct attention_division *cut = context;
@@ -242,7 +242,7 @@ static void split_task(void *context, int index, int thread)
         tile_merge_parts(cut->call, &tile, &attention->scratch[thread], partials, partial_out);
 }
 
-// Sets the first tasks and partial results. False: segments are not split.
+// Assigns the first tasks and the first partial results. False: segments are not split.
 static bool assign_tiles(struct attention_division *cut)
 {
     int64_t n_tiles = cut->n_tiles;
@@ -316,7 +316,8 @@ void attention_begin(struct attention *attention, struct attention_sequences seq
     sharing_find(&attention->sharing, sequences, attention->pages->shape.page_positions);
 }
 
-// With a window or biases by distance, a row's part of a segment depends on its position.
+// With a sliding window or ALiBi a row's result of a segment depends on its position, so that segments are
+// not shared.
 static bool groups_usable(const struct attention *attention, const struct attention_parameters *parameters)
 {
     const struct sharing *sharing = &attention->sharing;

@@ -1,11 +1,11 @@
 // Paged causal attention (grouped-query, split-KV) for the tokens of a step.
 //
-// Definition, the same for any number of rows, threads, cut of the prompt, size of pages and level:
+// Definition, the same for any number of rows, threads, prefill chunks, page size and instruction set:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
-//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; over the positions j seen.
+//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; for the visible positions j.
 //          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and
 //          is multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
-//   Positions go by segments of ATTENTION_SEGMENT, aligned to position 0. For each segment with a seen one:
+//   Segments of ATTENTION_SEGMENT positions are aligned to position 0. For each with a visible position:
 //   m = max s[j]; p[j] = 2^(s[j] - m), at least 2^-125
 //   l = sum of p[j], 16 partial sums by j mod 16, then 8 apart, 4, 2, 1
 //   o = sum of p[j] v[j] in order of j, by fused multiply-add. With integers: for each group of 32 positions,
@@ -32,7 +32,7 @@
 #include "engine/base/pool.h"
 
 enum {
-    ATTENTION_QUERIES = 8, // that a kernel takes at a time
+    ATTENTION_QUERIES = 8, // queries that a kernel processes at a time
     ATTENTION_TILE = 256,
     SEGMENT_BLOCKS = ATTENTION_SEGMENT / PAGE_BLOCK,
     I16_GROUP_BLOCKS = 2,
@@ -42,16 +42,16 @@ enum {
 // The 32 integer weights of a group and the 32 integer values of one dimension: by Cauchy and Schwarz their
 // product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * I16_VALUE_MAX < 2^31.
 #define I16_WEIGHTS_NORM  23150.0f
-#define I16_SQUARES_LEAST 0x1p-100f // of a group's w: smaller ones lose digits
+#define I16_SQUARES_LEAST 0x1p-100f // least sum of squares of a group's w: smaller ones lose digits
 
 #define LOG2_E 0x1.715476p0f
 
 struct attention_scoring {
-    float scale;          // of the product; times log2 e when there is no cap
+    float scale;          // of the product q . k; times log2 e if there is no cap
     float softcap;        // 0: none
     float cap_scale;      // softcap * log2 e
     float slope;          // times log2 e
-    float first_distance; // of the segment's first position from the row's: negative or 0
+    float first_distance; // first position of the segment - position of the row: negative or 0
 };
 
 // Online softmax state of a query.
@@ -59,47 +59,49 @@ struct attention_state {
     float largest, sum;
 };
 
-// A segment's blocks of keys or values (pages.h). While it works on items[i], a kernel asks the memory for
-// the `ahead_bytes` at ahead[i], which are read next; ahead[i] may be items[i] when nothing is.
+// A segment's blocks of keys or values (pages.h). While a kernel processes items[i], it prefetches the
+// `ahead_bytes` at ahead[i], which are read next. To prefetch nothing, ahead[i] is items[i].
 struct attention_blocks {
     const void *const *items, *const *ahead; // [SEGMENT_BLOCKS]
     int32_t ahead_bytes;
 };
 
-// A query's scores of a segment, later its weights p, and for integer values the quantized weights.
+// A query's scores in a segment, later its weights p; for integer values also the quantized weights.
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
     float scales[I16_GROUPS];
 };
 
-// Positions count from the segment's start.
+// Positions are relative to the segment's start.
 struct attention_kernels {
-    // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; the others' places hold anything.
+    // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; entries of missing queries are
+    // undefined.
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
-    // As integers of 16 bits: packed[d / 2][q][d % 2], and each query's scale. Written up to the next
+    // Quantizes to 16-bit integers: packed[d / 2][q][d % 2], and a scale per query. Written up to the next
     // multiple of 32 dimensions.
     void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim);
-    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end), by
-    // the items of the pages.
+    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); one
+    // function for each kind of page items.
     void (*scores[PAGE_ITEM_KINDS])(const void *queries, int n_queries, struct attention_blocks keys,
                                     int block_begin, int block_end, int32_t key_dim,
                                     struct attention_row *rows);
-    // Converts one query's visible scores [begin, end) to weights p; others in their blocks are set to 0.
+    // Converts one query's visible scores [begin, end) to weights p; other positions of their blocks are set
+    // to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
-    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0. The
-    // scales of a block of values are `scales_offset_bytes` behind its begin.
+    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0. A
+    // block of values has its scales at byte `scales_offset_bytes`.
     void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
                              size_t scales_offset_bytes);
-    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. Of integers,
-    // over all groups that touch [begin, end).
+    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. For integers, j
+    // runs over all groups that overlap [begin, end).
     void (*values[PAGE_ITEM_KINDS])(const struct attention_row *rows, int n_queries,
                                     struct attention_blocks values, int begin, int end, int32_t width,
                                     float *out);
-    // Merges the parts of up to ATTENTION_QUERIES queries, of the next segment, into their states; width
-    // floats each.
+    // Merges the next segment's results (`parts`) of up to ATTENTION_QUERIES queries into their states; `out`
+    // and `parts_out` have width floats per query.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,
                   const float *parts_out, int32_t width);
     // Merges the attention sink, if any, and divides by l.
@@ -118,7 +120,7 @@ struct attention;
 enum status attention_create(struct attention **attention, const struct pages *pages, struct pool *pool,
                              const struct attention_kernels *kernels, struct error *error) WARN_UNUSED;
 void attention_destroy(struct attention *attention);
-// For steps of up to n_rows_max tokens.
+// Reserves memory for steps of up to n_rows_max tokens.
 enum status attention_reserve(struct attention *attention, int32_t n_rows_max,
                               struct error *error) WARN_UNUSED;
 
@@ -136,11 +138,11 @@ struct attention_sequences {
 // Sets a step's sequences; their block tables must stay valid until its last attention_run.
 void attention_begin(struct attention *attention, struct attention_sequences sequences);
 
-// out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks` [n_heads] or
-// NULL: replaces the weight in `parameters`, which this layer cannot read.
+// Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks`
+// [n_heads] or NULL: used instead of parameters->sinks, whose layout this file does not know.
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
                    struct attention_rows q, struct attention_rows out, const float *sinks);
 
-// ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409); the first head's is 2^(-bias_max / n_heads)
-// when n_heads is a power of two.
+// ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409). The first head's slope is 2^(-bias_max /
+// n_heads) if n_heads is a power of two.
 float attention_slope(int32_t head, int32_t n_heads, float bias_max);

@@ -1,8 +1,9 @@
-// The attention kernels over vectors of 16 floats (attention.h says what they compute). Included by
-// attention_plain.c, attention_avx2.c and attention_avx512.c after their lanes_*.h. They define:
+// The attention kernels over vectors of 16 floats (attention.h defines what they compute). Included by
+// attention_plain.c, attention_avx2.c, attention_avx512.c and attention_neon.c after their lanes_*.h. They
+// define:
 //   ATTENTION_KERNELS   name of the function that fills the table
 //   TILE_QUERIES        queries processed at a time: 1, 4 or 8
-//   TILE_VECTORS(n)     for n queries, how many vectors each (of 16 positions' scores or of 16 dimensions' sums)
+//   TILE_VECTORS(n)     vectors per query for n queries: of the scores of 16 positions or the sums of 16 dims
 // n * TILE_VECTORS(n) sums stay in registers: enough in flight to hide the latency of a multiply-add.
 #pragma once
 
@@ -32,7 +33,7 @@ struct values_work {
     float *out;
 };
 
-// Transposes 8 x 16 items by splitting all of them into even and odd items four times.
+// Transposes 8 x 16 items: splits all of them into even and odd items, four times.
 ALWAYS_INLINE void transpose_block(struct lanes x[ATTENTION_QUERIES])
 {
     for (int round = 0; round < 4; round++) {
@@ -44,13 +45,14 @@ ALWAYS_INLINE void transpose_block(struct lanes x[ATTENTION_QUERIES])
     }
 }
 
-// Prefetches to the second-level cache, because half a segment fills the first level.
+// Prefetches to the L2 cache, because half a segment fills L1.
 ALWAYS_INLINE void prefetch_l2(const char *address)
 {
     __builtin_prefetch(address, 0, 2);
 }
 
-// Inlined with constant n_queries, n_blocks, n_vectors and items, so that the arrays become registers.
+// The following functions are inlined with constant n_queries, n_blocks, n_vectors and items, so that their
+// arrays become registers.
 
 ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks)
 {
@@ -149,7 +151,7 @@ ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, enum
         values_part(work, n_queries, d, 1, items);
 }
 
-// Dispatch to a constant number of queries, as returned by next_count.
+// Dispatches to a constant number of queries, as next_count returns it.
 ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, enum page_items items)
 {
     switch (n_queries) {
@@ -200,7 +202,7 @@ ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, e
     }
 }
 
-// Number of queries to process next: TILE_QUERIES, or 4 or fewer, as even as possible.
+// Number of queries to process next: TILE_QUERIES, or for the rest 4 or fewer, as evenly divided as possible.
 static inline int next_count(int n_queries)
 {
     if (n_queries >= TILE_QUERIES)
@@ -215,7 +217,7 @@ ALWAYS_INLINE void compute_scores(struct scores_work work, int n_queries, enum p
     for (int n; n_queries > 0; n_queries -= n) {
         n = next_count(n_queries);
         scores_count(&work, n, items);
-        work.keys.ahead = work.keys.items; // once is enough
+        work.keys.ahead = work.keys.items; // prefetch only once
         work.queries = (const char *)work.queries + (size_t)n * query_bytes;
         work.rows += n;
     }
@@ -254,7 +256,7 @@ VALUES(values_f32, PAGE_F32)
 VALUES(values_i16, PAGE_I16)
 VALUES(values_i8, PAGE_I8)
 
-// Scale, cap and bias of the scores of positions first .. first + 15.
+// Applies scale, cap and bias to the scores of positions first .. first + 15.
 static inline struct lanes shaped_scores(struct lanes x, int first, const struct attention_scoring *scoring)
 {
     static const float indices[LANES] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -270,8 +272,9 @@ static inline struct lanes shaped_scores(struct lanes x, int first, const struct
     return x;
 }
 
-// The largest of the shaped scores, which are stored in `scores`; with a bare positive scale, the
-// largest of the scores as they are, whose product with the scale it is: rounding keeps the order.
+// Shapes and stores the scores and returns their maximum. With `bare`, where shaping is a positive scale
+// alone, returns the maximum of the unshaped scores and stores nothing: the caller scales the maximum,
+// because rounding keeps the order.
 ALWAYS_INLINE struct lanes largest_score(float *scores, int begin, int end,
                                          const struct attention_scoring *scoring, bool bare)
 {
@@ -338,7 +341,7 @@ static void pack_queries(float *packed, const float *const *queries, int n_queri
             packed[d * ATTENTION_QUERIES + q] = queries[q][d];
 }
 
-// Factors of a merge in the even lanes; the odd lanes are undefined.
+// Factors of a merge, in the even lanes; the odd lanes are undefined.
 struct factors {
     struct lanes larger, before, added;
 };
@@ -350,7 +353,7 @@ ALWAYS_INLINE struct factors merge_factors(struct lanes before, struct lanes add
                             lanes_exp2_negative(lanes_subtract(added, larger))};
 }
 
-// States are pairs: largest scores in even lanes, sums in odd ones.
+// The states are pairs: largest scores in even lanes, sums in odd lanes.
 static void merge_states(int n, struct attention_state *states, float *out,
                          const struct attention_state *parts, const float *parts_out, int32_t width)
 {

@@ -1,8 +1,8 @@
-// The attention kernels for pages of 16- and 8-bit integers: products of pairs of int16, 32 bits wide,
-// exact. Part of attention_body.h, which says how tiles stay in registers.
+// The attention kernels for pages of 16- and 8-bit integers: products of pairs of int16, summed exactly in 32
+// bits. Part of attention_body.h, which describes how tiles stay in registers.
 #pragma once
 
-// packed[pair of dimensions][query], and the scale of each query.
+// packed[pair of dimensions][query] and each query's scale.
 static void pack_i16(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim)
 {
@@ -23,7 +23,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
                                               : lanes_load(queries[query] + d + i);
                 lanes_store_i16(items + i, lanes_multiply(x, lanes_set(quantizations[query].factor)));
             }
-            float moved[LANES]; // as they are
+            float moved[LANES]; // the same bits
             memcpy(moved, items, sizeof moved);
             pairs[q] = lanes_load(moved);
         }
@@ -33,7 +33,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
     }
 }
 
-// A vector of pairs of integers; vectors are numbered from a block's begin.
+// Loads a vector of pairs of integers; a vector's number counts from the start of the block.
 ALWAYS_INLINE struct integers pairs_load(const char *block, int32_t vector, enum page_items items)
 {
     if (items == PAGE_I8)
@@ -86,7 +86,7 @@ ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_qu
     enum { PAIRS = PAGE_BLOCK / 2 };
     const struct attention_row *rows = work->rows;
     size_t width = (size_t)work->width;
-    int32_t first = dimension / LANES * PAIRS; // vector of the block
+    int32_t first = dimension / LANES * PAIRS; // number of the first vector in the block
     int32_t ahead_scales = work->values.ahead_bytes - PAGE_SCALES_BYTES;
     int32_t n_loads = work->width / LANES * PAIRS, ahead_step = (ahead_scales + n_loads - 1) / n_loads;
     int block = work->begin / PAGE_BLOCK, block_end = (work->end + PAGE_BLOCK - 1) / PAGE_BLOCK;
@@ -122,7 +122,7 @@ ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_qu
     }
 }
 
-// Sums of squares of each group's weights, duplicated.
+// Sum of squares of each group's weights, all of them twice in a vector.
 ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOCKS])
 {
     struct lanes sums[I16_GROUPS];
@@ -141,7 +141,7 @@ ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOC
     return lanes_add(even, odd);
 }
 
-// A block's weights p, each times the scale of its value.
+// A block's weights p, each multiplied by the scale of its position's value.
 ALWAYS_INLINE struct lanes block_weights(const float *weights, const void *values, size_t scales_offset_bytes)
 {
     const void *scales = (const char *)values + scales_offset_bytes;
@@ -162,8 +162,8 @@ ALWAYS_INLINE void quantize_block_weights(struct attention_row *row,
     lanes_store_first(row->scales, lanes_multiply(root, lanes_set(1.0f / I16_WEIGHTS_NORM)), I16_GROUPS);
 }
 
-// Quantizes one query's weights p of positions [begin, end); others are 0. Without branches the weights stay
-// in registers.
+// Quantizes one query's weights p of positions [begin, end); other weights are 0. The loops over blocks have
+// no branches, so that the weights stay in registers.
 static void quantize_weights(struct attention_row *row, int begin, int end, struct attention_blocks values,
                              size_t scales_offset_bytes)
 {
@@ -180,8 +180,7 @@ static void quantize_weights(struct attention_row *row, int begin, int end, stru
     } else {
         for (int block = 0; block < SEGMENT_BLOCKS; block++) {
             int first = block * PAGE_BLOCK;
-            bool seen = first + PAGE_BLOCK > begin &&
-                        first < end; // elsewhere the contents are undefined, or there is no block
+            bool seen = first + PAGE_BLOCK > begin && first < end; // other blocks are undefined or missing
             struct lanes p =
                 block_weights(row->items + first, values.items[seen ? block : begin / PAGE_BLOCK],
                               scales_offset_bytes);

@@ -1,32 +1,32 @@
 // Private header of CPU attention (attention.h defines the arithmetic): spans, which are divided into tiles;
-// groups of sequences that share pages; the computation of one tile.
+// groups of sequences that share pages; computing one tile.
 #pragma once
 
 #include "engine/cpu/attention.h"
 
 #include <stdbool.h>
 
-// Rows whose queries may be in one tile, and the segments: the rows of one sequence, or of a group of
-// sequences over the segments with shared pages that all of them see completely.
+// Rows whose queries may share a tile, and their segments. Either the rows of one sequence, or the rows of a
+// group of sequences with the leading segments that all of them share and see completely.
 struct span {
     const int32_t *pages;
-    const int32_t *rows; // a group's, of the step
+    const int32_t *rows; // of the step, for a group
     int32_t first_row, n_rows;
-    int32_t position;                   // of the first row; of a group: where its segments end
-    int32_t segment_begin, segment_end; // bounds
-    int32_t first_state; // number of the first row's state: a group's ends there, its sequences' begin there;
+    int32_t position;                   // of the first row; for a group: the end of its segments
+    int32_t segment_begin, segment_end; // a sequence's end follows from its rows
+    int32_t first_state; // index of the first row's state: a group stores it, its sequences start from it;
                          // -1: none
     bool is_group;
 };
 
 // Groups of a step's sequences that share leading pages.
 struct sharing {
-    int32_t n_max;            // sequences, and rows
+    int32_t n_max;            // limits of both sequences and rows
     int32_t n_groups, n_rows; // rows in all groups, numbered group by group
     struct span *groups;
     int32_t *rows;        // [n_rows]
     int32_t *group_of;    // [n_sequences] or -1
-    int32_t *first_state; // [n_sequences] number of a grouped sequence's first row
+    int32_t *first_state; // [n_sequences] index of the first row's state, for a sequence in a group
     struct shared_candidate *candidates;
 };
 
@@ -38,14 +38,14 @@ void sharing_find(struct sharing *sharing, struct attention_sequences sequences,
 
 // One thread's memory.
 struct attention_scratch {
-    float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES] times packed_floats: in the kernels' layout
-    float scales[ATTENTION_TILE]; // of the quantized queries; in float32: 1
+    float *queries; // [ATTENTION_TILE / ATTENTION_QUERIES, packed_floats] in the kernels' layout
+    float scales[ATTENTION_TILE]; // of the quantized queries; 1 for float32
     struct attention_row *rows;   // [ATTENTION_QUERIES]
-    float *out;                   // [ATTENTION_QUERIES, width]: one segment's
+    float *out;                   // [ATTENTION_QUERIES, width] of one segment
     float *tile_out;              // [ATTENTION_TILE, width]
     struct attention_state states[ATTENTION_TILE];
     bool started[ATTENTION_TILE];
-    // Of the tile's queries.
+    // Of each query in the tile.
     int32_t heads[ATTENTION_TILE], positions[ATTENTION_TILE];
 };
 
@@ -63,8 +63,8 @@ struct attention_call {
     struct attention_rows q, out;
     const float *sinks;
     int32_t n_group; // query heads of one key-value head
-    // Partial results of the shared segments: [key-value head][row of the groups][head in group], and as many
-    // times width.
+    // Results of the shared segments: states [key-value head][row of the groups][head in group], and out,
+    // width floats for each state.
     struct attention_state *shared_states;
     float *shared_out;
     int32_t n_shared_rows;
@@ -72,24 +72,24 @@ struct attention_call {
 
 struct attention_tile {
     const struct span *span;
-    int64_t query_begin; // row of the span * n_group + head in group
+    int64_t query_begin; // row in the span * n_group + head in group
     int n_queries;
     int32_t kv_head;
-    int32_t segment_begin, segment_end; // with a position visible to some query
+    int32_t segment_begin, segment_end; // segments with a position that some query sees
 };
 
-// Of ATTENTION_QUERIES packed queries.
+// Number of floats of ATTENTION_QUERIES packed queries.
 size_t packed_floats(const struct pages *pages);
 
 // First position visible to a row at `position`.
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position);
 
-// Computes a whole tile, segment by segment. `follower` is the tile that the thread probably computes next,
-// or NULL.
+// Computes a whole tile, segment by segment. `follower`: the tile that the thread probably computes next, for
+// prefetching; or NULL.
 void tile_compute(const struct attention_call *call, const struct attention_tile *tile,
                   const struct attention_tile *follower, struct attention_scratch *scratch);
-// Computes segments [begin, end) of a tile separately; writes partial results [segment - tile's
-// first][query].
+// Computes segments [begin, end) of a tile separately; writes partial results [segment - first segment of the
+// tile][query].
 void tile_compute_parts(const struct attention_call *call, const struct attention_tile *tile, int32_t begin,
                         int32_t end, struct attention_scratch *scratch, struct partial *partials,
                         float *partial_out);

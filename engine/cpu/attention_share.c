@@ -1,16 +1,16 @@
-// Which sequences of a step share leading pages.
+// Finds the sequences of a step that share leading pages.
 #include "engine/cpu/attention_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// A group as it grows: its first sequence represents it.
+// A group that is being collected; its first sequence represents it.
 struct shared_candidate {
     const struct step_sequence *leader;
     int32_t n_sequences;
-    int32_t n_segments; // shared by all; of one sequence alone: not known yet
+    int32_t n_segments; // shared by all; unknown for a single sequence
     int32_t n_rows;
-    int32_t group; // when it has become one; else -1
+    int32_t group; // index of the group; -1: has no second sequence
 };
 
 void sharing_finish(struct sharing *sharing)
@@ -44,7 +44,7 @@ enum status sharing_reserve(struct sharing *sharing, int32_t n_max, struct error
     return STATUS_OK;
 }
 
-// How many leading segments of both lie before either's rows and stand on the same pages.
+// Number of leading segments that have the same pages in both sequences and precede the rows of both.
 static int32_t common_segments(const struct step_sequence *a, const struct step_sequence *b,
                                int32_t page_positions)
 {
@@ -58,7 +58,8 @@ static int32_t common_segments(const struct step_sequence *a, const struct step_
     return i;
 }
 
-// The candidate that shares most with the sequence, of those that lose nothing by taking it in; -1: none.
+// The candidate that shares the most segments with the sequence, among those whose total of shared segments
+// does not shrink when the sequence joins; -1: none.
 static int32_t best_candidate(const struct sharing *sharing, int32_t n, const struct step_sequence *sequence,
                               int32_t page_positions, int32_t *n_segments)
 {
@@ -84,7 +85,7 @@ static int32_t best_candidate(const struct sharing *sharing, int32_t n, const st
     return best;
 }
 
-// Each sequence's candidate in group_of.
+// Collects the candidates and sets each sequence's candidate in group_of. Returns the number of candidates.
 static int32_t candidates_gather(struct sharing *sharing, struct attention_sequences sequences,
                                  int32_t page_positions)
 {

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-// As integers, 32 dimensions are packed at a time, in the space of 16 floats.
+// Queries as integers are packed 32 dimensions at a time, in the space of 16 floats.
 size_t packed_floats(const struct pages *pages)
 {
     return (size_t)((pages->shape.key_dim + 15) / 16 * 16) * ATTENTION_QUERIES;
@@ -18,7 +18,7 @@ int32_t visible_begin(const struct attention_parameters *parameters, int32_t pos
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
-// Position of a query's row. All rows of a group see all of its segments.
+// Position of a query's row. All rows of a group see all of its segments, so a group has one position.
 static int32_t position_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
     const struct span *span = tile->span;
@@ -26,7 +26,7 @@ static int32_t position_of(const struct attention_call *call, const struct atten
                           : span->position + (int32_t)((tile->query_begin + number) / call->n_group);
 }
 
-// A segment's blocks that are visible to the tile; NULL elsewhere, where the block table may end.
+// A segment's blocks that the tile sees; the others are NULL, because the block table may end before them.
 struct segment {
     int32_t index;
     const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
@@ -51,8 +51,8 @@ static void segment_locate(const struct attention_call *call, const struct atten
     }
 }
 
-// Prefetch by the kernels: the segment's values during the scores, and the next segment's keys during the
-// weighted sum; both only for a tile's first group of queries.
+// A segment, and what the kernels prefetch: its values while scores are computed, and the next segment's keys
+// during the weighted sum; both only for the tile's first group of queries.
 struct view {
     const struct segment *segment;
     const void *next_keys[SEGMENT_BLOCKS];
@@ -66,12 +66,12 @@ static struct view view_open(const struct segment *segment, const struct segment
     return view;
 }
 
-// A group of up to ATTENTION_QUERIES of a tile's queries, which kernels process together, with the visible
-// positions of each in the segment. A query without a visible one has begin == end.
+// Up to ATTENTION_QUERIES queries of a tile, which kernels process together, with the visible positions of
+// each in the segment. A query that sees no position has begin == end.
 struct query_group {
     int first, n; // in the tile
     int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
-    int begin_least, begin_most, end_least, end_most; // over queries with visible positions
+    int begin_least, begin_most, end_least, end_most; // over the queries that see a position
     int n_seeing;
 };
 
@@ -101,8 +101,8 @@ static struct query_group group_gather(const struct attention_call *call, const 
     return group;
 }
 
-// The weighted sum of values: positions visible to all queries together, the ragged ends per query, in each
-// query's order.
+// Weighted sum of values. Positions that all queries see are computed together, the ragged ends per query.
+// Each query adds its positions in ascending order.
 static void values_weigh(const struct attention_call *call, const struct query_group *group,
                          struct attention_blocks values, const struct attention_row *rows, float *out)
 {
@@ -125,7 +125,7 @@ static void values_weigh(const struct attention_call *call, const struct query_g
                                       out + (size_t)i * width);
 }
 
-// The same of integers, with weight 0 for positions that are not visible.
+// The weighted sum for integers: positions that a query does not see have weight 0.
 static void values_weigh_integers(const struct attention_call *call, const struct query_group *group,
                                   struct attention_blocks values, struct attention_row *rows, float *out)
 {
@@ -207,8 +207,8 @@ struct tile_results {
     bool *started;                  // [n_queries]
 };
 
-// Merges a group's result of one segment into the tile's states: runs of queries that all have one already,
-// at once.
+// Merges a group's results of one segment into the tile's states. Consecutive queries that already have a
+// state are merged in one call.
 static void group_merge(const struct attention_call *call, const struct query_group *group,
                         const struct tile_results *progress, const struct attention_state *states,
                         const float *out)
@@ -247,7 +247,7 @@ static int64_t row_of(const struct attention_call *call, const struct attention_
     return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
 }
 
-// The contiguous states of a tile's queries after the shared segments.
+// Index of the first query's state after the shared segments; the states of a tile's queries are contiguous.
 static int64_t shared_of(const struct attention_call *call, const struct attention_tile *tile)
 {
     int64_t first_row = (int64_t)tile->kv_head * call->n_shared_rows + tile->span->first_state;
@@ -287,7 +287,7 @@ static void result_write(const struct attention_call *call, const struct attenti
     call->kernels->finish(out, state, state_out, value_dim, call->sinks ? &call->sinks[head] : NULL);
 }
 
-// A shared tile stores its states, from which the sequences' tiles start.
+// A tile over shared segments stores its states; the sequences' own tiles continue from them.
 static struct tile_results progress_begin(const struct attention_call *call,
                                           const struct attention_tile *tile,
                                           struct attention_scratch *scratch)
@@ -360,8 +360,8 @@ void tile_compute_parts(const struct attention_call *call, const struct attentio
     }
 }
 
-// Merges a query's partial results [n_segments], n_queries apart, into its state if it has one, or into the
-// first partial result.
+// Merges a query's partial results [n_segments], which are n_queries apart: into its state if it has one,
+// else into the first partial result.
 static void parts_merge(const struct attention_call *call, const struct partial *partials,
                         const float *partial_out, int n_queries, int32_t n_segments, bool started,
                         struct attention_state *state, float *out)

@@ -128,8 +128,8 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
 
 // ---- matrices and pages ----
 
-// Rows are aligned to cache lines. A stride that is a multiple of 4 KB would map all rows to the same cache
-// sets.
+// Rows are aligned to cache lines. A stride of a multiple of 4 KB is avoided: it would map all rows to the
+// same cache sets.
 static int64_t matrix_stride(int32_t n_cols)
 {
     int64_t stride = ((int64_t)n_cols + 15) / 16 * 16;
@@ -215,7 +215,7 @@ static uint64_t available_bytes(struct backend *base)
 
 // ---- a step ----
 
-// The contents are valid within a step only.
+// Reallocates without keeping the contents, which are valid within a step only.
 static void *remake_array(void *old, size_t n_items, size_t item_bytes)
 {
     free(old);
@@ -237,8 +237,8 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
                            pool_n_threads(backend->pool), error);
 }
 
-// Allocates the scratch of the largest step. The sizes depend only on created weights and matrices, so later
-// steps allocate nothing.
+// Allocates the scratch of the largest step. The sizes depend only on the created weights and matrices, so
+// later steps allocate nothing.
 static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, struct error *error)
 {
     if (n_outputs > backend->capacity.n_results_max) {
@@ -283,7 +283,7 @@ static void trace_steps(struct backend *base, struct step_times *times)
     cpu_backend_of(base)->timing.times = times;
 }
 
-// Operations are synchronous, so phases are measured by the clock.
+// Operations are synchronous, so a phase ends when the next one starts.
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct cpu_backend *backend = cpu_backend_of(base);

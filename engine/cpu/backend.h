@@ -5,7 +5,6 @@
 #include "engine/cpu/kernels.h"
 #include "engine/base/pool.h"
 
-// `level_max` below CPU_LEVEL_COUNT - 1 holds the kernels back, for tests and comparisons. The pool must
-// outlive it.
+// `level_max`: limits the kernels' level, for tests and comparisons. The pool must outlive the backend.
 enum status cpu_backend_create(struct backend **backend, struct pool *pool, enum cpu_level level_max,
                                struct error *error) WARN_UNUSED;

@@ -1,34 +1,35 @@
-// Expansion of codebook groups, written once over `struct words`, 16 lanes of 32 bits, one an output. The
+// Expansion of codebook groups, written once over `struct words`: 16 lanes of 32 bits, one per output. The
 // includer defines:
 //   words_load(p), words_load_u16(p)  16 lanes from memory
 //   words_store(p, x)
 //   words_nibbles(p)             lane o: half-byte o of the 8 bytes at p
-//   words_bits(p, shift)         byte k of all 64: bit k of the 8 bytes at p, at bit `shift`
+//   words_bits(p, shift)         byte k of the 64: bit k of the 8 bytes at p, moved to bit `shift`
 //   words_set(x), words_and(a, b), words_or(a, b), words_add(a, b)
 //   words_left(x, n), words_right(x, n)  each lane shifted
-//   words_repeat(x)              each lane's lowest byte in all of its four
+//   words_repeat(x)              each lane's lowest byte, copied to its four bytes
 //   words_map(table, x)          each byte (< 16) replaced by its entry
-//   words_look_up(codebook, x)   each lane's entry of a codebook, whose end is padded by one
+//   words_look_up(codebook, x)   each lane's entry of a codebook, which ends with a padding entry
 //   words_scales(halves, x, unit, out)   out[o] = binary16 o * (float)lane o * unit
 #pragma once
 
 #include "engine/cpu/codebook.h"
 #include "engine/file/codebooks.h"
 
-// Expanded values by code; of IQ2 and IQ3 above them, negated; of IQ1 by shift up and down.
+// Expanded values by code. IQ2 and IQ3: the second half is negated. IQ1: values shifted up, then values
+// shifted down.
 static const uint8_t values_iq2[16] = {72, 89, 107, 0, 56, 39, 21, 0};
 static const uint8_t values_iq3_xxs[16] = {68, 76, 84, 92, 100, 108, 116, 126, 60, 52, 44, 36, 28, 20, 12, 2};
 static const uint8_t values_iq3_s[16] = {17, 19, 21, 23, 25, 27, 29, 31, 15, 13, 11, 9, 7, 5, 3, 1};
 static const uint8_t values_iq1[16] = {9, 17, 25, 0, 7, 15, 23, 0};
 
-// Four codes of 2 bits, in bits 0..7, to a byte each.
+// Spreads four codes of 2 bits, in bits 0..7, to one byte each.
 static inline struct words spread_two(struct words x)
 {
     x = words_and(words_or(x, words_left(x, 12)), words_set(0x000F000F));
     return words_and(words_or(x, words_left(x, 6)), words_set(0x03030303));
 }
 
-// Four codes of 3 bits, in bits 0..11.
+// Spreads four codes of 3 bits, in bits 0..11, to one byte each.
 static inline struct words spread_three(struct words x)
 {
     x = words_and(words_or(x, words_left(x, 10)), words_set(0x003F003F));
@@ -40,20 +41,20 @@ static inline struct words byte_of(struct words x, const int index)
     return words_and(words_right(x, 8 * index), words_set(0xFF));
 }
 
-// Bit `from` of each lane, at bit `to`, alone.
+// Bit `from` of each lane moved to bit `to`; all other bits are 0.
 static inline struct words move_bit(struct words x, const int from, const int to)
 {
     return words_and(from > to ? words_right(x, from - to) : words_left(x, to - from), words_set(1u << to));
 }
 
-// Scales d (2 s + 1) unit of a block.
+// A block's scales: d (2 s + 1) unit.
 static inline void expand_scales(const uint8_t *halves, struct words s, const float unit,
                                  float out[PANEL_OUTPUTS])
 {
     words_scales(halves, words_add(words_left(s, 1), words_set(1)), unit, out);
 }
 
-// Scales of each group: in half-bytes from `first`, `n` a block.
+// Scales of a group's blocks, from `n` half-byte arrays per block.
 static inline void expand_group_scales(const uint8_t *scales, const int n, const float unit,
                                        struct codebook_group *group)
 {
@@ -62,8 +63,8 @@ static inline void expand_group_scales(const uint8_t *scales, const int n, const
             expand_scales(scales, words_nibbles(scales + 32 + (b * n + h) * 8), unit, group->scales[b][h]);
 }
 
-// A run of 8 inputs whose entry holds codes of 2 bits: registers 2r and 2r + 1. `upper`: what is or-ed to the
-// codes of either.
+// Expands a run of 8 inputs, whose entry holds codes of 2 bits, to registers 2r and 2r + 1. `upper`: bits
+// ored into each register's codes.
 static inline void store_run(const uint8_t values[16], struct words entry, const struct words upper[2],
                              uint8_t quants[2][64])
 {
@@ -71,7 +72,7 @@ static inline void store_run(const uint8_t values[16], struct words entry, const
     words_store(quants[1], words_map(values, words_or(spread_two(words_right(entry, 8)), upper[1])));
 }
 
-// IQ2. `high`: half-bytes of index bits 8 and 9, NULL: none.
+// IQ2. `bit_8`, `bit_9`: half-bytes with bits 8 and 9 of the indices; NULL: none.
 static inline void expand_iq2_block(const uint16_t *codebook, const uint8_t *quants, const uint8_t *bit_8,
                                     const uint8_t *bit_9, uint8_t out[8][64])
 {
@@ -116,7 +117,7 @@ static void expand_iq2_s(const struct codebook_tables *tables, const uint8_t *sc
                          group->quants[b]);
 }
 
-// IQ3. `bit_8`: half-bytes of the entries 0 to 3 and 4 to 7, NULL: none.
+// IQ3. `bit_8`: half-bytes with bit 8 of the indices, of entries 0 to 3, then of entries 4 to 7; NULL: none.
 static inline void expand_iq3_block(const uint16_t *codebook, const uint8_t values[16], const uint8_t *quants,
                                     const uint8_t *bit_8, uint8_t out[8][64])
 {
@@ -187,7 +188,8 @@ static void expand_iq1_m(const struct codebook_tables *tables, const uint8_t *sc
     }
 }
 
-// Three times a byte of digits carries out the first of them. Even and odd bytes apart, in 16 bits.
+// Tripling a byte of digits carries out its first digit. Even and odd bytes are computed separately, in 16
+// bits.
 static void expand_tq1_0(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
                          struct codebook_group *group)
 {

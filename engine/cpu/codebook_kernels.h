@@ -1,4 +1,4 @@
-// The kernels of the codebook types for levels with tiles of up to 4 rows. The includer defines tile_run and the
+// The codebook kernels for instruction sets with tiles of up to 4 rows. The includer defines tile_run and the
 // expansions (codebook_body.h).
 #pragma once
 

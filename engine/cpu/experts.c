@@ -49,7 +49,7 @@ struct expert_work {
     int64_t stride;
 };
 
-// Excludes the experts of all but the best groups.
+// Makes the experts of all but the best groups ineligible.
 static void keep_groups(float *choice, int32_t n_experts, const struct route_parameters *parameters)
 {
     int32_t n_groups = parameters->n_groups, n = n_experts / n_groups;
@@ -76,8 +76,8 @@ static void keep_groups(float *choice, int32_t n_experts, const struct route_par
             choice[expert] = NAN;
 }
 
-// The expert with the largest choice value, the lowest index on ties; NaN: selected already, or not eligible.
-// If none is left because the logits are NaN: the first expert that is not among the `n` selected.
+// The expert with the largest choice value, the lowest index on ties. NaN: already selected, or not eligible.
+// If all values are NaN, because the logits are: the first expert that is not among the `n` selected.
 static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
 {
     int32_t best = -1;
@@ -128,7 +128,7 @@ static void route_row(void *context, int32_t row, int thread)
     }
 }
 
-// Sorts the pairs by expert, rows ascending within one.
+// Sorts the pairs by expert; an expert's rows ascend.
 static void routing_sort(struct routing *routing)
 {
     int32_t n_pairs = routing->n_rows * routing->n_used;
@@ -137,7 +137,7 @@ static void routing_sort(struct routing *routing)
         routing->first[routing->experts[pair] + 1]++;
     for (int32_t expert = 0; expert < routing->n_experts; expert++)
         routing->first[expert + 1] += routing->first[expert];
-    // first[e] walks to first[e + 1] while placing: shifted back below.
+    // Placing the pairs advances first[e] to first[e + 1]; the array is shifted back below.
     for (int32_t pair = 0; pair < n_pairs; pair++)
         routing->order[routing->first[routing->experts[pair]]++] = pair;
     memmove(routing->first + 1, routing->first, (size_t)routing->n_experts * sizeof *routing->first);
@@ -185,7 +185,7 @@ static void scatter_pair(void *context, int32_t index, int thread)
            (size_t)work->n_outputs * sizeof(float));
 }
 
-// One expert's GEMMs for its rows; its weights are read once.
+// Computes one expert's GEMMs for its rows, so that its weights are read once.
 static void expert_multiply(struct cpu_backend *backend, int32_t expert, const struct product *products,
                             int n, const struct matrix *x, bool x_per_pair)
 {

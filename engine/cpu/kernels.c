@@ -5,7 +5,7 @@
 
 struct level {
     const char *name;
-    bool (*supported)(void); // of plain C: not asked; of a level that the architecture lacks: NULL
+    bool (*supported)(void); // not called for plain C; NULL: the architecture lacks the level
     void (*rows)(struct row_kernels *kernels);
     void (*attention)(struct attention_kernels *kernels);
     void (*products)(struct product_kernels *kernels);
@@ -14,7 +14,8 @@ struct level {
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// Feature bits: Intel SDM, CPUID. The system must save the wider registers too: XCR0 bits 1, 2 and 5 to 7.
+// Feature bits: Intel SDM, CPUID. The operating system must also save the wide registers: XCR0 bits 1, 2 and
+// 5 to 7.
 static uint64_t enabled_state(void)
 {
     unsigned a, b, c, d;

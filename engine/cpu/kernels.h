@@ -18,7 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// In the order of preference. A program has the levels of one architecture, so those of the two share numbers.
+// In ascending order of preference. A program has the levels of one architecture, so the two architectures
+// share numbers.
 enum cpu_level {
     CPU_PLAIN,
     CPU_AVX2,
@@ -38,8 +39,7 @@ struct row_kernels {
     // out = (x - mean) / sqrt(variance + epsilon) * weight + bias (bias may be NULL); out may be x
     void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n,
                        float epsilon);
-    // out = activation(gate) * up; up may be NULL; out may be gate or up (enum activation_kind says what
-    // differs)
+    // out = activation(gate) * up; up may be NULL; out may be gate or up (exceptions: enum activation_kind)
     void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
     void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
     void (*scale_cap)(float *x, int32_t n, float scale,
@@ -52,8 +52,8 @@ struct row_kernels {
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*widen_f16)(float *out, const uint16_t *x, int32_t n);
     void (*convert_f16)(uint16_t *out, const float *x, int32_t n); // round to nearest even
-    // Quantizes x with one scale: integers at most `largest`, with a 2-norm of at most `norm` except for
-    // rounding. Returns the scale; NaN, with zeros, if x has an infinity or a NaN.
+    // Quantizes x with one scale: integers of magnitude up to `largest`, with a 2-norm of at most `norm`
+    // apart from rounding. Returns the scale; NaN, with zeros, if x has an infinity or a NaN.
     float (*quantize_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
 };
 
@@ -67,11 +67,11 @@ struct cpu_kernels {
 
 // Fills the table with the processor's best level, at most `level_max`.
 void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max);
-// The level that is called so, "avx2" say. False: there is none of that name on this architecture.
+// Finds a level by name, such as "avx2". False: this architecture has no level of that name.
 bool cpu_level_find(const char *name, enum cpu_level *level);
 
-// One level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni; asimd. The first
-// exists everywhere, the others on their architecture.
+// Each fills in one level's kernels. The processor must have, for avx2: avx2, fma, f16c; for avx512: avx512f,
+// bw, dq, vl, vnni; for neon: asimd. Plain C exists everywhere, the others on their architecture.
 void row_kernels_plain(struct row_kernels *kernels);
 void row_kernels_avx2(struct row_kernels *kernels);
 void row_kernels_avx512(struct row_kernels *kernels);

@@ -1,4 +1,4 @@
-// A vector of 16 floats in one AVX-512 register: the names of lanes_plain.h, the same bits.
+// A vector of 16 floats in one AVX-512 register: the functions of lanes_plain.h, with the same bits.
 #pragma once
 
 #include <immintrin.h>
@@ -202,7 +202,7 @@ static inline struct integers integers_load_i8(const int8_t *x)
     return (struct integers){_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)x))};
 }
 
-// Not by the intrinsic: gcc 12 would move the sums about, some of them through memory.
+// Inline assembly: with the intrinsic, gcc 12 moves the sums between registers, some of them through memory.
 static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum.all) : "v"(a.all), "m"(*(const int16_t(*)[2])pair));

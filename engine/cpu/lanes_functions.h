@@ -1,5 +1,5 @@
-// exp and what is made of it, over vectors of 16 floats: one sequence of operations for every level. Include
-// one lanes_*.h first.
+// exp, and functions that use it, over vectors of 16 floats: the same sequence of operations for every level.
+// Include one lanes_*.h first.
 //
 // exp: x = n ln 2 + r, |r| <= ln 2 / 2 (reduction in two parts after Cody and Waite, Software Manual for the
 // Elementary Functions, 1980); 2^n is added to the exponent bits. Polynomials are minimax fits;
@@ -11,7 +11,7 @@
 #define LANES_EXP_LOWEST  -87.33f // below: 0. 2^-126, the smallest normal number, is at -87.3365
 #define LANES_EXP_HIGHEST 88.72f  // above: infinity
 
-// Of x in between.
+// exp(x) for LANES_EXP_LOWEST <= x <= LANES_EXP_HIGHEST.
 static inline struct lanes lanes_exp_between(struct lanes x)
 {
     const struct lanes shift = lanes_set(0x1.8p23f); // adding it rounds to an integer, ties to even
@@ -37,7 +37,7 @@ static inline struct lanes lanes_exp(struct lanes x)
     return lanes_if_nan(x, result);
 }
 
-// Of x <= 0, or NaN: the same bits with less work.
+// exp(x) for x <= 0 or NaN: the same bits with less work.
 static inline struct lanes lanes_exp_negative(struct lanes x)
 {
     struct lanes result = lanes_exp_between(x);
@@ -45,7 +45,7 @@ static inline struct lanes lanes_exp_negative(struct lanes x)
     return lanes_if_nan(x, result);
 }
 
-// 2^x of x <= 0, or NaN. Below -125 it is 2^-125, so that no result is subnormal.
+// 2^x for x <= 0 or NaN. Below -125 the result is 2^-125, so that no result is subnormal.
 static inline struct lanes lanes_exp2_negative(struct lanes x)
 {
     // Adding 1.5 * 2^23 + 127 rounds to an integer n and leaves n + 127, the exponent of 2^n, in the lowest
@@ -61,10 +61,10 @@ static inline struct lanes lanes_exp2_negative(struct lanes x)
     p = lanes_fma(p, r, lanes_set(0.24022648f));
     p = lanes_fma(p, r, lanes_set(0.6931472f));
     p = lanes_fma(p, r, lanes_set(1.0f));
-    return lanes_multiply(p, lanes_exponent_from_bits(shifted)); // of a NaN p: NaN, whatever the other factor
+    return lanes_multiply(p, lanes_exponent_from_bits(shifted)); // NaN if p is, whatever the other factor
 }
 
-// Small: x + x^3 P(x^2). Else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
+// tanh. For small |x|: x + x^3 P(x^2). Else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
 static inline struct lanes lanes_tanh(struct lanes x)
 {
     struct lanes absolute = lanes_absolute(x);
@@ -89,8 +89,8 @@ static inline struct lanes lanes_sigmoid(struct lanes x)
     return lanes_divide(lanes_set(1.0f), lanes_add(lanes_set(1.0f), e));
 }
 
-// Probability of a standard normal above |x|: exp(-x^2 / 2) R(1 / (1 + 0.3 |x|)), the form of Abramowitz and
-// Stegun, Handbook of Mathematical Functions, 26.2.17, with a longer R.
+// Probability that a standard normal variable exceeds |x|: exp(-x^2 / 2) R(1 / (1 + 0.3 |x|)), the form of
+// Abramowitz and Stegun, Handbook of Mathematical Functions, 26.2.17, with more terms in R.
 static inline struct lanes lanes_normal_tail(struct lanes x)
 {
     const struct lanes one = lanes_set(1.0f);
@@ -113,8 +113,8 @@ struct quantization {
     float factor, scale;
 };
 
-// The integers are at most `largest`, and their 2-norm, except for rounding, at most `norm`. An infinity or a
-// NaN makes the scale NaN. Items below 2^-100 may become 0.
+// The integers have a magnitude of at most `largest`; their 2-norm is at most `norm` apart from rounding. An
+// infinity or a NaN makes the scale NaN. Items below 2^-100 may become 0.
 static inline struct quantization quantization_of(const float *x, int32_t n, float largest, float norm)
 {
     struct lanes most = lanes_set(0x1p-100f), sum = lanes_set(0.0f);

@@ -1,4 +1,4 @@
-// A vector of 16 floats in four NEON registers: the names of lanes_plain.h, the same bits.
+// A vector of 16 floats in four NEON registers: the functions of lanes_plain.h, with the same bits.
 #pragma once
 
 #include <arm_neon.h>
@@ -27,7 +27,7 @@ static inline float32x4_t quarter_from_bits(uint32x4_t x)
     return vreinterpretq_f32_u32(x);
 }
 
-// Items i of a quarter with first + i < n.
+// Mask of the items i of a quarter with first + i < n.
 static inline uint32x4_t quarter_below(int first, int n)
 {
     static const int32_t indices[4] = {0, 1, 2, 3};
@@ -117,7 +117,7 @@ static inline struct lanes lanes_fma_alternating(struct lanes a, struct lanes b,
         vfmaq_f32(quarter_from_bits(veorq_u32(quarter_bits(c.at[i]), minus_even)), a.at[i], b.at[i]));
 }
 
-// fmax would return the NaN of two operands, whichever it is.
+// Not fmax, which returns NaN if either operand is NaN.
 static inline struct lanes lanes_larger(struct lanes a, struct lanes b)
 {
     QUARTERS_EACH(vbslq_f32(vcgtq_f32(a.at[i], b.at[i]), a.at[i], b.at[i]));
@@ -213,7 +213,8 @@ static inline void lanes_store_i16(int16_t *out, struct lanes x)
         vst1_s16(out + 4 * i, vqmovn_s32(vcvtnq_s32_f32(x.at[i])));
 }
 
-// Sums, by four; or 16 pairs: the firsts in registers 0 and 1, the seconds in 2 and 3.
+// Either 16 sums, four a register; or 16 pairs: first members in registers 0 and 1, second members in 2 and
+// 3.
 struct integers {
     int32x4_t at[QUARTERS];
 };

@@ -1,6 +1,6 @@
-// A vector of 16 floats in plain C: the reference for lanes_avx2.h and lanes_avx512.h, which offer the same
-// names. Each source includes one of the three. fused multiply-adds are fmaf, so that the bits are the vector
-// units'.
+// A vector of 16 floats in plain C: the reference for lanes_avx2.h, lanes_avx512.h and lanes_neon.h, which
+// define the same functions. Each source includes one of the four. A fused multiply-add is fmaf, which gives
+// the bits of the vector instructions.
 #pragma once
 
 #include "engine/file/dequantize.h"
@@ -15,8 +15,8 @@ struct lanes {
     float at[LANES];
 };
 
-// Where fmaf is a call, it costs more than a call of these, and compilers that insert checks take minutes
-// over thousands of inlined copies.
+// If fmaf is a library call, it costs more than a call of these functions, so they are not inlined: compilers
+// that insert checks would need minutes for thousands of inlined copies.
 #if defined(__FP_FAST_FMAF)
 #define PLAIN static inline
 #else
@@ -39,7 +39,7 @@ PLAIN struct lanes lanes_load(const float *x)
     LANES_EACH(x[i]);
 }
 
-// The first n items; zeros follow.
+// Loads the first n items; the others are zero.
 PLAIN struct lanes lanes_load_first(const float *x, int n)
 {
     LANES_EACH(i < n ? x[i] : 0.0f);
@@ -60,14 +60,14 @@ PLAIN void lanes_store_first(float *out, struct lanes x, int n)
     memcpy(out, x.at, (size_t)n * sizeof *out);
 }
 
-// IEEE 754 binary16, ties to even; too large becomes infinity.
+// Converts to IEEE 754 binary16, ties to even; numbers that are too large become infinity.
 PLAIN uint16_t lanes_half_from_float(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, 4);
     uint32_t sign = bits >> 16 & 0x8000u;
     uint32_t magnitude = bits & 0x7FFFFFFFu;
-    if (magnitude > 0x7F800000u) // NaN: quiet, upper payload bits kept
+    if (magnitude > 0x7F800000u) // a NaN becomes quiet and keeps its upper payload bits
         return (uint16_t)(sign | 0x7E00u | (magnitude >> 13 & 0x3FFu));
     if (magnitude >= 0x477FF000u) // 65520 and above
         return (uint16_t)(sign | 0x7C00u);
@@ -160,7 +160,7 @@ PLAIN struct lanes lanes_copy_sign(struct lanes x, struct lanes sign)
     LANES_EACH(copysignf(x.at[i], sign.at[i]));
 }
 
-// x * 2^n, where the lowest bits of `n_bits`, taken as integers, are n. The result must be a normal number.
+// x * 2^n, where n is in the lowest bits of `n_bits`, read as an integer. The result must be a normal number.
 PLAIN struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
 {
     for (int i = 0; i < LANES; i++) {
@@ -173,7 +173,7 @@ PLAIN struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
     return x;
 }
 
-// The float whose exponent field is the lowest bits of x's: 2^(n - 127) for n in 1..254.
+// The float whose exponent field is the lowest 8 bits of x, read as an integer: 2^(n - 127) for n in 1..254.
 PLAIN struct lanes lanes_exponent_from_bits(struct lanes x)
 {
     for (int i = 0; i < LANES; i++) {
@@ -185,7 +185,7 @@ PLAIN struct lanes lanes_exponent_from_bits(struct lanes x)
     return x;
 }
 
-// Neighbors exchanged: items 1, 0, 3, 2, ...
+// Exchanges neighbors: items 1, 0, 3, 2, ...
 PLAIN struct lanes lanes_swap_pairs(struct lanes x)
 {
     LANES_EACH(x.at[i ^ 1]);
@@ -207,7 +207,7 @@ PLAIN struct lanes lanes_fma_alternating(struct lanes a, struct lanes b, struct 
     LANES_EACH(fmaf(a.at[i], b.at[i], i % 2 ? c.at[i] : -c.at[i]));
 }
 
-// From 16 pairs in two vectors: their first and second members.
+// Splits 16 pairs in two vectors into first members and second members.
 PLAIN void lanes_split_pairs(struct lanes low, struct lanes high, struct lanes *first, struct lanes *second)
 {
     struct lanes a, b;
@@ -221,7 +221,7 @@ PLAIN void lanes_split_pairs(struct lanes low, struct lanes high, struct lanes *
     *second = b;
 }
 
-// 8 apart, 4, 2, 1.
+// Adds items 8 apart, then 4, 2 and 1 apart.
 PLAIN float lanes_sum(struct lanes x)
 {
     for (int apart = LANES / 2; apart > 0; apart /= 2)
@@ -238,7 +238,7 @@ PLAIN float lanes_largest(struct lanes x)
     return x.at[0];
 }
 
-// Rounded to integers, ties to even, of magnitudes up to 32,767; of a NaN: anything.
+// Rounds to integers, ties to even. Magnitudes are at most 32,767; the result for a NaN is undefined.
 PLAIN void lanes_store_i16(int16_t *out, struct lanes x)
 {
     const float shift = 0x1.8p23f; // adding it rounds and leaves the integer in the lowest bits
@@ -250,7 +250,7 @@ PLAIN void lanes_store_i16(int16_t *out, struct lanes x)
     }
 }
 
-// 16 integers of 32 bits, or 16 pairs of 16 bits, the first of a pair in the lower half.
+// Either 16 integers of 32 bits, or 16 pairs of 16-bit integers, the first of a pair in the lower half.
 struct integers {
     uint32_t at[LANES];
 };
@@ -275,7 +275,7 @@ PLAIN struct integers integers_load_i8(const int8_t *x) // 16 pairs, sign-extend
     return result;
 }
 
-// sum + a's first * the pair's first + a's second * the pair's second, modulo 2^32
+// For each pair a: sum + a's first * pair[0] + a's second * pair[1], modulo 2^32
 PLAIN struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {
     for (int i = 0; i < LANES; i++) {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-// Reserves addresses only; memory is committed on first touch. With a limit of the address space (ulimit -v)
-// addresses count like memory.
+// Size of a mapping. Mapping reserves addresses only; memory is committed on first touch. With a limit on the
+// address space (ulimit -v), addresses are as scarce as memory.
 enum { CHUNK_BYTES = 256 << 20, CHUNK_BYTES_LIMITED = 2 << 20, TAKE_UNIT = 4096 };
 
 static size_t chunk_bytes(void)
@@ -30,7 +30,7 @@ static struct memory_chunk *chunk_add(struct memory_stack *stack, size_t size)
     size_t usual = chunk_bytes();
     chunk->size = size > usual ? size : usual;
     chunk->memory = memory_map(chunk->size);
-    if (!chunk->memory && size < chunk->size) { // addresses may be limited: as few as will do
+    if (!chunk->memory && size < chunk->size) { // the address space may be limited: retry with the exact size
         chunk->size = size;
         chunk->memory = memory_map(size);
     }

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SPREAD_FLOATS = 16384 }; // work of a task: about 2 microseconds, a few times the cost of its hand-over
+enum { SPREAD_FLOATS = 16384 }; // work per task: about 2 us, a few times the cost of handing it over
 
 struct spread {
     void (*row)(void *context, int32_t row, int thread);
@@ -32,7 +32,7 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
         pool_run(backend->pool, (n_rows + spread.rows_a_task - 1) / spread.rows_a_task, spread_task, &spread);
 }
 
-// A row of heads, of whose items the first n_dims are rotated.
+// The heads of a row; the first n_dims items of each head are rotated.
 struct row_heads {
     int32_t n, dim, n_dims;
 };
@@ -93,7 +93,7 @@ void cpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
     struct row_work work = {
         .backend = backend, .out = out, .weight = table, .bias = positions_table, .scaling.scale = scale};
     spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
-                &work); // widened in plain C
+                &work); // factor 4: rows are widened in plain C
 }
 
 // ---- norms, activations, sums ----
@@ -339,7 +339,7 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
            v->n_cols == shape->n_kv_heads * shape->value_dim);
     struct row_work work = {.backend = backend, .in = k, .other = v, .layer = layer};
     spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row,
-                &work); // keys are scattered
+                &work); // factor 16: keys are scattered
 }
 
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,

@@ -1,10 +1,10 @@
-// The output product of a step whose samples have masks. An output of which few tokens are allowed is
-// gathered: its row is multiplied with the panels that hold those tokens' weights alone. A kernel gives an
-// output the same bytes for any number of rows and panels (product.h), so these logits have the bits of the
-// whole product; the others are stale, and become -infinity when a token is drawn.
+// The output product of a step whose samples have masks. An output with few allowed tokens is gathered: its
+// row is multiplied only with the panels that hold the weights of these tokens. A kernel gives an output the
+// same bytes for any number of rows and panels (product.h), so the computed logits have the bits of the whole
+// product. The other logits are stale, and become -infinity when a token is drawn.
 //
-// Kernels take rows in groups of PREPARED_ROWS, so the rows are parted: those of whole products first. Their
-// logits are in that order too (backend->buffers.output_places).
+// Kernels process rows in groups of PREPARED_ROWS, so the rows are reordered: whole products first, then
+// gathered ones. The logits are in the same order (backend->buffers.output_places).
 #include "engine/cpu/packed.h"
 #include "engine/cpu/state.h"
 
@@ -13,11 +13,11 @@
 struct gathered_product {
     struct cpu_backend *backend;
     struct product_task task;
-    const uint32_t *const *masks; // [n_rows] by place; NULL: a whole product's
+    const uint32_t *const *masks; // [n_rows] in the new order; NULL: a whole product
     int32_t n_rows, first_group;
 };
 
-// The number of allowed tokens, or one more than OUTPUT_GATHERED_MAX.
+// The number of allowed tokens. Counting stops above OUTPUT_GATHERED_MAX.
 static int32_t count_allowed(const struct sample_request *sample)
 {
     int32_t n = 0;
@@ -36,8 +36,8 @@ static void swap_rows(const struct matrix *x, int32_t a, int32_t b)
     }
 }
 
-// Parts the rows of x: whole ones, of which there are n_whole, then gathered ones. Sets the places of the
-// outputs and the masks by place.
+// Reorders the rows of x: whole products first, then gathered ones. Sets the places of the outputs and the
+// masks by place. Returns the number of whole products.
 static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
 {
     const struct step *step = backend->step;
@@ -73,7 +73,7 @@ static void multiply_panels(const struct gathered_product *gathered, int32_t fir
                   &gathered->backend->prepared, row, row_end);
 }
 
-// Rows of one group with the panels that hold a token that one of them allows.
+// Multiplies the rows of one group with the panels that hold a token allowed for any of them.
 static void multiply_group(void *context, int index, int thread)
 {
     const struct gathered_product *gathered = context;
@@ -117,7 +117,7 @@ void cpu_output_product(struct backend *base, const struct product *product, str
     backend->prepared.n_rows = n_whole;
     product_run(&backend->kernels.products, backend->pool, &gathered.task, 1, &backend->prepared);
     backend->prepared.n_rows = n_rows;
-    // A group of both kinds gives its whole rows the same bytes again.
+    // In a group with both kinds, the whole rows are computed again, to the same bytes.
     gathered.first_group = n_whole / PREPARED_ROWS;
     if (n_whole < n_rows)
         pool_run(backend->pool, (n_rows - 1) / PREPARED_ROWS + 1 - gathered.first_group, multiply_group,

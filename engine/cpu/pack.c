@@ -1,5 +1,5 @@
-// Packed weights: memory, and the packers of the plain types and of those with blocks of 32.
-// File layouts: engine/file/dequantize.c; packed layout: packed.h.
+// Packed weights: memory, and the packers of the float types and of types with blocks of 32. File layouts:
+// engine/file/dequantize.c; packed layout: packed.h.
 #include "engine/cpu/packed.h"
 
 #include "engine/cpu/memory.h"
@@ -13,7 +13,8 @@ const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t packed_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Layout of a block of 32 in the file: byte offsets; 0 for a part that the type lacks (except the scale).
+// A block of 32 in the file: its size, and the byte offsets of its parts; 0: the type lacks the part. The
+// scale is at offset 0.
 struct file_block {
     int bytes, minimum, high_bits, nibbles;
 };
@@ -145,7 +146,7 @@ static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs
     }
 }
 
-// Packs the rows of one panel; a missing output's row is NULL and its bytes are left zero.
+// Packs the rows of one panel. The row of a missing output is NULL; its packed bytes stay zero.
 typedef void pack_function(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                            uint8_t *quants);
 
@@ -154,14 +155,14 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_Q8_0] = pack_q8_0,       [TENSOR_Q4_0] = pack_q4_0,     [TENSOR_Q4_1] = pack_q4_1,
     [TENSOR_Q5_0] = pack_q5_0,       [TENSOR_Q5_1] = pack_q5_1,     [TENSOR_Q2_K] = pack_q2_k,
     [TENSOR_Q3_K] = pack_q3_k,       [TENSOR_Q4_K] = pack_q4_k,     [TENSOR_Q5_K] = pack_q5_k,
-    [TENSOR_Q6_K] = pack_q6_k,       [TENSOR_IQ4_NL] = pack_q4_0, // the same blocks as Q4_0's
+    [TENSOR_Q6_K] = pack_q6_k,       [TENSOR_IQ4_NL] = pack_q4_0, // the same block layout as Q4_0
     [TENSOR_IQ4_XS] = pack_iq4_xs,   [TENSOR_MXFP4] = pack_mxfp4,   [TENSOR_NVFP4] = pack_nvfp4,
     [TENSOR_IQ2_XXS] = pack_iq2_xxs, [TENSOR_IQ2_XS] = pack_iq2_xs, [TENSOR_IQ2_S] = pack_iq2_s,
     [TENSOR_IQ3_XXS] = pack_iq3_xxs, [TENSOR_IQ3_S] = pack_iq3_s,   [TENSOR_IQ1_S] = pack_iq1_s,
     [TENSOR_IQ1_M] = pack_iq1_m,     [TENSOR_TQ1_0] = pack_tq1_0,   [TENSOR_TQ2_0] = pack_tq2_0,
 };
 
-// Bytes that a task reads at once. Larger pieces do not fit into the second level cache; smaller ones need more calls.
+// Bytes that a task reads at once: larger pieces do not fit into the L2 cache, smaller ones need more calls.
 enum { READ_BYTES = 256 << 10, TASKS_A_THREAD = 4 };
 
 // The packing of one tensor over the pool: a task is `panels_each` panels.
@@ -171,7 +172,7 @@ struct packed_tensor {
     uint64_t row_bytes;
     pack_function *pack;
     int32_t panels_each;
-    uint8_t *buffers; // one for each thread, of the file's bytes of a task; NULL: none
+    uint8_t *buffers; // one per thread, for the file's bytes of a task; NULL: none
 };
 
 static uint64_t task_bytes(const struct packed_tensor *packing)
@@ -179,7 +180,7 @@ static uint64_t task_bytes(const struct packed_tensor *packing)
     return (uint64_t)packing->panels_each * PANEL_OUTPUTS * packing->row_bytes;
 }
 
-// `bytes`: those of the panel's rows in the file, of which `n_rows` are there.
+// `bytes`: the panel's rows in the file; `n_rows`: how many exist.
 static void pack_panel(const struct packed_tensor *packing, int32_t panel, const uint8_t *bytes,
                        int32_t n_rows)
 {

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { RUNS = 4 }; // of 8 inputs a block
+enum { RUNS = 4 }; // runs of 8 inputs in a block
 
 static unsigned load_u16(const uint8_t *bytes)
 {
@@ -16,7 +16,7 @@ static uint32_t load_u32(const uint8_t *bytes)
     return (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2) << 16;
 }
 
-// Or: the half-bytes start zeroed.
+// Ors the value in: the half-bytes start zeroed.
 static void put_nibble(uint8_t *nibbles, int output, unsigned value)
 {
     nibbles[output / 2] |= (uint8_t)(value << (output % 2 * 4));
@@ -27,14 +27,14 @@ static unsigned even_signs(unsigned seven_bits)
     return seven_bits | (unsigned)__builtin_parity(seven_bits) << 7;
 }
 
-// The signs of run r of a block, from its signs' half-bytes.
+// Writes the signs of run r of a block; `nibbles`: the block's sign half-bytes.
 static void put_signs(uint8_t *nibbles, int output, int run, unsigned signs)
 {
     put_nibble(nibbles + 16 * run, output, signs & 15);
     put_nibble(nibbles + 16 * run + 8, output, signs >> 4);
 }
 
-// One output's group.
+// Packs one output's group.
 typedef void pack_group(const uint8_t *file_block, int output, uint8_t *scales, uint8_t *quants);
 
 static void pack_groups(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
@@ -173,7 +173,7 @@ static void group_iq1_m(const uint8_t *file_block, int o, uint8_t *scales, uint8
 
 PACKER(iq1_m, TENSOR_IQ1_M)
 
-// A byte of ternary digits is a fraction of 256: the first digit is what three times it carries out.
+// A byte of ternary digits is a fraction of 256: tripling it carries out the first digit.
 static uint8_t *take_digits(uint8_t *digits, const uint8_t *bytes, int n_bytes, int n_digits)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};

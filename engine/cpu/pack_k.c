@@ -1,13 +1,13 @@
 // Packing of the types whose blocks hold 256 inputs in groups of 32 or 16. File layouts:
-// engine/file/dequantize.c; packed layout: packed.h. Quants are not spread to bytes: the words of four quants that a
-// plane takes are masked out of the file's.
+// engine/file/dequantize.c; packed layout: packed.h. Quants are not unpacked to bytes: a plane's words of
+// four quants are masked out of the file's words.
 #include "engine/cpu/packed.h"
 
 #include <string.h>
 
 enum { ITEMS = 256, BLOCKS = 8 };
 
-// Four words of one output, or a word of four outputs.
+// Four words of one output, or one word of four outputs.
 typedef uint32_t quad __attribute__((vector_size(16)));
 
 ALWAYS_INLINE quad load_quad(const uint8_t *bytes)
@@ -17,7 +17,7 @@ ALWAYS_INLINE quad load_quad(const uint8_t *bytes)
     return words;
 }
 
-// From the words of four outputs to the outputs of four words.
+// Transposes the words of four outputs to the outputs of four words.
 ALWAYS_INLINE void transpose(quad words[4])
 {
     quad low01 = __builtin_shufflevector(words[0], words[1], 0, 4, 1, 5);
@@ -30,7 +30,8 @@ ALWAYS_INLINE void transpose(quad words[4])
     words[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 }
 
-// Outputs `output`.. `output` + 3: of the half-bytes of 32 file bytes of each, those from bit `shift` on.
+// For outputs `output` .. `output` + 3: writes the half-bytes that start at bit `shift` of 32 file bytes
+// each.
 ALWAYS_INLINE void put_half_bytes4(uint8_t *plane, int output, const uint8_t *const blocks[4], int at,
                                    int shift)
 {
@@ -46,7 +47,7 @@ ALWAYS_INLINE void put_half_bytes4(uint8_t *plane, int output, const uint8_t *co
         memcpy(plane + j * 64 + output * 4, &words[j], sizeof words[j]);
 }
 
-// Of 32 file bytes of each of the four, the two bits from bit `shift` on.
+// For four outputs: writes the bit pairs that start at bit `shift` of 32 file bytes each.
 ALWAYS_INLINE void put_pairs4(uint8_t *plane, int output, const uint8_t *const blocks[4], int at, int shift)
 {
     UNROLL
@@ -61,7 +62,7 @@ ALWAYS_INLINE void put_pairs4(uint8_t *plane, int output, const uint8_t *const b
     }
 }
 
-// Of the half-bytes of 32 file bytes, those from bit `shift` on (0, 4).
+// For one output: writes the half-bytes that start at bit `shift` (0 or 4) of 32 file bytes.
 ALWAYS_INLINE void put_half_bytes(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK], int shift)
 {
     UNROLL
@@ -72,7 +73,7 @@ ALWAYS_INLINE void put_half_bytes(uint8_t *plane, int output, const uint8_t byte
     }
 }
 
-// Of 32 file bytes, the two bits from bit `shift` on.
+// For one output: writes the bit pairs that start at bit `shift` of 32 file bytes.
 ALWAYS_INLINE void put_pairs(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK], int shift)
 {
     UNROLL
@@ -85,7 +86,7 @@ ALWAYS_INLINE void put_pairs(uint8_t *plane, int output, const uint8_t bytes[PRO
     }
 }
 
-// Of 32 file bytes, bit `shift`.
+// For one output: writes bit `shift` of 32 file bytes.
 ALWAYS_INLINE void put_bit(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK], int shift)
 {
     uint32_t word = 0;
@@ -95,8 +96,9 @@ ALWAYS_INLINE void put_bit(uint8_t *plane, int output, const uint8_t bytes[PRODU
     packed_put_word(plane, 0, output, word);
 }
 
-// The rows of a panel and of the next one are one after another in the file, but are read in pieces of a block. So each
-// piece has the one read a panel later fetched: prefetching does not fault beyond the tensor.
+// In the file the rows of a panel and of the next panel are contiguous, but they are read block by block, row
+// by row. So each block that is read prefetches as many bytes of the next panel. A prefetch beyond the tensor
+// does not fault.
 ALWAYS_INLINE void prefetch(const uint8_t *next, int n_bytes)
 {
     UNROLL
@@ -115,10 +117,10 @@ static void put_bytes(uint8_t *at, int stride, uint32_t word)
         at[i * stride] = (uint8_t)word;
 }
 
-// Stands for a missing output's: zeros, as the bytes of missing outputs are.
+// The block of a missing output: zeros, like its packed bytes.
 static const uint8_t no_block[ITEMS];
 
-// The group's blocks of four outputs. Each has the block a panel later fetched.
+// Finds the group's blocks of four outputs, and prefetches as many bytes of the next panel.
 ALWAYS_INLINE void take_blocks(const uint8_t *blocks[4], const uint8_t *const *rows, int32_t group,
                                const uint8_t **next, int n_bytes)
 {
@@ -129,8 +131,8 @@ ALWAYS_INLINE void take_blocks(const uint8_t *blocks[4], const uint8_t *const *r
     }
 }
 
-// Scale and minimum bytes of a Q4_K or Q5_K group: k_scale_and_minimum (engine/file/dequantize.h) of four blocks at a
-// time.
+// Writes the scale and minimum bytes of a Q4_K or Q5_K group: k_scale_and_minimum (engine/file/dequantize.h)
+// for four blocks at a time.
 static void put_scales_minima(uint8_t *scales, int output, const uint8_t *file_block)
 {
     enum { STRIDE = 32, HALF = 4 * STRIDE };
@@ -221,8 +223,8 @@ void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
     }
 }
 
-// Six-bit scale of half-block `h`: low four bits in byte h % 8 (upper half-byte for h >= 8), upper two in
-// byte 8 + h % 4.
+// Six-bit scale of half-block `h`. Its low four bits are in byte h % 8 (the upper half-byte for h >= 8), its
+// upper two bits in byte 8 + h % 4.
 static int8_t q3_k_scale(const uint8_t packed[12], int h)
 {
     int low = packed[h % 8] >> (h / 8 * 4) & 15;

@@ -1,18 +1,19 @@
 // The packed layout, for the files that write it (pack*.c) and read it (product*.c).
 //
-// A weight is n_panels panels of `panel_bytes`, one after another from a page boundary: 16 outputs each, the
-// last filled up with zeros. A panel is a scales region and a quants region, each a multiple of 64 bytes.
+// A weight is n_panels panels of `panel_bytes`, contiguous from a page boundary. A panel has 16 outputs; the
+// last one is padded with zeros. It consists of a scales region and a quants region, each a multiple of 64
+// bytes.
 //
-// Quants, for each block of 32 inputs: planes of 64-byte registers; in each, the 4 bytes from 4 * o belong to
-// output o and byte i of them to inputs 4 * j + i:
+// Quants: each block of 32 inputs has planes of 64-byte registers. In a register, bytes 4 * o .. 4 * o + 3
+// belong to output o, and byte i of these to inputs 4 * j + i:
 //   nibbles  256 bytes  register j (0..3): low half-bytes inputs 4j.., high half-bytes inputs 16 + 4j..
 //   bit       64 bytes  bit j (0..7): inputs 4j..
 //   pairs    128 bytes  register h (0, 1), bits 2s..2s + 1 (s 0..3): inputs 16h + 4s..
 //   bytes    512 bytes  register j (0..7): inputs 4j..
-// A bit or a pair holds the upper bits of the quants whose lower ones are in the plane before.
+// A bit or a pair holds the upper bits of quants whose lower bits are in the preceding plane.
 //
-// A scale d is finite or a NaN, and a MXFP4 scale at most 2^103, so that 2^24 times it is finite: an infinite d is
-// packed as a NaN, a larger exponent as the largest. No quantizer writes such.
+// A scale d is finite or NaN, and an MXFP4 scale is at most 2^103, so that 2^24 times the scale is finite: an
+// infinite d is packed as a NaN, a larger exponent as the largest one. No quantizer writes such values.
 //
 //            planes          quants are   scales region
 //   Q8_0     bytes           q + 128      a block: h16 d[16]
@@ -39,8 +40,8 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Kernels keep arrays in registers, which takes every loop over them unrolled. gcc stops at a size unless it
-// is forced; clang does it unasked, and too late when asked.
+// Kernels keep arrays in registers, so every loop over them must be unrolled. gcc unrolls large loops only
+// when forced; clang unrolls them by itself, and too late if a pragma asks for it.
 #ifdef __clang__
 #define UNROLL
 #else
@@ -49,13 +50,13 @@
 
 // How a type's blocks enter the sum (product.h).
 enum packed_kind {
-    PACKED_NONE, // no kernel of its own
+    PACKED_NONE, // there is no kernel
     PACKED_FLOAT,
     PACKED_SCALE,
     PACKED_MINIMUM,        // scale and minimum
     PACKED_HALVES,         // two scales
     PACKED_HALVES_MINIMUM, // two scales and two minima
-    PACKED_CODEBOOK        // expanded first (codebook.h)
+    PACKED_CODEBOOK        // expanded before the product (codebook.h)
 };
 
 // Values of 4-bit indices, as ggml's IQ4_NL and the OCP's E2M1 (doubled) define them.
@@ -65,10 +66,10 @@ extern const int8_t packed_e2m1_values[16];
 struct packed_format {
     enum packed_kind kind;
     enum product_form form;
-    int group_blocks; // blocks that the scales region holds together
+    int group_blocks; // blocks whose scales are stored together
     int group_scale_bytes;
     int block_quant_bytes; // of 32 inputs
-    int offset;            // what quants stand above their value; a power of 2, or 0
+    int offset;            // by how much quants exceed their values; a power of 2, or 0
     const int8_t *values;  // [16]: quants are indices into it
 };
 
@@ -135,9 +136,9 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 
 struct packed {
     struct packed_shape shape;
-    float scale; // of the whole, product_piece multiplies by it
+    float scale; // of the whole weight: product_piece multiplies by it
     int32_t n_panels;
-    int32_t n_blocks;      // of 32 inputs, the last one maybe partly there (float types)
+    int32_t n_blocks;      // of 32 inputs; float types may fill the last one partly
     uint64_t scales_bytes; // of one panel
     uint64_t panel_bytes;
     uint8_t *data;
@@ -154,7 +155,7 @@ static inline const uint8_t *packed_quants(const struct packed *packed, int32_t 
     return packed_scales(packed, panel) + packed->scales_bytes;
 }
 
-// Scale of an MXFP4 block for doubled values: 2^(e - 128); 0 and 1 give subnormals.
+// MXFP4 scale for doubled values: 2^(e - 128), which is subnormal for e = 0 and 1.
 static inline float packed_e8m0_half(uint8_t exponent)
 {
     uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -163,19 +164,19 @@ static inline float packed_e8m0_half(uint8_t exponent)
     return scale;
 }
 
-// Bits of the binary16 that is 2^-7 of an NVFP4 scale for doubled values.
+// Bits of a binary16 number: 2^-7 times the NVFP4 scale for doubled values.
 static inline uint16_t packed_ue4m3_half(uint8_t bits)
 {
     return (uint16_t)(bits << 7);
 }
 
-// The outputs of panels [panel_begin, panel_end) for some rows: the kernel's, times the weight's scale, plus
-// bias.
+// Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result times the
+// weight's scale, plus bias.
 void product_piece(const struct product_kernels *kernels, const struct product_task *task,
                    int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
                    int32_t row_end);
 
-// The K-quants' packers (pack_k.c).
+// Packers of the K-quants (pack_k.c).
 void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q3_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q4_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
@@ -184,7 +185,7 @@ void pack_q6_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
 void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                  uint8_t *quants);
 
-// Of the codebook and ternary types (pack_codebook.c).
+// Packers of the codebook and ternary types (pack_codebook.c).
 void pack_iq2_xxs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                   uint8_t *quants);
 void pack_iq2_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
@@ -200,7 +201,7 @@ void pack_tq2_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint
 
 enum { PACKED_E8M0_MAX = 231 };
 
-// Writes one output's scale d.
+// Writes one output's scale d; an infinity becomes a NaN.
 static inline void packed_put_scale(uint8_t *scales, int output, const uint8_t half[2])
 {
     uint16_t bits;
@@ -210,7 +211,7 @@ static inline void packed_put_scale(uint8_t *scales, int output, const uint8_t h
     __builtin_memcpy(scales + 2 * output, &bits, 2);
 }
 
-// Writes one output's 32 quants of a block into a plane. The planes start zeroed.
+// The functions below write one output's 32 quants of a block to a plane. The planes start zeroed.
 static inline uint32_t packed_word(const uint8_t *quants)
 {
     uint32_t word;
@@ -238,14 +239,14 @@ static inline void packed_put_nibbles(uint8_t *plane, int output, const uint8_t 
     }
 }
 
-// 16 file bytes whose low half-bytes are the first 16 quants, as the plane has them.
+// Copies 16 file bytes whose low half-bytes are the first 16 quants, as in the plane.
 static inline void packed_copy_nibbles(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK / 2])
 {
     for (int j = 0; j < 4; j++)
         packed_put_word(plane, j, output, packed_word(bytes + 4 * j));
 }
 
-// Bit `shift` of the quants.
+// Writes bit `shift` of the quants.
 static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK], int shift)
 {
     uint32_t word = 0;
@@ -254,7 +255,7 @@ static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quan
     packed_put_word(plane, 0, output, word);
 }
 
-// Bits `shift` and `shift` + 1 of the quants.
+// Writes bits `shift` and `shift` + 1 of the quants.
 static inline void packed_put_pairs(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK],
                                     int shift)
 {

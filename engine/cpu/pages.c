@@ -82,7 +82,7 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
            (size_t)block * pages->value_block_bytes;
 }
 
-// Scales of the positions of a block.
+// The scales of a block's positions.
 static float *scales_of(unsigned char *block, size_t block_bytes)
 {
     return (float *)(void *)(block + block_bytes) - PAGE_BLOCK;
@@ -142,7 +142,7 @@ static void store_integers(const struct pages *pages, const struct row_kernels *
         integer_set(pages, block, value_place(position, d), items[d]);
 }
 
-enum { ROUNDED_DIMS = 64 }; // at a time
+enum { ROUNDED_DIMS = 64 }; // items rounded at a time
 
 // out[i * stride] = x[i], rounded to binary16 for KV_F32_OF_F16.
 static void store_floats(const struct pages *pages, const struct row_kernels *kernels, float *out,

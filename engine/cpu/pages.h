@@ -1,7 +1,7 @@
 // The paged KV cache in host memory, in huge pages where the system offers them.
 //
-// [layer][page][key-value head], each: the page's blocks of 16 positions' keys, then those of values.
-// A block in float32 (KV_F32; KV_F32_OF_F16: rounded to binary16 before):
+// [layer][page][key-value head]: the page's blocks of 16 positions, first all blocks of keys, then of values.
+// A block in float32 (KV_F32; KV_F32_OF_F16: rounded to binary16 first):
 //   keys    [key_dim][16]: one vector load takes one dimension of 16 positions, so that a query's scores
 //           with 16 keys are in one register, without a horizontal sum
 //   values  [16][value_dim rounded up to 16]; the padding is zero
@@ -9,10 +9,10 @@
 //   keys    [pair of dimensions][16][2] int16 or int8, [16] float32
 //   values  [16 dimensions][pair of positions][16][2] int16 or int8, [16] float32
 // Processors multiply and add pairs of int16, twice as many items per cycle as float32. Binary16 has the same
-// size, would need a conversion, and is less exact: 11 bits of each item, against about 13 bits relative to
-// the largest. Bytes are sign-extended to int16 in registers, so that all products are those of int16.
+// size, but needs a conversion and is less exact: 11 bits of each item, against about 13 bits relative to the
+// largest item. Bytes are sign-extended to int16 in registers, so that all products are products of int16.
 //
-// Thread: the engine's; rows may be stored by many threads at once.
+// Thread: engine; several threads may store rows at a time.
 #pragma once
 
 #include "engine/backend.h"
@@ -22,12 +22,12 @@
 
 enum {
     PAGE_BLOCK = 16,                    // positions whose keys are interleaved
-    I16_DIMS_MAX = 4096,                // of a head of integers: for I16_NORM
+    I16_DIMS_MAX = 4096,                // of a head of integers: limits the rounding error in I16_NORM
     PAGE_SCALES_BYTES = PAGE_BLOCK * 4, // at the end of a block of integers
 };
 
-// Limits of the integers. Of queries and keys: the 2-norm is at most 46,300 plus rounding (at most
-// sqrt(I16_DIMS_MAX) / 2), so that their product is below 2^31. A value's: see attention.h.
+// Limits of the integers. Queries and keys: the 2-norm is at most 46,300 plus rounding (at most
+// sqrt(I16_DIMS_MAX) / 2), so that their product is below 2^31. Values: see attention.h.
 #define I16_LARGEST   32767.0f
 #define I16_NORM      46300.0f
 #define I16_VALUE_MAX 16383.0f
@@ -41,15 +41,15 @@ struct pages {
     struct kv_shape shape;
     int32_t value_width; // value_dim rounded up to PAGE_BLOCK
     enum page_items items;
-    size_t key_block_bytes, value_block_bytes; // of one head's PAGE_BLOCK positions
+    size_t key_block_bytes, value_block_bytes; // of one head's blocks of PAGE_BLOCK positions
     size_t values_offset;                      // in a head's part of a page
     size_t head_bytes, page_bytes, layer_bytes;
     size_t memory_bytes;
     unsigned char *memory;
 };
 
-// Errors: ERROR_OUT_OF_MEMORY; ERROR_LIMIT_EXCEEDED when a size overflows, and for integers of more than
-// I16_DIMS_MAX dimensions. The memory is zeroed.
+// The memory is zeroed. Errors: ERROR_OUT_OF_MEMORY; ERROR_LIMIT_EXCEEDED if a size overflows, or if integers
+// have more than I16_DIMS_MAX dimensions.
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error) WARN_UNUSED;
 void pages_finish(struct pages *pages);
 

@@ -1,4 +1,4 @@
-// Conversion of x for GEMMs, and division of GEMMs into pieces for the pool.
+// GEMM: conversion of x, and division of the work into pieces for the pool.
 #include "engine/cpu/packed.h"
 
 #include <assert.h>
@@ -102,8 +102,8 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
         pool_run(pool, n_tasks, prepare_rows, &preparing);
 }
 
-// Division of a group of GEMMs. Pieces are numbered by GEMM, then by panels, then by rows, so that a thread's
-// range of pieces streams the weights in order.
+// Division of a group of GEMMs into pieces. Pieces are numbered by GEMM, then by panels, then by rows, so
+// that a thread, which has a range of pieces, streams the weights in order.
 struct product_division {
     const struct product_kernels *kernels;
     const struct product_task *tasks;
@@ -151,12 +151,12 @@ static void run_piece(void *context, int index, int thread)
     product_piece(cut->kernels, task, panel, panel_end, cut->x, row, row_end);
 }
 
-// Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads end
+// Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads finish
 // together.
 enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
 
-// Kernels may take two or three panels at a time (product_avx512_wide.h): a piece is a multiple of both where
-// it has as many, and no less if the threads still have several pieces each.
+// Kernels may process two or three panels at a time (product_avx512_wide.h), so a piece is a multiple of 6
+// panels if it has as many. Smaller pieces are enlarged to 6 panels if each thread still has several pieces.
 enum { PANELS_TOGETHER = 6 };
 
 static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes, int n_threads)
@@ -190,8 +190,8 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
         cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes, pool_n_threads(pool));
         n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
     }
-    // Rows are divided only if there are too few panels for the threads: each division unpacks the weights
-    // once more.
+    // Rows are divided only if there are too few panels for the threads, because each division unpacks the
+    // weights once more.
     cut.row_pieces = 1;
     int wanted = pool_n_threads(pool) * 2;
     while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)

@@ -1,25 +1,25 @@
 // GEMM of packed weights with the tokens of a step:
 //     y[r][o] = sum over k of weight[o][k] * x[r][k] (+ bias[o])
 //
-// Packed layout: panels of 16 outputs. For each block of 32 inputs, a panel has the 16 outputs' quants
-// interleaved, so that one vector register holds 4 consecutive inputs of 16 outputs; the blocks' scales are
-// in a separate region. Quants have the file's bits. Float types are stored with 16 outputs per input.
+// Packed layout: panels of 16 outputs. For each block of 32 inputs, a panel interleaves the quants of its 16
+// outputs, so that one vector register holds 4 consecutive inputs of 16 outputs; the blocks' scales are in a
+// separate region. Quants have the bits of the file. Float types are stored with 16 outputs per input.
 // packed.h draws each type.
 //
 // The arithmetic is the same in every version of a kernel, for any number of rows and any division of the
 // work. For quantized weights x is quantized to int8 in blocks of 32 with a float32 scale (absolute maximum /
 // 127, quants rounded to nearest even). For block b in order, with dot the exact integer dot product of the
-// quants and w, m the block's scale and minimum, each rounded once to float32 (of a K-quant: d * sub-scale
+// quants and w, m the block's scale and minimum, each rounded once to float32 (for a K-quant: d * sub-scale
 // and -(d_minimum * sub-minimum)):
-//     t = dot * w                                      types of one scale a block
+//     t = dot * w                                      types with one scale a block
 //     t = fma(m, sum of x's quants, dot * w)           with a minimum
 //     t = fma(dot_1, w_1, dot_0 * w_0)                 with a scale for each half of the block
 //     t = fma(m_1, sum_1, fma(m_0, sum_0, previous))   and minima (Q2_K)
 //   acc = fma(t, x's scale, acc)
 // For F32 and F16 weights x is float32: acc = fma(weight, x, acc), input by input. For BF16 weights x is
 // rounded to bfloat16 (nearest even), and subnormal inputs and results are flushed to zero, as in the
-// processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias; of a weight with a
-// further scale (struct tensor) acc is multiplied by it first.
+// processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias. If the weight has a
+// further scale (struct tensor), acc is multiplied by it first.
 #pragma once
 
 #include "engine/base/pool.h"
@@ -34,7 +34,7 @@ enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 #define PRODUCT_SMALLEST 0x1p-100f
 
 struct memory_stack;
-struct packed; // one weight, or one expert's
+struct packed; // one weight, or the weight of one expert
 
 struct packed_shape {
     enum tensor_type type; // packed type, which selects the kernel
@@ -52,20 +52,20 @@ enum product_form {
 // undefined.
 enum { PREPARED_ROWS = 4 };
 
-// A block of 32 inputs of 4 rows. A row's block with an infinity or NaN has scale NaN and quants 0. The last
-// three fields repeat the sums as AVX-512 reads them, and are set by its quantize alone.
+// A block of 32 inputs of 4 rows. A row's block with an infinity or a NaN has scale NaN and quants 0.
+// float_sums, starts and half_starts repeat the sums in the formats of AVX-512; only its quantize sets them.
 struct prepared_block {
     int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
     float scales[PREPARED_ROWS];
-    int32_t minus_sums[PREPARED_ROWS]; // minus the quants' sum: what an offset of 1 on the weights' adds
-    float float_sums[PREPARED_ROWS];   // minus_sums
-    int32_t starts[PREPARED_ROWS];     // 128 * minus_sums, as product_avx512_fold.h has sums
-    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and the last 16
-    int32_t half_starts[2][PREPARED_ROWS];     // 128 * minus_half_sums, likewise
+    int32_t minus_sums[PREPARED_ROWS];         // minus the sum of the quants: corrects a weight offset of 1
+    float float_sums[PREPARED_ROWS];           // minus_sums
+    int32_t starts[PREPARED_ROWS];             // 128 * minus_sums, in the sum format of product_avx512_fold.h
+    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and of the last 16 quants
+    int32_t half_starts[2][PREPARED_ROWS];     // 128 * minus_half_sums, in the same format
 };
 
 // x converted for GEMMs (the activation operand). Memory is reserved once for n_rows_max x n_inputs_max; only
-// used forms are touched.
+// the forms in use are touched.
 struct prepared {
     int32_t n_rows, n_inputs;
     int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one padded with zeros
@@ -79,55 +79,57 @@ struct prepared {
 };
 
 struct product_kernels {
-    // Prepare a group's n_rows rows of n inputs.
+    // Quantizes n_rows rows of n inputs of a group.
     void (*quantize)(const float *x, int64_t stride, int32_t n_rows, int32_t n,
                      struct prepared_block *blocks);
-    // Prepare one row, as row `lane` of a group.
+    // Rounds one row and stores it as row `lane` of its group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
-    bool bfloats_apart; // how round_bfloats writes, and BF16's product reads (struct prepared)
-    // Kernel of one type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end), row_begin a
+    bool bfloats_apart; // format of bfloats for round_bfloats and the BF16 product (struct prepared)
+    // Kernels by type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end); row_begin is a
     // multiple of PREPARED_ROWS. NULL: none.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                                        int64_t y_stride, const float *bias);
 };
 
-// Fill in one level's kernels. The processor must have: avx2, fma, f16c; avx512f, bw, dq, vl, vnni (bfloat16
-// instructions are looked for); asimddp; asimddp, i8mm. The first exists everywhere, the others on their
-// architecture.
+// Each fills in one level's kernels. The processor must have, for avx2: avx2, fma, f16c; for avx512: avx512f,
+// bw, dq, vl, vnni (bfloat16 instructions are detected); for neon: asimddp; for i8mm: asimddp, i8mm. Plain C
+// exists everywhere, the others on their architecture.
 void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
 void product_kernels_neon(struct product_kernels *kernels);
 void product_kernels_i8mm(struct product_kernels *kernels);
 
-// Which tiles AVX-512's kernels of many rows take on a kind of processor, as measured there (product_avx512.c
-// has the table, ops/bench the figures). The bytes are the same.
+// Tiles of the AVX-512 kernels for many rows, by kind of processor, as measured on it (the table is in
+// product_avx512.c, the figures in ops/bench). The bytes are the same.
 enum product_tiles {
-    PRODUCT_TILES_OTHER, // measured on AMD's Zen 4 and on Intel's with two VNNI ports
-    PRODUCT_TILES_ZEN5,  // AMD's with vectors of 512 bits throughout
+    PRODUCT_TILES_OTHER, // measured on AMD Zen 4 and on Intel processors with two VNNI ports
+    PRODUCT_TILES_ZEN5,  // AMD processors with 512-bit vector paths
     PRODUCT_TILES_COUNT
 };
 
-// For tests on processors that have the others: AVX-512's without bfloat16 instructions and VBMI, with the
-// tiles of PRODUCT_TILES_OTHER; BF16's kernel with them; and the kernels with the tiles of a kind.
+// For tests on processors with other features: the AVX-512 kernels without bfloat16 instructions and VBMI,
+// with the tiles of PRODUCT_TILES_OTHER; the BF16 kernel that uses bfloat16 instructions; the kernels with
+// the tiles of one kind.
 void product_kernels_avx512_least(struct product_kernels *kernels);
 void product_kernels_avx512_bf16(struct product_kernels *kernels);
 void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_tiles tiles);
 
-// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. The tensor's bytes are not needed afterwards; the packed ones are the stack's, and stay when the
-// weight is destroyed. Errors: ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
+// Packs a [n_rows outputs, n_cols inputs] matrix on the pool. The tensor's bytes are not needed afterwards.
+// The packed bytes belong to the stack and stay allocated when the weight is destroyed. Errors:
+// ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 enum status packed_create(struct packed **packed, const struct tensor *tensor, struct memory_stack *memory,
                           struct pool *pool, struct error *error) WARN_UNUSED;
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);
-unsigned packed_form(const struct packed *packed); // enum product_form its products read
+unsigned packed_form(const struct packed *packed); // the enum product_form that its products read
 
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
                             struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
-// Converts x [n_rows, stride] to `forms`, the or of the GEMMs' forms. Rows are distributed over the pool.
+// Converts x [n_rows, stride] to `forms`, the forms of all GEMMs ored. Rows are distributed over the pool.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
                   const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms);
 

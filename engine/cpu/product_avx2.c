@@ -1,4 +1,4 @@
-// AVX2: x prepared, products of float weights, and the table of kernels. Quantized types:
+// AVX2: preparation of x, products of float weights, and the table of kernels. Quantized types:
 // product_avx2_quants.c.
 #include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx2.h"
@@ -27,7 +27,7 @@ ALWAYS_INLINE __m256i absolute_bits(__m256 x)
     return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32(0x7FFFFFFF));
 }
 
-// Half a block: 16 quants and minus their sum.
+// Quantizes half a block; returns minus the sum of its 16 quants.
 ALWAYS_INLINE int32_t quantize_half(const float *x, __m256 inverse, int8_t *quants)
 {
     __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
@@ -74,7 +74,7 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
     }
 }
 
-// 8 items rounded to bfloat16 (nearest even, subnormals to zero), as floats.
+// Rounds 8 items to bfloat16 (nearest even, subnormals to zero), as floats.
 ALWAYS_INLINE __m256i bfloats_round(__m256 x)
 {
     __m256i bits = _mm256_castps_si256(x);
@@ -118,7 +118,7 @@ ALWAYS_INLINE __m256 broadcast_word(uint32_t word)
     return _mm256_castsi256_ps(_mm256_set1_epi32((int32_t)word));
 }
 
-// One side's weights for item i (of BF16's pair).
+// One side's weights for item i, of the pair of items for BF16.
 ALWAYS_INLINE __m256 item_weights(const enum float_kind kind, const uint8_t *weights, const int side,
                                   const int i)
 {
@@ -131,7 +131,7 @@ ALWAYS_INLINE __m256 item_weights(const enum float_kind kind, const uint8_t *wei
     return _mm256_castsi256_ps(words);
 }
 
-// acc += an item, of BF16 two, of every row times the weights for them.
+// acc += one item (BF16: two) of every row times the weights for it.
 ALWAYS_INLINE void items_add(const enum float_kind kind, const int n_rows, const uint8_t *weights,
                              const uint32_t *x, __m256 acc[TILE_ROWS_MAX][2])
 {
@@ -168,7 +168,7 @@ KERNEL_OF(float_tile_run, f32, WEIGHTS_F32, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, f16, WEIGHTS_F16, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS)
 
-// Subnormals are zeros in products of bfloat16 (product.h).
+// BF16 products treat subnormals as zero (product.h).
 void product_avx2_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                        int64_t y_stride, const float *bias)

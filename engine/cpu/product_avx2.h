@@ -1,13 +1,14 @@
 // One tile of a quantized product for AVX2: a panel's 16 outputs, in two sides of 8, by up to 4 rows. Written
-// once for all types; `type` and `n_rows` are constants wherever it is inlined, so that
-// branches on them are resolved at compile time.
+// once for all types; `type` and `n_rows` are constants wherever it is inlined, so that branches on them are
+// resolved at compile time.
 //
 // vpmaddubsw multiplies unsigned quants of 8 outputs with 4 inputs of a row and adds neighbors to int16.
-// Quants of few bits leave room there for the sums of several registers (SPAN) before they are widened to
-// int32; none of them can saturate:
-//   4 bits: 8 registers, 8 * 2 * 15 * 127 = 30480      5 bits: 4, 4 * 2 * 31 * 127 = 31496
-//   6 bits: 2, 2 * 2 * 63 * 127 = 32004                8 bits: signed quants, |w| and x with w's sign, 2 *
-//   128 * 127
+// Quants of few bits leave room in int16 for the sums of several registers (span_of) before they are widened
+// to int32. No sum can saturate:
+//   4 bits: 8 registers   8 * 2 * 15 * 127 = 30480
+//   5 bits: 4 registers   4 * 2 * 31 * 127 = 31496
+//   6 bits: 2 registers   2 * 2 * 63 * 127 = 32004
+//   8 bits: 1 register    2 * 128 * 127 = 32512, by |w| and x with the sign of w
 #pragma once
 
 #include "engine/cpu/packed.h"
@@ -25,7 +26,7 @@ product_function product_avx2_q8_0, product_avx2_q4_0, product_avx2_q4_1, produc
 
 enum { TILE_ROWS_MAX = PREPARED_ROWS };
 
-// Where a tile's operands are.
+// Operands of a tile.
 struct tile {
     const uint8_t *scales, *quants; // of the panel
     const uint8_t *x;               // of the rows' group, in the form the type reads
@@ -33,11 +34,11 @@ struct tile {
     float *y;                       // of the first row and output
     int64_t y_stride;
     const float *bias; // of the first output, or NULL
-    int32_t n_outputs; // that exist
+    int32_t n_outputs; // outputs that exist
 };
 
-// Table values of MXFP4 and NVFP4 are at most 12: with 16 added they are 5 bits. IQ4's are signed bytes, as Q8_0's
-// quants.
+// Table values of MXFP4 and NVFP4 are at most 12: with an offset of 16 they have 5 bits. IQ4 values are
+// signed bytes, like Q8_0 quants.
 ALWAYS_INLINE bool is_signed(const enum tensor_type type)
 {
     return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
@@ -65,14 +66,14 @@ ALWAYS_INLINE int span_of(const enum tensor_type type)
     case TENSOR_MXFP4:
     case TENSOR_NVFP4:
         return 4;
-    default: // a half-block has 4
+    default: // a half-block has 4 registers
         return packed_format(type).kind == PACKED_HALVES || packed_format(type).kind == PACKED_HALVES_MINIMUM
                    ? 4
                    : 8;
     }
 }
 
-// Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
+// Shifts 16-bit lanes left, or right if negative; the caller masks off bits that cross into the next byte.
 ALWAYS_INLINE __m256i shift_lanes(__m256i x, const int left)
 {
     return left >= 0 ? _mm256_slli_epi16(x, left) : _mm256_srli_epi16(x, -left);
@@ -102,7 +103,7 @@ ALWAYS_INLINE __m256i look_up(const int8_t values[16], const char offset, __m256
                                indices);
 }
 
-// Inputs 4j .. 4j + 3 of 8 outputs: unsigned unless is_signed.
+// Inputs 4j .. 4j + 3 of 8 outputs; unsigned unless is_signed.
 ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j,
                                     const int side)
 {
@@ -156,7 +157,7 @@ ALWAYS_INLINE __m256 signed_bytes(const uint8_t *bytes, const int side)
     return _mm256_cvtepi32_ps(eight_bytes(bytes, side, true));
 }
 
-// 2^(e - 128), as packed_e8m0_half.
+// 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE __m256 e8m0_halves(const uint8_t *bytes, const int side)
 {
     __m256i e = eight_bytes(bytes, side, false);
@@ -166,14 +167,14 @@ ALWAYS_INLINE __m256 e8m0_halves(const uint8_t *bytes, const int side)
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, small));
 }
 
-// 2^7 times the binary16 numbers of these bits (packed_ue4m3_half).
+// 2^7 times the binary16 numbers whose bits packed_ue4m3_half defines.
 ALWAYS_INLINE __m256 ue4m3_halves(const uint8_t *bytes, const int side)
 {
     __m128i eight = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)(bytes + side * 8)));
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(eight, 7)), _mm256_set1_ps(0x1p7f));
 }
 
-// One side of a block's scales and minima, by halves where there are.
+// One side of a block's scales and minima; [1]: the second half's, for types with halves.
 struct scales {
     __m256 w[2], m[2];
 };
@@ -186,7 +187,7 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
-    case TENSOR_Q5_1: // x's sums come negated
+    case TENSOR_Q5_1: // the sums of x are negated
         s.m[0] = _mm256_xor_ps(load_halves(group + 32, side), _mm256_set1_ps(-0.0f));
         break;
     case TENSOR_Q4_K:
@@ -229,7 +230,7 @@ ALWAYS_INLINE __m256i four_inputs(const struct prepared_block *x, const int row,
     return _mm256_set1_epi32(four);
 }
 
-// Products of registers first .. first + span - 1 with every row, to int32.
+// Dot products of registers [first, first + span) with every row, in int32.
 ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                             const struct prepared_block *x, const int first, const int span,
                             __m256i dots[TILE_ROWS_MAX][2])
@@ -237,7 +238,7 @@ ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const
     __m256i sums[TILE_ROWS_MAX][2];
     UNROLL
     for (int i = 0; i < span; i++) {
-        // Both halves of a register of nibbles follow one another, so that it need not be loaded twice.
+        // The two halves of a nibble register are used in succession, so that it is loaded once.
         const int j = span == 8 ? i % 2 * 4 + i / 2 : first + i;
         __m256i quants[2] = {unpack_quants(type, planes, j, 0), unpack_quants(type, planes, j, 1)};
         UNROLL
@@ -266,7 +267,7 @@ ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
     return _mm256_slli_epi32(_mm256_set1_epi32(minus_sum), __builtin_ctz((unsigned)offset_of(type)));
 }
 
-// Dot products of registers [first, first + n) with every row, in floats.
+// Dot products of registers [first, first + n) with every row, as floats.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                                  const struct prepared_block *x, const int first, const int n,
                                  const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
@@ -344,10 +345,10 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, __m256 
     }
 }
 
-// How far ahead of the quants memory is fetched (product_avx512.h).
+// Prefetch distance in the quants (product_avx512.h).
 enum { PREFETCH_BYTES = 4096 };
 
-// Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
+// Prefetches the next `bytes` of this panel or of the next one: `ahead` runs through scales and quants alike.
 ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
@@ -382,7 +383,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// The outputs and rows of a kernel, tile by tile. `tiles` by number of rows.
+// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
                              const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                              const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -412,7 +413,8 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
+// Defines the tile functions and the kernel of one type; `run` is tile_run, or its counterpart for float
+// types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \

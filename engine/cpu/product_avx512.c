@@ -1,4 +1,4 @@
-// AVX-512: x prepared, and the table of kernels.
+// AVX-512: preparation of x, and the table of kernels.
 #include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx512.h"
 #include "engine/cpu/product_avx512_wide.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-// The largest of each of four registers.
+// The maximum of each of four registers.
 ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
 {
     __m128i m[PREPARED_ROWS];
@@ -21,8 +21,9 @@ ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
     return _mm_max_epu32(_mm_unpacklo_epi64(low, high), _mm_unpackhi_epi64(low, high));
 }
 
-// One block of a group's rows, items [0, 16) under `low`, [16, 32) under `high`. Four rows at a time share
-// the reductions, and the block is written once: row by row, each was read from memory four times.
+// Quantizes one block of a group's rows; the masks `low` and `high` select of items [0, 16) and [16, 32).
+// Four rows at a time share the reductions, and the block is written once; row by row, a block was read from
+// memory four times.
 ALWAYS_INLINE void quantize_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
                                   __mmask16 high, struct prepared_block *block)
 {
@@ -102,7 +103,8 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
     }
 }
 
-// 16 items rounded to bfloat16, in 32-bit lanes' lower halves: as _mm512_cvtneps_pbh, on every processor.
+// Rounds 16 items to bfloat16, in the lower halves of 32-bit lanes: the bits of _mm512_cvtneps_pbh on every
+// processor.
 ALWAYS_INLINE __m512i bfloats_round(__m512 x)
 {
     __m512i bits = _mm512_castps_si512(x);
@@ -122,7 +124,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
         int32_t left = n - i;
         __mmask16 items = (__mmask16)(left >= 16 ? 0xFFFFu : left > 0 ? (1u << left) - 1 : 0u);
         __m512i rounded = bfloats_round(_mm512_maskz_loadu_ps(items, left > 0 ? x + i : x));
-        // The first item of a pair is the upper half.
+        // The first item of a pair is in the upper half.
         __m512i pairs = _mm512_or_si512(_mm512_slli_epi64(rounded, 16), _mm512_srli_epi64(rounded, 32));
         uint32_t words[8];
         _mm256_storeu_si256((__m256i *)(void *)words, _mm512_cvtepi64_epi32(pairs));
@@ -131,7 +133,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
     }
 }
 
-// The same, each as a float.
+// round_bfloats with each item as a float.
 static void round_bfloats_apart(const float *x, int32_t n, int lane, uint32_t *bfloats)
 {
     for (int32_t i = 0; i < n || i % PRODUCT_BLOCK != 0; i += 16) {
@@ -145,7 +147,7 @@ static void round_bfloats_apart(const float *x, int32_t n, int lane, uint32_t *b
     }
 }
 
-// Kernels that need only what every processor of this level has.
+// The kernels that need only the features which every processor of this level has.
 void product_kernels_avx512_least(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
@@ -180,7 +182,7 @@ void product_kernels_avx512_bf16(struct product_kernels *kernels)
     kernels->product[TENSOR_BF16] = product_avx512_bf16_native;
 }
 
-// AMD, CPUID leaf 0x8000001A, EAX bit 3 (FP512): the paths of vectors are 512 bits wide, where Zen 4 takes
+// AMD, CPUID leaf 0x8000001A, EAX bit 3 (FP512): vector paths are 512 bits wide. Zen 4, without it, splits
 // such a vector in halves.
 static bool is_amd_512(void)
 {
@@ -194,8 +196,8 @@ static bool is_any(void)
     return true;
 }
 
-// Tiles by kind of processor and of type: several panels to a tile (product_avx512_wide.h), or one by more
-// rows. A kind that is not named has the last row's.
+// Tiles by kind of processor. `wide`, by kind of type: several panels per tile (product_avx512_wide.h), else
+// one panel and more rows. The first row whose is_kind() is true applies.
 static const struct tile_choice {
     enum product_tiles tiles;
     bool (*is_kind)(void);
@@ -225,8 +227,8 @@ void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_
             take_tiles(kernels, &tile_choices[i]);
 }
 
-// Intel's Sapphire Rapids takes as long for a vdpbf16ps as for four float32 multiplications, which do twice its
-// work: there BF16 is taken apart.
+// On Intel Sapphire Rapids a vdpbf16ps takes as long as four float32 multiplications, which do twice its
+// work, so BF16 is multiplied in float32 there.
 void product_kernels_avx512(struct product_kernels *kernels)
 {
     const struct tile_choice *choice = tile_choices;

@@ -1,12 +1,12 @@
 // One tile of a quantized product for AVX-512 with VNNI: a panel of 16 outputs by up to 12 rows, everything
-// in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, so
-// that branches on them are resolved at compile time.
+// in registers. Written once for all types; `type` and `n_rows` are constants wherever it is inlined, so that
+// branches on them are resolved at compile time.
 //
 // A block's 8 registers of quants (4 inputs of 16 outputs each) are unpacked one after another; vpdpbusd adds
-// the products with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are its
-// unsigned side: what their offset adds is where the sums start. The block's scales then come in, once a
-// block and row (product_avx512_fold.h). More rows than a tile has go over unpacked weights
-// (product_avx512_unpacked.h).
+// the products with 4 inputs of a row, broadcast from memory, to that row's int32 sums. Weights are the
+// unsigned operand, quants plus an offset; the sums start at minus what the offset adds. The block's scales
+// are applied once per block and row (product_avx512_fold.h). For more rows than one tile has, weights are
+// unpacked first (product_avx512_unpacked.h).
 #pragma once
 
 #include "engine/cpu/product_avx512_unpacked.h"
@@ -17,14 +17,14 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                               int64_t y_stride, const float *bias);
 
-// One kernel a type; bf16 in plain AVX-512 and with bfloat16 instructions.
+// One kernel per type; bf16 in plain AVX-512 and with bfloat16 instructions.
 product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
     product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
     product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4,
     product_avx512_nvfp4, product_avx512_tq2_0, product_avx512_f32, product_avx512_f16, product_avx512_bf16,
     product_avx512_bf16_native;
 
-// Where a tile's operands are.
+// Operands of a tile.
 struct tile {
     const uint8_t *scales, *quants; // of the panel
     const uint8_t *x;               // of the first row's group, in the form the type reads
@@ -33,16 +33,16 @@ struct tile {
     float *y;        // of the first row and output
     int64_t y_stride;
     const float *bias; // of the first output, or NULL
-    __mmask16 outputs; // those that exist
+    __mmask16 outputs; // outputs that exist
 };
 
-// Offset of the unsigned quants above their values: as packed; 128 for values of a table.
+// What is added to values to make quants unsigned: as packed; 128 for the values of a table.
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
     return packed_format(type).values ? 128 : packed_format(type).offset;
 }
 
-// Shift of 16-bit lanes either way; what crosses into the next byte is masked off by the caller.
+// Shifts 16-bit lanes left, or right if negative; the caller masks off bits that cross into the next byte.
 ALWAYS_INLINE __m512i shift_lanes(__m512i x, const int left)
 {
     return left >= 0 ? _mm512_slli_epi16(x, (unsigned)left) : _mm512_srli_epi16(x, (unsigned)-left);
@@ -65,7 +65,7 @@ ALWAYS_INLINE __m512i load_nibbles(const uint8_t *planes, const int j)
                             _mm512_set1_epi8(15));
 }
 
-// Values + 128, as look-ups take them.
+// A look-up table of values + 128.
 ALWAYS_INLINE __m512i values_table(const int8_t values[16])
 {
     __m128i table =
@@ -73,13 +73,13 @@ ALWAYS_INLINE __m512i values_table(const int8_t values[16])
     return _mm512_broadcast_i32x4(table);
 }
 
-// The values of the 4-bit indices, + 128.
+// Looks up the values of 4-bit indices, + 128.
 ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
 {
     return _mm512_shuffle_epi8(values_table(values), indices);
 }
 
-// Inputs 4j .. 4j + 3 of the 16 outputs, unsigned.
+// Inputs 4j .. 4j + 3 of 16 outputs, unsigned.
 ALWAYS_INLINE __m512i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j)
 {
     switch (type) {
@@ -125,7 +125,7 @@ ALWAYS_INLINE __m512 signed_bytes(const uint8_t *bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes)));
 }
 
-// 2^(e - 128), as packed_e8m0_half.
+// 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE __m512 e8m0_halves(const uint8_t *bytes)
 {
     __m512i e = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes));
@@ -135,14 +135,14 @@ ALWAYS_INLINE __m512 e8m0_halves(const uint8_t *bytes)
     return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, small, subnormal));
 }
 
-// 2^7 times the binary16 numbers of these bits (packed_ue4m3_half).
+// 2^7 times the binary16 numbers whose bits packed_ue4m3_half defines.
 ALWAYS_INLINE __m512 ue4m3_halves(const uint8_t *bytes)
 {
     __m256i bits = _mm256_cvtepu8_epi16(_mm_load_si128((const __m128i *)(const void *)bytes));
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(bits, 7)), _mm512_set1_ps(0x1p7f));
 }
 
-// d, d_minimum: of the group, for types that have them.
+// d, d_minimum: the group's, for types that have them.
 ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b, __m512 d,
                                          __m512 d_minimum)
 {
@@ -150,7 +150,7 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
-    case TENSOR_Q5_1: // x's sums come negated
+    case TENSOR_Q5_1: // the sums of x are negated
         s.m[0] = _mm512_xor_ps(d_minimum, _mm512_set1_ps(-0.0f));
         break;
     case TENSOR_Q4_K:
@@ -187,14 +187,14 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     return s;
 }
 
-// Products of registers first .. first + n - 1 of a block with every row, in sums.
+// Adds the products of registers first .. first + n - 1 of a block with every row to sums.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                                  const struct prepared_block *const x[TILE_GROUPS_MAX], const int first,
                                  const int n, __m512i sums[TILE_ROWS_MAX])
 {
     UNROLL
     for (int i = 0; i < n; i++) {
-        // Both halves of a register of nibbles follow one another, so that it need not be kept.
+        // The two halves of a nibble register are used in succession, so that it need not be kept.
         const int j = n == 8 && type != TENSOR_Q8_0 ? i % 2 * 4 + i / 2 : first + i;
         __m512i quants = unpack_quants(type, planes, j);
         UNROLL
@@ -231,7 +231,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
             UNROLL
             for (int r = 0; r < n_rows; r++)
                 t[r] = h == 0 ? sum_scale(sums[r], s) : half_sum_add(t[r], sums[r], s);
-            __asm__("" : "+r"(planes)); // loads the planes again for the second half: they need not be kept
+            __asm__("" : "+r"(planes)); // makes gcc load the planes again instead of keeping them
         }
     }
     UNROLL
@@ -248,11 +248,11 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const _
                               tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
 }
 
-// How far ahead of the quants memory is fetched: half as far and twice as far were up to 10 % slower for few
-// rows on Zen 4; the processor's own prefetching alone, 30 %.
+// Prefetch distance in the quants. Half and twice this distance were up to 10 % slower for few rows on Zen 4;
+// the processor's own prefetching alone was 30 % slower.
 enum { PREFETCH_BYTES = 4096 };
 
-// Fetches the next `bytes` of a panel, or of the next one: `ahead` runs through scales and quants alike.
+// Prefetches the next `bytes` of this panel or of the next one: `ahead` runs through scales and quants alike.
 ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
@@ -294,7 +294,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// x in the form that `form` names.
+// Sets the tile's x, in the given form.
 ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, const struct prepared *x)
 {
     const int64_t words = (int64_t)x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS;
@@ -317,7 +317,7 @@ ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, 
     }
 }
 
-// The outputs and rows of a kernel, tile by tile. `tiles` by number of rows.
+// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const int32_t n_rows_max,
                              const enum product_form form, const struct packed *weight, int32_t panel_begin,
                              int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end,
@@ -380,10 +380,11 @@ ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packe
     }
 }
 
-// Least number of rows for which weights are unpacked once for all rows: more than one tile.
+// Fewest rows for which weights are unpacked once for all rows: more than one tile has.
 enum { ROWS_UNPACKED = 13 };
 
-// Tile functions and the kernel of one type; `run` is tile_run or its like for float types.
+// Defines the tile functions and the kernel of one type; `run` is tile_run, or its counterpart for float
+// types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \
@@ -417,7 +418,8 @@ enum { ROWS_UNPACKED = 13 };
     {                                                                                                        \
         unpack_blocks(type, weight, panel, first, n, quants, scales);                                        \
     }
-// Types of one scale a block have registers for 12 rows; halves need the first half's result beside the sums.
+// Types with one scale a block have registers for 12 rows; types with halves need some for the first half's
+// results.
 #define KERNEL_12(name, type)                                                                                \
     TILES_TO_8(tile_run, name, type)                                                                         \
     TILE(tile_run, name, type, 12)                                                                           \
@@ -425,7 +427,7 @@ enum { ROWS_UNPACKED = 13 };
 #define KERNEL_8(name, type)                                                                                 \
     TILES_TO_8(tile_run, name, type)                                                                         \
     UNPACK(name, type) KERNEL(name, 8, NULL, PRODUCT_QUANTS, ROWS_UNPACKED)
-// Q8_0 is stored unpacked.
+// Q8_0 is stored unpacked, so it is never unpacked.
 #define KERNEL_BYTES(name, type)                                                                             \
     TILES_TO_8(tile_run, name, type)                                                                         \
     TILE(tile_run, name, type, 12)                                                                           \

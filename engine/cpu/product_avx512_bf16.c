@@ -1,6 +1,6 @@
-// AVX-512 products of BF16 weights by the processor's bfloat16 instructions. vdpbf16ps adds the upper halves'
-// product first, then the lower halves', each fused, with subnormals as zeros (Intel SDM; tested on AMD's Zen
-// 4): product.h's order.
+// AVX-512 products of BF16 weights by the processor's bfloat16 instructions. vdpbf16ps adds the product of
+// the upper halves first, then the product of the lower halves, each by a fused multiply-add with subnormals
+// as zero (Intel SDM; tested on AMD Zen 4): the order of product.h.
 #include "engine/cpu/product_avx512_float.h"
 
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights,

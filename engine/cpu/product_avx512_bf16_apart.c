@@ -1,5 +1,6 @@
-// AVX-512 products of BF16 weights without bfloat16 instructions: x is rounded to bfloat16, each item a float
-// (struct prepared, bfloats_apart), so that only the weights are taken apart, once for up to 12 rows.
+// AVX-512 products of BF16 weights without bfloat16 instructions. x is rounded to bfloat16 and stored with
+// each item as a float (struct prepared, bfloats_apart), so that only the weights are widened, once for up to
+// 12 rows.
 #include "engine/cpu/product_avx512.h"
 
 enum { ROWS_MAX = 12 };
@@ -84,8 +85,7 @@ static void product_panel(const struct packed *weight, int32_t panel, const stru
     }
 }
 
-// Subnormals are zeros in products of bfloat16 (product.h): the modes of MXCSR that the instructions have
-// built in.
+// BF16 products treat subnormals as zero (product.h): sets the MXCSR modes that bfloat16 instructions imply.
 void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                          const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                          int64_t y_stride, const float *bias)

@@ -1,7 +1,7 @@
-// Expansion of codebook groups with the byte permutations of AVX512-VBMI (codebook.h): a codebook of up to
-// 1,024 entries is two tables of bytes, from which vpermi2b takes 64 entries at once; a gather takes 16 in the
-// time of about ten instructions. vpmultishiftqb then places four codes in an output's four bytes, whatever
-// stands above them, and vpermb, which reads six bits, replaces them by values.
+// Expansion of codebook groups with the byte permutations of AVX512-VBMI (codebook.h). A codebook of up to
+// 1,024 entries is two tables of bytes; vpermi2b looks up 64 entries at once, while a gather looks up 16 in
+// the time of about ten instructions. vpmultishiftqb then places four codes in an output's four bytes, with
+// other bits above them, and vpermb, which reads six bits, replaces the codes by values.
 #include "engine/cpu/codebook.h"
 #include "engine/cpu/product_avx512_fold.h"
 
@@ -9,7 +9,7 @@
 
 #include <immintrin.h>
 
-// The entries' lower and upper items, of IQ3 6 bits each, of IQ2 8.
+// Splits the entries into lower and upper items: 6 bits each for IQ3, 8 bits for IQ2.
 static inline void split_codebook(const uint16_t *codebook, const int n, const int lower_bits,
                                   struct codebook_tables *tables)
 {
@@ -53,7 +53,7 @@ ALWAYS_INLINE __m512i table_at(const uint8_t *table, const int part)
     return _mm512_load_si512(table + 64 * part);
 }
 
-// 64 entries of a table of 256, by the whole bytes of `indices`; bit_7 is their highest.
+// Looks up 64 entries of a table of 256 by the bytes of `indices`; bit_7: their highest bits.
 ALWAYS_INLINE __m512i look_up_256(const uint8_t *table, __m512i indices, __mmask64 bit_7)
 {
     __m512i low = _mm512_permutex2var_epi8(table_at(table, 0), indices, table_at(table, 1));
@@ -61,7 +61,7 @@ ALWAYS_INLINE __m512i look_up_256(const uint8_t *table, __m512i indices, __mmask
     return _mm512_mask_blend_epi8(bit_7, low, high);
 }
 
-// Of a table of 256 << n_bits, n_bits of the indices in masks.
+// Looks up in a table of 256 << n_bits entries; `bits`: the n_bits upper bits of the indices, as masks.
 ALWAYS_INLINE __m512i look_up(const uint8_t *table, __m512i indices, const __mmask64 bits[2],
                               const int n_bits)
 {
@@ -84,8 +84,8 @@ ALWAYS_INLINE __mmask64 load_mask(const uint8_t *bytes)
     return mask;
 }
 
-// The bit positions, in their qword of two outputs, of four items: of the second output `second` higher, items
-// `step` apart, the third and fourth `jump` higher than that.
+// Bit positions of four items of each of the two outputs in a qword. Items are `step` apart; the third and
+// fourth are `jump` further; the second output's items are `second` further.
 ALWAYS_INLINE __m512i bit_places(const int first, const int second, const int step, const int jump)
 {
     uint64_t places = 0;
@@ -94,7 +94,7 @@ ALWAYS_INLINE __m512i bit_places(const int first, const int second, const int st
     return _mm512_set1_epi64((int64_t)places);
 }
 
-// A table for vpermb of n values, repeated: bits above the code have no effect.
+// A table of 8 values for vpermb, repeated, so that bits above the code have no effect.
 ALWAYS_INLINE __m512i repeat_eight(const uint8_t values[8])
 {
     int64_t eight;
@@ -102,13 +102,14 @@ ALWAYS_INLINE __m512i repeat_eight(const uint8_t values[8])
     return _mm512_set1_epi64(eight);
 }
 
-// With CODEBOOK_OFFSET_BYTES.
+// Values by code, plus CODEBOOK_OFFSET_BYTES.
 static const uint8_t values_iq2[8] = {136, 153, 171, 0, 136, 153, 171, 0};
 static const uint8_t values_iq3_xxs[8] = {132, 140, 148, 156, 164, 172, 180, 190};
 static const uint8_t values_iq3_s[8] = {129, 131, 133, 135, 137, 139, 141, 143};
 static const uint8_t values_iq1[8] = {121, 129, 137, 0, 121, 129, 137, 0};
 
-// Values by codes, negated where signs are set: twice the offset is 0 in a byte.
+// Values by code, negated where the sign is set. Negating a byte keeps the offset: twice the offset is 0 in a
+// byte.
 ALWAYS_INLINE __m512i sign_values(__m512i codes, __m512i values, const uint8_t *signs)
 {
     __m512i bytes = _mm512_permutexvar_epi8(codes, values);
@@ -117,7 +118,7 @@ ALWAYS_INLINE __m512i sign_values(__m512i codes, __m512i values, const uint8_t *
 
 // ---- one block: 8 registers of quants ----
 
-// IQ2, with n_bits half-bytes of index bits at `bits`.
+// IQ2. `bits`: n_bits arrays of half-bytes with upper index bits.
 ALWAYS_INLINE void iq2_block(const struct codebook_tables *tables, const uint8_t *quants, const uint8_t *bits,
                              const int n_bits, __m512i out[8])
 {
@@ -133,8 +134,8 @@ ALWAYS_INLINE void iq2_block(const struct codebook_tables *tables, const uint8_t
     }
 }
 
-// IQ3. Entries of four inputs: the two halves are brought together in words, two entries' of two outputs a
-// qword.
+// IQ3. An entry has four inputs: its two halves are joined in a word, so that a qword holds two entries of
+// two outputs.
 ALWAYS_INLINE void iq3_block(const struct codebook_tables *tables, const uint8_t *quants, const uint8_t *bits,
                              const int n_bits, __m512i values, __m512i out[8])
 {
@@ -165,8 +166,8 @@ ALWAYS_INLINE __m512i shift_words(__m512i x, const int left)
     return left >= 0 ? _mm512_slli_epi32(x, (unsigned)left) : _mm512_srli_epi32(x, (unsigned)-left);
 }
 
-// IQ1. Of each run `run_bits` bits of `high` are the index's upper ones, bit `down` (+ run_bits) is set where
-// values are shifted down: 2 less of the expanded ones.
+// IQ1. `high` has run_bits bits per run, with the upper index bits. Bit `down` (+ 4 per run if run_bits is 4)
+// is set where values are shifted down: they are 2 less than values shifted up.
 ALWAYS_INLINE void iq1_block(const uint8_t *quants, __m512i high, const int run_bits, const int down,
                              __m512i out[8])
 {
@@ -189,7 +190,7 @@ ALWAYS_INLINE void iq1_block(const uint8_t *quants, __m512i high, const int run_
     }
 }
 
-// Block b of the group whose scales and quants are given.
+// Expands block b of a group.
 ALWAYS_INLINE void block_quants(const enum tensor_type type, const struct codebook_tables *tables,
                                 const uint8_t *scales, const uint8_t *quants, int b, __m512i out[8])
 {
@@ -237,13 +238,13 @@ ALWAYS_INLINE __m512 load_scale(const uint8_t *halves, const float unit)
     return _mm512_mul_ps(d, _mm512_set1_ps(unit));
 }
 
-// d times 2 s + 1, of the block or its half h; vpermps reads four bits.
+// d (2 s + 1), of the block or of its half h. vpermps reads four bits of an index.
 ALWAYS_INLINE __m512 block_scale(const enum tensor_type type, __m512 d, const uint8_t *scales, int b,
                                  const int h)
 {
     const __m512 odd = _mm512_setr_ps(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     if (type == TENSOR_IQ1_S) {
-        __m512i s = _mm512_srli_epi32(load_words(scales + 32 + 32 * b), 12); // bit 3 of it is the shift
+        __m512i s = _mm512_srli_epi32(load_words(scales + 32 + 32 * b), 12); // bit 3 is the shift
         return _mm512_mul_ps(d, _mm512_permutexvar_ps(_mm512_and_si512(s, _mm512_set1_epi32(7)), odd));
     }
     const __m512i places =
@@ -273,9 +274,10 @@ ALWAYS_INLINE void expand(const enum tensor_type type, const struct codebook_tab
     }
 }
 
-// ---- products of few rows: nothing is stored, and a block's expansion and products share the ports ----
+// ---- products of few rows: nothing is stored; a block's expansion and products are interleaved ----
 
-// Registers [first, first + n) with a row, added to `start` in two sums: one does not hide the latency.
+// Adds the products of registers [first, first + n) with a row to `start`, in two sums, because one does not
+// hide the latency.
 ALWAYS_INLINE __m512i dot_row(__m512i start, const __m512i registers[8], const struct prepared_block *x,
                               const int row, const int first, const int n)
 {
@@ -359,7 +361,7 @@ EXPANSIONS(iq1_m, TENSOR_IQ1_M)
 
 // ---- TQ1_0 ----
 
-// Of each byte of five digits: the first four as codes of two bits, and the last.
+// Tables by a byte of five digits: [0] the first four digits as codes of two bits, [1] the last digit.
 void codebook_tables_tq1_0(struct codebook_tables *tables)
 {
     const __m512i mask = _mm512_set1_epi16(0xFF);

@@ -6,8 +6,8 @@
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc + one word's items of a row times the 16 outputs' weights for them, defined where used. The word stays in
-// memory, so that the instruction broadcasts it by its own load.
+// acc + the items of one word of a row times the 16 outputs' weights for them. Defined by the includer. The
+// word stays in memory, so that the instruction's own load broadcasts it.
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights,
                               const uint32_t *word);
 

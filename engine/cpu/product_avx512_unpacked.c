@@ -1,24 +1,24 @@
 // AVX-512 products of unpacked weights.
 #include "engine/cpu/product_avx512_unpacked.h"
 
-// Some rows by one panel, over some blocks.
+// Operands of a tile: some rows by one panel, over some blocks.
 struct unpacked_tile {
     const uint8_t *quants;
     const struct unpacked_scales *scales;
     const struct prepared_block *x; // of the first row's group
-    int64_t x_group;                // blocks from a group to the next
+    int64_t x_group;                // blocks from one group to the next
     int32_t n_blocks;
-    float (*sums)[PANEL_OUTPUTS]; // [rows]: of the blocks before
-    bool first, last;             // of a row's blocks: sums start at 0, and end in y
+    float (*sums)[PANEL_OUTPUTS]; // [rows]: of the preceding blocks
+    bool first, last;             // first: sums start at 0; last: sums are stored to y
     float *y;                     // of the first row and output
     int64_t y_stride;
     const float *bias; // of the first output, or NULL
-    __mmask16 outputs; // those that exist
+    __mmask16 outputs; // outputs that exist
 };
 
 typedef void unpacked_tile_function(const struct unpacked_tile *tile);
 
-// Products of registers first .. first + n - 1 of a block with every row, in sums.
+// Adds the products of registers first .. first + n - 1 of a block with every row to sums.
 ALWAYS_INLINE void dot_registers(const int n_rows, const uint8_t *quants,
                                  const struct prepared_block *const x[TILE_GROUPS_MAX], const int first,
                                  const int n, __m512i sums[TILE_ROWS_MAX])
@@ -118,7 +118,7 @@ TILE(minimum, PACKED_MINIMUM, 12)
 TILES_TO_8(halves, PACKED_HALVES)
 TILES_TO_8(halves_minimum, PACKED_HALVES_MINIMUM)
 
-// By kind and number of rows.
+// Tile functions by kind and number of rows.
 static unpacked_tile_function *const tiles[][TILE_ROWS_MAX + 1] = {
     [PACKED_SCALE] = {NAMES_TO_8(scale), [12] = scale_12},
     [PACKED_MINIMUM] = {NAMES_TO_8(minimum), [12] = minimum_12},
@@ -126,7 +126,7 @@ static unpacked_tile_function *const tiles[][TILE_ROWS_MAX + 1] = {
     [PACKED_HALVES_MINIMUM] = {NAMES_TO_8(halves_minimum)},
 };
 
-// Two panels share x's blocks in the first-level cache; the sums of a pass are there too.
+// Two panels share x's blocks in the L1 cache, which also holds the sums of a pass.
 enum { PANELS = 2, PASS_ROWS = 96 };
 
 // Some blocks of one panel.
@@ -140,7 +140,7 @@ struct unpacked_pass {
     _Alignas(64) float sums[PANELS][PASS_ROWS][PANEL_OUTPUTS];
 };
 
-// Rows of a pass by the unpacked blocks of n panels.
+// Multiplies the rows of a pass with the unpacked blocks of n panels.
 static void tiles_run(const enum packed_kind kind, struct unpacked_tile panels[PANELS], int32_t n_panels,
                       int32_t n_rows)
 {
@@ -157,7 +157,7 @@ static void tiles_run(const enum packed_kind kind, struct unpacked_tile panels[P
     }
 }
 
-// n panels, rows of one pass.
+// Computes n panels for the rows of one pass.
 static void pass_run(struct unpacked_pass *pass, const struct packed *weight, int32_t panel, int32_t n_panels,
                      const struct prepared *x, int32_t row, int32_t row_end, float *y, int64_t y_stride,
                      const float *bias)

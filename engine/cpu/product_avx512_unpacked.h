@@ -1,6 +1,6 @@
-// Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, and all rows pass over
-// them in tiles of 12 (8 with halves). Unpacking takes about as long as 2 rows, so in 32 rows a sixteenth.
-// For processors on which tiles of more panels are faster: product_avx512_wide.h.
+// Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, then all rows use them in
+// tiles of 12 rows (8 with halves). Unpacking takes as long as about 2 rows: a sixteenth of the time for 32
+// rows. Processors on which tiles of several panels are faster use product_avx512_wide.h.
 #pragma once
 
 #include "engine/cpu/product_avx512_fold.h"
@@ -13,13 +13,13 @@ struct unpacked_scales {
 
 enum { UNPACKED_BLOCK_BYTES = 512 };
 
-// Unpacks blocks [first, first + n) of a panel; first is a multiple of UNPACKED_BLOCKS, and n, but at a row's
-// end. `quants` [n, UNPACKED_BLOCK_BYTES]: as plane `bytes` in packed.h, or NULL: the scales alone. Both are
-// aligned to 64.
+// Unpacks blocks [first, first + n) of a panel. first is a multiple of UNPACKED_BLOCKS; so is n, except at
+// the end of a row. `quants` [n, UNPACKED_BLOCK_BYTES]: as plane `bytes` in packed.h; NULL: only the scales
+// are computed. Both arrays are aligned to 64 bytes.
 typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n,
                              uint8_t *quants, struct unpacked_scales *scales);
 
-// The offset that is added to unpacked quants, so that they are unsigned.
+// The offset of unpacked quants, which makes them unsigned.
 ALWAYS_INLINE int unpacked_offset(const enum packed_kind kind)
 {
     return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? 0 : 128;
@@ -38,7 +38,7 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
     return s;
 }
 
-// One function a type, in the file of its kernel.
+// One function per type, in the file of its kernel.
 #define UNPACKED_TYPES(X)                                                                                    \
     X(q8_0, TENSOR_Q8_0)                                                                                     \
     X(q4_0, TENSOR_Q4_0)                                                                                     \
@@ -55,7 +55,7 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
 #define UNPACK_DECLARE(name, type) extern unpack_function unpack_avx512_##name;
 UNPACKED_TYPES(UNPACK_DECLARE)
 
-// By quantized type; NULL for others.
+// Indexed by quantized type; NULL for other types.
 extern unpack_function *const unpack_avx512[TENSOR_TYPE_COUNT];
 
 // A kernel of product_kernels.product, for weights whose quants unpack_avx512 unpacks.

@@ -1,35 +1,34 @@
 // AVX-512 products in tiles of several panels.
 //
-// Blocks of a tile's panels are prepared, 32 at a time, and all rows of a pass go over them: their scales are
-// computed, and quants of other planes than bytes and half-bytes are unpacked to bytes. Meanwhile the quants
-// of the blocks to follow are fetched, a share of them with each block of a tile: fetched at once between
-// tiles, 32 rows took a tenth to a fifth longer. Rows and panels that fill no tile are left to the type's
-// other kernel.
+// 32 blocks of a tile's panels are prepared at a time and used by all rows of a pass: their scales are
+// computed, and quants are unpacked to bytes unless they are in planes of bytes or nibbles. With each block,
+// a tile prefetches a share of the quants of the following blocks; with all prefetches between tiles, 32 rows
+// took a tenth to a fifth longer. Rows and panels that do not fill a tile use the type's other kernel.
 #include "engine/cpu/product_avx512_wide.h"
 
 #include "engine/cpu/product_avx512.h"
 
 enum { ROWS = PREPARED_ROWS, PANELS_MAX = 3, SUMS_MAX = ROWS * PANELS_MAX, BLOCKS = 32, PASS_ROWS = 96 };
 
-// Least numbers of rows, as measured: from where on other types are unpacked, and Q8_0 not.
+// Fewest rows for wide tiles, as measured: for types that are unpacked, and for Q8_0, which is not.
 enum { ROWS_LEAST = ROWS_UNPACKED, ROWS_LEAST_BYTES = 32 };
 
-// The quants that a tile reads: planes `bytes` (packed.h), which unpacked ones are too; planes `nibbles`; or
-// these as indices.
+// The form of the quants that a tile reads: plane `bytes` (packed.h), which unpacked quants have too; plane
+// `nibbles`; or nibbles that are indices of values.
 enum quants_form { QUANTS_BYTES, QUANTS_NIBBLES, QUANTS_INDICES };
 
 struct wide_tile {
     const uint8_t *quants; // of the first panel
-    int64_t quants_stride; // bytes from a panel's to the next one's
+    int64_t quants_stride; // bytes from one panel to the next
     const struct unpacked_scales (*scales)[BLOCKS];
-    const int8_t *values;           // [16] of indices
+    const int8_t *values;           // [16] values of the indices
     const struct prepared_block *x; // of the rows' group
     int32_t n_blocks;
-    const uint8_t *ahead;                          // to be fetched, of the first panel
-    int64_t ahead_stride;                          // bytes from a panel's to the next one's
-    int ahead_bytes;                               // a block and panel
-    float (*sums)[SUMS_MAX / ROWS][PANEL_OUTPUTS]; // [rows]: of the blocks before
-    bool first, last;                              // of a row's blocks: sums start at 0, and end in y
+    const uint8_t *ahead;                          // to prefetch, of the first panel
+    int64_t ahead_stride;                          // bytes from one panel to the next
+    int ahead_bytes;                               // per block and panel
+    float (*sums)[SUMS_MAX / ROWS][PANEL_OUTPUTS]; // [rows]: of the preceding blocks
+    bool first, last;                              // first: sums start at 0; last: sums are stored to y
     float *y;                                      // of the first row and output
     int64_t y_stride;
     const float *bias; // of the first output, or NULL
@@ -37,7 +36,7 @@ struct wide_tile {
 
 typedef void wide_tile_function(const struct wide_tile *tile);
 
-// Panels of a tile. With halves, registers for the first half's results take the third one's.
+// Panels of a tile. With halves, the first half's results need the registers of a third panel.
 ALWAYS_INLINE int panels_of(const enum packed_kind kind)
 {
     return kind == PACKED_SCALE || kind == PACKED_MINIMUM ? PANELS_MAX : 2;
@@ -61,7 +60,7 @@ ALWAYS_INLINE void wide_dots(const enum quants_form form, const int n_panels, co
 {
     UNROLL
     for (int i = 0; i < n; i++) {
-        // Both halves of a register of nibbles follow one another, as in product_avx512.h.
+        // The two halves of a nibble register are used in succession, as in product_avx512.h.
         const int j = form != QUANTS_BYTES && n == 8 ? i % 2 * 4 + i / 2 : first + i;
         __m512i weights[PANELS_MAX];
         UNROLL
@@ -76,12 +75,11 @@ ALWAYS_INLINE void wide_dots(const enum quants_form form, const int n_panels, co
             for (int p = 0; p < n_panels; p++)
                 __asm__("vpdpbusd %2, %1, %0" : "+v"(sums[p * ROWS + r]) : "v"(weights[p]), "v"(inputs));
         }
-        __asm__("" : "+r"(planes)); // loads them again for their upper halves: they need not be kept
+        __asm__("" : "+r"(planes)); // makes gcc load them again for the upper halves instead of keeping them
     }
 }
 
-// Where the sum of row `r` starts. A shift and an addition take no port of multiplications, as sum_start
-// would.
+// Start of the sum of row `r`. A shift and an addition do not occupy a multiplication port, unlike sum_start.
 ALWAYS_INLINE __m512i wide_start(const struct prepared_block *x, const int r, const int offset)
 {
     const struct prepared_block *const groups[TILE_GROUPS_MAX] = {x};
@@ -178,7 +176,7 @@ WIDE_TILE(indices_halves, QUANTS_INDICES, PACKED_HALVES, 128)
 
 struct wide_type {
     wide_tile_function *tile;
-    bool in_place; // the tile reads quants as they are packed
+    bool in_place; // the tile reads the packed quants
     product_function *narrow;
 };
 
@@ -206,7 +204,7 @@ struct wide_pass {
     float sums[PASS_ROWS][PANELS_MAX][PANEL_OUTPUTS];
 };
 
-// A product's operands, and the rows of a pass.
+// A product's operands and the rows of a pass.
 struct wide_product {
     const struct packed *weight;
     const struct prepared *x;
@@ -216,8 +214,8 @@ struct wide_product {
     int32_t row_begin, row_end;
 };
 
-// Blocks [first, first + n) of a tile's panels from `panel` on, by all rows; those of `next_panel` from
-// `next_first` on are read next.
+// Computes blocks [first, first + n) of a tile's panels, from `panel` on, for all rows. Prefetches the blocks
+// of `next_panel` from `next_first` on, which are used next.
 static void blocks_run(struct wide_pass *pass, const struct wide_product *product, int32_t panel,
                        int32_t first, int32_t n, int32_t next_panel, int32_t next_first)
 {
@@ -257,7 +255,8 @@ static void blocks_run(struct wide_pass *pass, const struct wide_product *produc
     }
 }
 
-// Whole tiles: panels [begin, end), a multiple of a tile's, by rows [product->row_begin, row_end).
+// Computes whole tiles: panels [begin, end), a multiple of the tile's panels, for rows [product->row_begin,
+// row_end).
 static void wide_tiles_run(struct wide_product *product, int32_t begin, int32_t end)
 {
     const int32_t n_panels = panels_of(packed_format(product->weight->shape.type).kind);
@@ -286,7 +285,8 @@ void product_avx512_wide(const struct packed *weight, int32_t panel_begin, int32
         narrow(weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);
         return;
     }
-    // The last panel may have fewer outputs. 5 to 7 rows are left: fewer take as long.
+    // The last panel may have fewer outputs, so it uses the other kernel, as do 5 to 7 rows at the end: fewer
+    // rows would take as long.
     const int32_t n_panels = panels_of(packed_format(weight->shape.type).kind);
     int32_t full = weight->shape.n_outputs / PANEL_OUTPUTS;
     full = full < panel_end ? full : panel_end;

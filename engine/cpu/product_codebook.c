@@ -1,5 +1,5 @@
-// Codebook types: the division of a product into groups of inputs and tiles of rows, for every instruction
-// set; and the kernels in plain C.
+// Codebook types: division of a product into groups of inputs and tiles of rows, for every instruction set;
+// and the kernels in plain C.
 #include "engine/cpu/codebook.h"
 
 #include "engine/file/dequantize.h"
@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-// Groups expanded at a time, 5 KiB each, and rows that share an expansion: both with the rows' x stay in L1.
+// Groups expanded at a time, 5 KiB each, and rows that share an expansion: both, with x of the rows, stay in
+// L1.
 enum { CHUNK_GROUPS = 2, CHUNK_ROWS = 192 };
 
 struct codebook_chunk {
@@ -15,7 +16,7 @@ struct codebook_chunk {
     float acc[CHUNK_ROWS][PANEL_OUTPUTS];
 };
 
-// How many of n rows the next tile takes (product_avx512.h, tile_rows).
+// Rows of the next tile, of n rows left (tile_rows in product_avx512_fold.h).
 static int32_t rows_of_tile(int32_t n, int32_t n_max)
 {
     if (n <= 8)

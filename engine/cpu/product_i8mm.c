@@ -1,15 +1,15 @@
-// Products of the quantized types by NEON's int8 matrix products. smmla multiplies 2 rows of 8 inputs with 2
-// outputs' 8 weights and adds the 4 dot products: (row 0, output 0), (0, 1), (1, 0), (1, 1). Sums stay in this
-// order until the tile ends. The rows' operand is put in order for some blocks at a time, before the passes
-// that read it.
+// Products of the quantized types by NEON's int8 matrix products. smmla multiplies 2 rows of 8 inputs with
+// the 8 weights of 2 outputs and adds the 4 dot products in the order (row 0, output 0), (0, 1), (1, 0), (1,
+// 1). Sums stay in this order until the tile ends. The rows' operand is rearranged for some blocks at a time,
+// before the passes that read it.
 //
-// sdot keeps one row alone, and up to four of the types with two scales a block, whose quants have bits in
-// several planes: it takes fewer instructions there (ops/bench/arm_blocks).
+// sdot (product_neon.h) remains for a single row, and for up to four rows of types with two scales a block,
+// whose quants have bits in several planes: it needs fewer instructions there (ops/bench/arm_blocks).
 //
 // acc[quad][2 * p + h]: rows 2p and 2p + 1, outputs 2h and 2h + 1 of the quad.
 #include "engine/cpu/product_neon.h"
 
-// Two registers' 4 inputs of a quad become 8 inputs of its outputs 2h, 2h + 1.
+// Joins 4 inputs each of two registers of a quad to 8 inputs of its outputs 2h and 2h + 1.
 ALWAYS_INLINE uint8x16_t zip_inputs(uint8x16_t first, uint8x16_t second, const int h)
 {
     uint32x4_t a = vreinterpretq_u32_u8(first), b = vreinterpretq_u32_u8(second);
@@ -29,8 +29,8 @@ ALWAYS_INLINE uint8x16_t zipped_nibbles(const uint8_t *planes, const int k, cons
     return k < 2 ? mask_bytes(both, 15) : shift_bytes(both, -4);
 }
 
-// Bits of a plane that holds the first 4 inputs and the others in the same byte: shifted left by `left` for
-// the first, by `left` - `apart` for the others.
+// Bits of a plane whose bytes hold bits of the first 4 and of the last 4 of 8 inputs: shifted left by `left`
+// for the first 4, by `left` - `apart` for the last 4.
 ALWAYS_INLINE uint8x16_t zipped_bits(const uint8_t *planes, const int reg, const int left, const int apart,
                                      const int quad, const int h)
 {
@@ -39,7 +39,7 @@ ALWAYS_INLINE uint8x16_t zipped_bits(const uint8_t *planes, const int reg, const
     return vshlq_u8(load_zipped(planes, reg, reg, quad, h), vreinterpretq_s8_s64(shifts));
 }
 
-// Inputs 8k .. 8k + 7 of outputs 2h, 2h + 1 of a quad, as unpack_quants.
+// Inputs 8k .. 8k + 7 of outputs 2h and 2h + 1 of a quad; see unpack_quants.
 ALWAYS_INLINE int8x16_t unpack_zipped(const enum tensor_type type, const uint8_t *planes, const int k,
                                       const int quad, const int h)
 {
@@ -79,7 +79,7 @@ ALWAYS_INLINE int8x16_t unpack_zipped(const enum tensor_type type, const uint8_t
     return vreinterpretq_s8_u8(quants);
 }
 
-// Of 4 rows' numbers those of rows 2p and 2p + 1, each twice.
+// From the numbers of 4 rows: rows 2p and 2p + 1, each number twice.
 ALWAYS_INLINE float32x4_t row_pair(float32x4_t x, const int p)
 {
     return p ? vzip2q_f32(x, x) : vzip1q_f32(x, x);
@@ -90,19 +90,19 @@ ALWAYS_INLINE int32x4_t row_pair_integers(int32x4_t x, const int p)
     return p ? vzip2q_s32(x, x) : vzip1q_s32(x, x);
 }
 
-// Of a quad's numbers those of outputs 2h and 2h + 1, twice.
+// From the numbers of a quad: outputs 2h and 2h + 1, the pair twice.
 ALWAYS_INLINE float32x4_t output_pair(float32x4_t x, const int h)
 {
     float64x2_t both = vreinterpretq_f64_f32(x);
     return vreinterpretq_f32_f64(h ? vdupq_laneq_f64(both, 1) : vdupq_laneq_f64(both, 0));
 }
 
-// A block of up to 8 rows in pairs; of the last row twice where it has no other.
+// A block of up to 8 rows, in pairs. An odd last row is paired with itself.
 struct zipped_block {
     int8_t quants[4][TILE_ROWS_MAX / 2][16];      // inputs 8k .. 8k + 7 of rows 2p and 2p + 1
-    float scales[TILE_ROWS_MAX / 2][4];           // each row's twice
-    float sums[2][TILE_ROWS_MAX / 2][4];          // of the quants, or of each half's
-    int32_t offset_sums[2][TILE_ROWS_MAX / 2][4]; // as offset_sums
+    float scales[TILE_ROWS_MAX / 2][4];           // each row's scale twice
+    float sums[2][TILE_ROWS_MAX / 2][4];          // of the quants, or of each half's quants
+    int32_t offset_sums[2][TILE_ROWS_MAX / 2][4]; // see offset_sums
 };
 
 ALWAYS_INLINE void zip_block(const enum tensor_type type, const int n_rows, struct row_blocks x,
@@ -148,7 +148,7 @@ ALWAYS_INLINE void block_dot_zipped(const enum tensor_type type, const int n_row
     }
     UNROLL
     for (int i = 0; i < n; i++) {
-        // As register_at.
+        // See register_at.
         const int k = n == 4 && n_rows <= 4 ? i % 2 * 2 + i / 2 : first + i;
         int8x16_t rows[TILE_ROWS_MAX / 2];
         UNROLL
@@ -166,7 +166,7 @@ ALWAYS_INLINE void block_dot_zipped(const enum tensor_type type, const int n_row
     }
 }
 
-// As dots_scale, minima_add and block_add, in this order.
+// The next three functions are dots_scale, minima_add and block_add for this order.
 
 ALWAYS_INLINE void dots_scale_zipped(const enum tensor_type type, const int n_rows, const int quad,
                                      const int n_quads, const uint8_t *planes, const uint8_t *group, int b,

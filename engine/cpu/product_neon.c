@@ -1,4 +1,4 @@
-// NEON: x prepared, products of float weights, and the table of kernels. Quantized types:
+// NEON: preparation of x, products of float weights, and the table of kernels. Quantized types:
 // product_neon_quants.c.
 #include "engine/cpu/product_neon.h"
 
@@ -9,7 +9,7 @@ ALWAYS_INLINE uint32x4_t absolute_bits(float32x4_t x)
     return vreinterpretq_u32_f32(vabsq_f32(x));
 }
 
-// Half a block: 16 quants and minus their sum.
+// Quantizes half a block; returns minus the sum of its 16 quants.
 ALWAYS_INLINE int32_t quantize_half(const float *x, float inverse, int8_t *quants)
 {
     int32x4_t items[4];
@@ -57,7 +57,7 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
     }
 }
 
-// 4 items rounded to bfloat16 (nearest even, subnormals to zero), in the lanes' lower halves.
+// Rounds 4 items to bfloat16 (nearest even, subnormals to zero), in the lanes' lower halves.
 ALWAYS_INLINE uint32x4_t bfloats_round(float32x4_t x)
 {
     uint32x4_t bits = vreinterpretq_u32_f32(x), upper = vshrq_n_u32(bits, 16);
@@ -71,7 +71,7 @@ ALWAYS_INLINE uint32x4_t bfloats_round(float32x4_t x)
 static void round_four(const float *x, int lane, uint32_t *bfloats)
 {
     uint64x2_t rounded = vreinterpretq_u64_u32(bfloats_round(vld1q_f32(x)));
-    // The first item of a pair is the upper half.
+    // The first item of a pair is in the upper half.
     uint64x2_t pairs = vorrq_u64(vshlq_n_u64(rounded, 16), vshrq_n_u64(rounded, 32));
     bfloats[lane] = (uint32_t)vgetq_lane_u64(pairs, 0);
     bfloats[PREPARED_ROWS + lane] = (uint32_t)vgetq_lane_u64(pairs, 1);
@@ -92,7 +92,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc += the 4 rows' item times 16 weights for it.
+// acc += one item of 4 rows times the 16 weights for it.
 ALWAYS_INLINE void item_add(const int n_rows, const float32x4_t weights[QUADS], float32x4_t x,
                             float32x4_t acc[QUADS][TILE_ROWS_MAX])
 {
@@ -184,9 +184,9 @@ static void status_write(uint64_t status)
     __asm__ volatile("msr fpsr, %0" : : "r"(status) : "memory");
 }
 
-// Subnormals are zeros in products of bfloat16 (product.h). ARM flushes a result that is below the smallest
-// normal number before it is rounded, the definition one that is so afterwards. They differ for a sum just
-// below that number; a panel in which any result was flushed is computed again in plain C.
+// BF16 products treat subnormals as zero (product.h). ARM flushes a result that is subnormal before rounding,
+// the definition one that is subnormal after rounding. They differ for a sum just below the smallest normal
+// number, so a panel in which any result was flushed is computed again in plain C.
 static void product_neon_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                               int64_t y_stride, const float *bias)

@@ -1,12 +1,12 @@
-// Tiles of products for NEON: a panel's 16 outputs, in four quads, by 1 to 4 or 8 rows. Written once for all types;
-// `type`, `n_rows` and the numbers of quads are constants wherever it is inlined, so that branches on them are
-// resolved at compile time.
+// Tiles of products for NEON: a panel's 16 outputs, in four quads, by 1 to 4 or 8 rows. Written once for all
+// types; `type`, `n_rows` and the numbers of quads are constants wherever it is inlined, so that branches on
+// them are resolved at compile time.
 //
-// sdot adds the products of 4 inputs to each of 4 outputs, so a register of a packed plane and 4 inputs of a
-// row are its operands as they are. product_i8mm.c has the like for smmla.
+// sdot adds the products of 4 inputs to each of 4 outputs, so its operands are a register of a packed plane
+// and 4 inputs of a row, without rearrangement. product_i8mm.c is the counterpart for smmla.
 //
-// More than two rows of 16 outputs do not fit into 32 registers together with their integer sums: then the
-// quads are computed in passes over a few blocks at a time, which stay in the first level of the cache.
+// With more than two rows, 16 outputs and their integer sums do not fit into 32 registers. The quads are then
+// computed in passes over a few blocks at a time, which stay in the L1 cache.
 #pragma once
 
 #include "engine/cpu/packed.h"
@@ -39,7 +39,7 @@ NEON_QUANTS(DECLARE)
 
 enum { TILE_ROWS_MAX = 2 * PREPARED_ROWS, QUADS = PANEL_OUTPUTS / 4, PASS_BLOCKS = 8 };
 
-// Where a tile's operands are.
+// Operands of a tile.
 struct tile {
     const uint8_t *scales, *quants; // of the panel
     const uint8_t *x;               // of the rows' first group, in the form the type reads
@@ -48,7 +48,7 @@ struct tile {
     float *y;                       // of the first row and output
     int64_t y_stride;
     const float *bias; // of the first output, or NULL
-    int32_t n_outputs; // that exist
+    int32_t n_outputs; // outputs that exist
 };
 
 // Quads computed together: their sums stay in registers.
@@ -57,7 +57,8 @@ ALWAYS_INLINE int quads_at_once(const int n_rows)
     return n_rows > 4 ? 1 : n_rows > 2 ? 2 : 4;
 }
 
-// A block of the rows' operand: sdot reads it in the rows' groups, smmla as product_i8mm.c has it.
+// A block of the rows' operand: for sdot in groups of rows (struct prepared_block), for smmla in the order of
+// product_i8mm.c.
 struct row_blocks {
     const uint8_t *at;
     int64_t group_bytes; // from one group of rows to the next
@@ -69,7 +70,7 @@ ALWAYS_INLINE const struct prepared_block *block_of(struct row_blocks x, const i
     return (const struct prepared_block *)(const void *)(x.at + row / PREPARED_ROWS * x.group_bytes);
 }
 
-// The instructions take a lane's number as an immediate operand, which no other function's argument is.
+// The instructions need the lane number as an immediate, which a function argument is not.
 ALWAYS_INLINE int32x4_t dot_lane(int32x4_t sum, int8x16_t weights, int8x16_t x, const int lane)
 {
     switch (lane) {
@@ -131,7 +132,7 @@ ALWAYS_INLINE uint8x16_t load_nibbles(const uint8_t *planes, const int j, const 
                  : shift_bytes(load_plane(planes, j - 4, quad), -4);
 }
 
-// Inputs 4j .. 4j + 3 of 4 outputs: quants, which are below 128; of Q8_0 and of types with a table, values.
+// Inputs 4j .. 4j + 3 of 4 outputs: quants below 128; for Q8_0 and types with a table, values.
 ALWAYS_INLINE int8x16_t unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j,
                                       const int quad)
 {
@@ -181,7 +182,7 @@ ALWAYS_INLINE float32x4_t load_halves(const uint8_t *scales, const int quad)
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + quad * 8)));
 }
 
-// Of 8 bytes, so that two quads share what can be shared.
+// Widens 4 of 8 bytes, so that two quads share the load.
 ALWAYS_INLINE uint32x4_t widen_bytes(uint8x8_t bytes, const int quad)
 {
     uint16x8_t words = vmovl_u8(bytes);
@@ -199,7 +200,7 @@ ALWAYS_INLINE float32x4_t signed_bytes(const uint8_t *bytes, const int quad)
     return vcvtq_f32_s32(quad % 2 ? vmovl_high_s16(words) : vmovl_s16(vget_low_s16(words)));
 }
 
-// 2^(e - 128), as packed_e8m0_half.
+// 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE float32x4_t e8m0_halves(const uint8_t *bytes, const int quad)
 {
     uint32x4_t e = widen_bytes(vld1_u8(bytes + quad / 2 * 8), quad);
@@ -208,7 +209,7 @@ ALWAYS_INLINE float32x4_t e8m0_halves(const uint8_t *bytes, const int quad)
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), subnormal, normal));
 }
 
-// A quad's scales and minima of a block, by halves where there are.
+// A quad's scales and minima of a block; [1]: the second half's, for types with halves.
 struct scales {
     float32x4_t w[2], m[2];
 };
@@ -257,13 +258,13 @@ ALWAYS_INLINE bool is_by_halves(const enum tensor_type type)
     return kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
 }
 
-// Minus the sums of 4 rows' quants, those of half `h` where the type has halves.
+// Minus the sums of 4 rows' quants; for types with halves, of half `h`.
 ALWAYS_INLINE int32x4_t minus_sums(const enum tensor_type type, const struct prepared_block *x, const int h)
 {
     return vld1q_s32(is_by_halves(type) ? x->minus_half_sums[h] : x->minus_sums);
 }
 
-// Correction of the 4 rows' dot products for the offset of the quants.
+// Correction of the dot products of 4 rows for the offset of the quants.
 ALWAYS_INLINE int32x4_t offset_sums(const enum tensor_type type, const struct prepared_block *x, const int h)
 {
     if (offset_of(type) == 0)
@@ -284,8 +285,9 @@ ALWAYS_INLINE int32x4_t duplicate_lane(int32x4_t x, const int lane)
                        : vdupq_laneq_s32(x, 3);
 }
 
-// The register whose turn is `i`, of `n` from `first`. Both halves of a register of nibbles follow one
-// another, so that it need not be loaded twice; of 8 rows only half the inputs fit.
+// The i-th register to use, of `n` from `first`. The two halves of a nibble register are used in succession,
+// so that it is loaded once; with 8 rows only half of the inputs fit into registers, so the order is
+// ascending.
 ALWAYS_INLINE int register_at(const int n_rows, const int first, const int n, const int i)
 {
     return n == 8 && n_rows <= 4 ? i % 2 * 4 + i / 2 : first + i;
@@ -322,7 +324,8 @@ ALWAYS_INLINE void block_dot(const enum tensor_type type, const int n_rows, cons
     }
 }
 
-// The block's dot products by its scales, or those of its half `h`: t = or t +=.
+// Multiplies the dot products of the block, or of its half `h`, by the scales. Half 0 sets t, half 1 adds to
+// it.
 ALWAYS_INLINE void dots_scale(const enum tensor_type type, const int n_rows, const int quad,
                               const int n_quads, const uint8_t *planes, const uint8_t *group, int b,
                               struct row_blocks x, const int h, float32x4_t t[QUADS][TILE_ROWS_MAX])
@@ -353,7 +356,7 @@ ALWAYS_INLINE void minima_add(const enum tensor_type type, const int n_rows, con
     }
 }
 
-// acc += one block of every row, of n_quads quads.
+// acc += one block of every row, for n_quads quads.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const int quad, const int n_quads,
                              const uint8_t *planes, const uint8_t *group, int b, struct row_blocks x,
                              float32x4_t acc[QUADS][TILE_ROWS_MAX])
@@ -391,7 +394,7 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile,
     }
 }
 
-// How far ahead of the quants memory is fetched.
+// Prefetch distance in the quants.
 enum { PREFETCH_BYTES = 4096 };
 
 ALWAYS_INLINE void prefetch_lines(const uint8_t *ahead, const int bytes)
@@ -401,18 +404,18 @@ ALWAYS_INLINE void prefetch_lines(const uint8_t *ahead, const int bytes)
         __builtin_prefetch(ahead + line);
 }
 
-// block_add, or its like for smmla.
+// block_add, or its counterpart for smmla.
 typedef void block_function(const enum tensor_type type, const int n_rows, const int quad, const int n_quads,
                             const uint8_t *planes, const uint8_t *group, int b, struct row_blocks x,
                             float32x4_t acc[QUADS][TILE_ROWS_MAX]);
 
-// Registers of a quad's sums: smmla computes two rows at a time.
+// Number of registers of a quad's sums: smmla computes two rows at a time.
 ALWAYS_INLINE int sums_of(const int n_rows)
 {
     return (n_rows + 1) / 2 * 2;
 }
 
-// A pass: some blocks of some quads.
+// One pass: some blocks of some quads.
 ALWAYS_INLINE void blocks_add(block_function *add, const enum tensor_type type, const int n_rows,
                               const int quad, const uint8_t *planes, const uint8_t *group, int n_blocks,
                               struct row_blocks x, float32x4_t acc[QUADS][TILE_ROWS_MAX])
@@ -440,7 +443,7 @@ ALWAYS_INLINE void blocks_add(block_function *add, const enum tensor_type type, 
         acc[quad + q][i] = some[q][i];
 }
 
-// Blocks [first, first + n) of the tile, pass by pass.
+// Computes blocks [first, first + n) of the tile, pass by pass.
 ALWAYS_INLINE void passes_run(block_function *add, const enum tensor_type type, const int n_rows,
                               const struct tile *tile, int32_t first, int n, struct row_blocks x,
                               float32x4_t acc[QUADS][TILE_ROWS_MAX])
@@ -477,7 +480,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// The outputs and rows of a kernel, tile by tile. `tiles` by number of rows; there need not be one of 8.
+// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows; entry 8 may be NULL.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
                              const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                              const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -511,7 +514,7 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Tile functions and the kernel of one type; `run` is tile_run or its like.
+// Defines the tile functions and the kernel of one type; `run` is tile_run or its counterpart.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \

@@ -1,4 +1,4 @@
-// Products in plain C: the definition (product.h) written down, against which the other versions are tested.
+// Products in plain C: the definition of product.h as code, against which the other versions are tested.
 #include "engine/cpu/codebook.h"
 
 #include "engine/file/dequantize.h"
@@ -9,11 +9,11 @@
 
 enum { HALF = PRODUCT_BLOCK / 2 };
 
-// One block of a panel, unpacked. Types of one scale a block leave the second half's at 0.
+// One block of a panel, unpacked. Types with one scale a block leave scales[1] at 0.
 struct unpacked_block {
     int16_t values[PANEL_OUTPUTS][PRODUCT_BLOCK];
     float scales[2][PANEL_OUTPUTS];
-    float minima[2][PANEL_OUTPUTS]; // what is added for each unit of x
+    float minima[2][PANEL_OUTPUTS]; // added for each unit of x
 };
 
 static float half_at(const uint8_t *halves, int index)
@@ -83,7 +83,7 @@ static void unpack_quants(enum tensor_type type, const uint8_t *planes,
     }
 }
 
-// Scales of block `b` of the group whose scales are at `group`.
+// Unpacks the scales of block `b`; `group`: the scales of its group.
 static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, struct unpacked_block *block)
 {
     for (int o = 0; o < PANEL_OUTPUTS; o++) {
@@ -151,7 +151,7 @@ static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
     return sum;
 }
 
-// One block of one row and output: see product.h.
+// Adds one block of one row and output (product.h).
 static float block_add(float acc, enum packed_kind kind, const struct unpacked_block *block, int o,
                        const struct prepared_block *x, int lane)
 {
@@ -184,7 +184,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
                            const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                            int64_t y_stride, const float *bias)
 {
-    enum { ROWS = 16 }; // share the unpacking of a block
+    enum { ROWS = 16 }; // rows that share the unpacking of a block
     enum packed_kind kind = packed_format(weight->shape.type).kind;
     int64_t n_blocks = x->n_blocks;
     struct unpacked_block block = {0};
@@ -206,7 +206,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
     }
 }
 
-// Items of one row, PREPARED_ROWS apart.
+// The items of one row, PREPARED_ROWS apart.
 static const float *row_floats(const struct prepared *x, int32_t row)
 {
     return x->floats + (int64_t)(row / PREPARED_ROWS) * x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS +
@@ -259,7 +259,7 @@ static float bfloat_flushed(uint16_t bits)
     return flush_subnormal(bfloat_to_float(bits));
 }
 
-// A pair of inputs: the upper halves of the words are the first.
+// Adds a pair of inputs: the upper halves of the words first, then the lower halves.
 static float pair_add(float acc, uint32_t weights, uint32_t items)
 {
     acc = flush_subnormal(

@@ -1,6 +1,6 @@
-// The row kernels over vectors of 16 floats (kernels.h says what they compute). Included by rows_plain.c,
-// rows_avx2.c and rows_avx512.c after their lanes_*.h; ROW_KERNELS is the name of the function that fills the
-// table.
+// The row kernels over vectors of 16 floats (kernels.h defines what they compute). Included by rows_plain.c,
+// rows_avx2.c, rows_avx512.c and rows_neon.c after their lanes_*.h; ROW_KERNELS is the name of the function
+// that fills the table.
 #pragma once
 
 #include "engine/cpu/kernels.h"
@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-// A branch that is always foreseen; the masked forms are slower, AVX2's several times.
+// The branch is predicted well; masked loads and stores are slower, on AVX2 several times.
 static inline struct lanes load_some(const float *x, int n)
 {
     return n == LANES ? lanes_load(x) : lanes_load_first(x, n);
@@ -92,8 +92,8 @@ static inline struct lanes gelu_lanes(struct lanes x)
     return lanes_if_less(x, lanes_set(0.0f), small, lanes_subtract(x, small));
 }
 
-// Ibidem, the approximation: x / 2 * (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x *
-// sigmoid(2 u).
+// The approximation of the same paper: x / 2 * (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x
+// * sigmoid(2 u).
 static inline struct lanes gelu_tanh(struct lanes x)
 {
     struct lanes square = lanes_multiply(x, x);
@@ -109,7 +109,7 @@ static inline struct lanes round_to_half(struct lanes x)
     return lanes_load_f16(halves);
 }
 
-// enum activation_kind says why.
+// enum activation_kind explains why.
 static inline struct lanes gelu_half(struct lanes x)
 {
     struct lanes y = round_to_half(gelu_tanh(round_to_half(x)));
@@ -148,7 +148,7 @@ static inline struct lanes not_above(struct lanes x, struct lanes most)
     return lanes_if_less(most, x, most, x);
 }
 
-// enum activation_kind says what it is. A NaN stays one.
+// enum activation_kind defines it. A NaN stays a NaN.
 static inline struct lanes swiglu_clamped(struct lanes gate, struct lanes up)
 {
     const struct lanes limit = lanes_set(7.0f);
@@ -232,7 +232,8 @@ static void softmax_row(float *x, int32_t n)
     }
 }
 
-// (a, b) becomes (a cos - b sin, a sin + b cos); of the two products the second is rounded first.
+// (a, b) becomes (a cos - b sin, a sin + b cos). The product with sin is rounded, then a fused multiply-add
+// adds the product with cos.
 static void rope_adjacent(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims)
 {
     for (int32_t head = 0; head < n_heads; head++, x += head_dim) {

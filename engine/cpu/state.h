@@ -21,19 +21,19 @@ struct matrix {
 struct weight {
     enum weight_role role;
     struct tensor tensor;   // WEIGHT_TABLE reads its data in the file's mapping
-    struct packed **packed; // WEIGHT_PRODUCT: [n_packed], one an expert
+    struct packed **packed; // WEIGHT_PRODUCT: [n_packed], one per expert
     int32_t n_packed;
     float *items; // WEIGHT_VECTOR: [n_items]
     int64_t n_items;
 };
 
-// Pairs of a row and an expert that computes it; pair = row * n_used + place among the picked.
+// Pairs of a row and one of its experts; pair = row * n_used + place among the selected experts.
 struct routing {
     int32_t n_rows, n_used, n_experts;
-    int32_t *experts;     // [n_pairs] of each pair
+    int32_t *experts;     // [n_pairs] expert of each pair
     float *weights;       // [n_pairs]
     int32_t *order;       // [n_pairs] pairs sorted by expert
-    int32_t *first;       // [n_experts + 1] each expert's first place in `order`
+    int32_t *first;       // [n_experts + 1] index of each expert's first pair in `order`
     float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
 };
@@ -41,21 +41,21 @@ struct routing {
 struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
-    struct sampler **samplers; // [n_threads], made at the first draw
+    struct sampler **samplers; // [n_threads], created at the first draw
     int32_t n_vocab;           // of the samplers
     float *table_rows;         // [n_threads, n_table_cols_max]
     int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
     struct sample_result *results; // [n_results_max]
-    // [n_results_max] rows of the logits by output, and the reverse; masks of gathered outputs by row
-    // (output.c)
+    // [n_results_max] row of each output in the logits, and the reverse; masks of gathered outputs by row
+    // (output_product.c)
     int32_t *output_places, *place_outputs;
     const uint32_t **place_masks;
 };
 
 struct buffer_capacity {
-    // The largest that was created: what the buffers must hold.
+    // Largest sizes created: what the buffers must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
-    // Of the buffers.
+    // Sizes of the buffers.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 };
 
@@ -95,7 +95,7 @@ static inline float *matrix_row(const struct matrix *matrix, int32_t row)
 }
 
 // Calls `row` for each row in [0, n_rows), spread over the pool in tasks of about a microsecond or more;
-// `n_floats` is a row's work. Few rows run on the caller alone.
+// `n_floats` is the work of one row. Few rows run on the caller alone.
 void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
                  void (*row)(void *context, int32_t row, int thread), void *context);
 
@@ -127,8 +127,8 @@ void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
-// output.c
-enum { OUTPUT_GATHERED_MAX = 128 }; // tokens that are allowed, of an output that is gathered
+// output_product.c
+enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed
 void cpu_output_product(struct backend *base, const struct product *product, struct matrix *x);
 
 // experts.c
