@@ -25,7 +25,7 @@ static void *run_thread(void *context)
         else
             constraint_compile(entry, cache);
         if (!queue_push(threads->compiled, entry))
-            assert(!"only constraint_threads_destroy closes the queue, behind the threads");
+            assert(!"only constraint_threads_destroy closes the queue, after the threads");
     }
     return NULL;
 }

@@ -294,7 +294,7 @@ enum status json_read(struct text input, size_t n_values_max, int rules, struct 
     reader.error = error;
     struct value root;
     bool read = read_value(&reader, &root) && (reader.cursor.at == reader.cursor.end ||
-                                               json_fail(&reader.cursor, "something behind the value"));
+                                               json_fail(&reader.cursor, "something after the value"));
     if (reader.stack != reader.first)
         free(reader.stack);
     if (reader.cursor.cause)

@@ -312,7 +312,7 @@ static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_
         if (recognizer_count_steps(recognizer, levels[node->depth], terminal_ends_count_step))
             target = recognizer_step(recognizer, levels[node->depth], node->byte);
         if (target == SET_DEAD) {
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         levels[node->depth + 1] = target;

@@ -53,7 +53,7 @@ static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
     for (uint32_t at = 0; at < trie->n_nodes; n_nodes++) {
         const struct trie_node *node = &trie->nodes[at];
         const uint32_t state = byte_automaton_step(&recognizer->bytes, levels[node->depth], node->byte);
-        at = state == BYTE_STATE_DEAD ? node->behind : at + 1;
+        at = state == BYTE_STATE_DEAD ? node->stop : at + 1;
         levels[node->depth + 1] = state;
         if (state == BYTE_STATE_DEAD || node->token == NO_TOKEN)
             continue;

@@ -125,19 +125,19 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 
 // ---- tokens ----
 
-// Whether one of the nodes first..behind - 1, siblings and their subtrees, completes a token that is allowed
+// Whether one of the nodes first..stop - 1, siblings and their subtrees, completes a token that is allowed
 // after `set`.
-static bool has_token(struct recognizer *recognizer, uint32_t first, uint32_t behind, uint32_t set)
+static bool has_token(struct recognizer *recognizer, uint32_t first, uint32_t stop, uint32_t set)
 {
     const struct trie_node *nodes = recognizer->vocabulary->all.nodes;
     struct walk_level *levels = recognizer->walk;
-    if (first < behind)
+    if (first < stop)
         levels[nodes[first].depth].set = set;
-    for (uint32_t at = first; at < behind;) {
+    for (uint32_t at = first; at < stop;) {
         const struct trie_node *node = &nodes[at];
         uint32_t target = recognizer_step(recognizer, levels[node->depth].set, node->byte);
         if (target == SET_DEAD) {
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         if (node->token != NO_TOKEN)
@@ -151,16 +151,16 @@ static bool has_token(struct recognizer *recognizer, uint32_t first, uint32_t be
 bool recognizer_goes_on(struct recognizer *recognizer, uint32_t set, struct text bytes)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
-    uint32_t first = 0, behind = (uint32_t)trie->n_nodes;
+    uint32_t first = 0, stop = (uint32_t)trie->n_nodes;
     recognizer_begin_visit(recognizer, set);
     for (size_t i = 0; i < bytes.size; i++) {
         uint32_t at = first;
-        while (at < behind && trie->nodes[at].byte != (unsigned char)bytes.data[i])
-            at = trie->nodes[at].behind;
-        if (at >= behind)
+        while (at < stop && trie->nodes[at].byte != (unsigned char)bytes.data[i])
+            at = trie->nodes[at].stop;
+        if (at >= stop)
             return false;
         first = at + 1;
-        behind = trie->nodes[at].behind;
+        stop = trie->nodes[at].stop;
     }
-    return has_token(recognizer, first, behind, set);
+    return has_token(recognizer, first, stop, set);
 }

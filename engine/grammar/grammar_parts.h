@@ -9,16 +9,16 @@ struct grammar {
     uint32_t start;
 };
 
-// A node of a trie. Nodes are in preorder: the subtree of node i is i .. behind - 1.
+// A node of a trie. Nodes are in preorder: the subtree of node i is i .. stop - 1.
 //
 //   tokens: 5 = a, 7 = ab, 2 = b
 //
-//   node   byte   depth   behind   token
+//   node   byte   depth   stop   token
 //      0   a          0        2       5
 //      1   b          1        2       7
 //      2   b          0        3       2
 struct trie_node {
-    uint32_t behind;
+    uint32_t stop;
     // The token that ends here, or NO_TOKEN.
     uint32_t token;
     uint16_t depth : 15;        // of the byte: 0 for a token's first

@@ -239,17 +239,17 @@ static bool any_symbol(const struct operands *parts)
     return false;
 }
 
-// Joins the parts first..behind - 1, all expressions, into one expression.
-static uint32_t join_parts(struct rules *rules, const struct operands *parts, size_t first, size_t behind,
+// Joins the parts first..stop - 1, all expressions, into one expression.
+static uint32_t join_parts(struct rules *rules, const struct operands *parts, size_t first, size_t stop,
                            bool either)
 {
-    uint32_t *ids = malloc((behind - first + 1) * sizeof *ids);
+    uint32_t *ids = malloc((stop - first + 1) * sizeof *ids);
     if (!ids)
         return expressions_fail_memory(rules->expressions);
-    for (size_t i = first; i < behind; i++)
+    for (size_t i = first; i < stop; i++)
         ids[i - first] = parts->items[i].id;
-    uint32_t id = either ? expression_either_many(rules->expressions, ids, behind - first)
-                         : expression_concat_many(rules->expressions, ids, behind - first);
+    uint32_t id = either ? expression_either_many(rules->expressions, ids, stop - first)
+                         : expression_concat_many(rules->expressions, ids, stop - first);
     free(ids);
     return id;
 }
@@ -263,14 +263,14 @@ static struct operand join_mixed(struct rules *rules, const struct operands *par
         return (struct operand){true, SYMBOL_NOTHING};
     }
     for (size_t i = 0; i < parts->n;) {
-        size_t behind = i;
-        while (behind < parts->n && !parts->items[behind].is_symbol)
-            behind++;
-        if (behind > i)
-            symbols[n++] = rules_terminal(rules, join_parts(rules, parts, i, behind, either), TERMINAL_TEXT);
+        size_t stop = i;
+        while (stop < parts->n && !parts->items[stop].is_symbol)
+            stop++;
+        if (stop > i)
+            symbols[n++] = rules_terminal(rules, join_parts(rules, parts, i, stop, either), TERMINAL_TEXT);
         else
-            symbols[n++] = parts->items[behind++].id;
-        i = behind;
+            symbols[n++] = parts->items[stop++].id;
+        i = stop;
     }
     uint32_t symbol = either ? rules_choice(rules, symbols, n) : rules_sequence(rules, symbols, n);
     free(symbols);

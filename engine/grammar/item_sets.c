@@ -72,10 +72,10 @@ static void push_item(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-// Binary search: the first waiter of the set for `symbol` or a higher symbol; *behind: end of the set's
+// Binary search: the first waiter of the set for `symbol` or a higher symbol; *stop: end of the set's
 // waiters.
 static const struct waiter *first_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
-                                         const struct waiter **behind)
+                                         const struct waiter **stop)
 {
     const struct item_set *origin = &BLOCK_ITEM(&recognizer->sets, set);
     const struct waiter *waiters = origin->waiters;
@@ -87,7 +87,7 @@ static const struct waiter *first_waiter(const struct recognizer *recognizer, ui
         else
             high = middle;
     }
-    *behind = waiters + origin->n_waiters;
+    *stop = waiters + origin->n_waiters;
     return waiters + low;
 }
 
@@ -97,8 +97,8 @@ const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uin
     *n = 0;
     if (set == ORIGIN_ROOT)
         return NULL;
-    const struct waiter *behind, *first = first_waiter(recognizer, set, symbol, &behind);
-    while (first + *n < behind && first[*n].symbol == symbol)
+    const struct waiter *stop, *first = first_waiter(recognizer, set, symbol, &stop);
+    while (first + *n < stop && first[*n].symbol == symbol)
         ++*n;
     return first;
 }
@@ -106,12 +106,12 @@ const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uin
 // The set's waiter for `symbol` if there is exactly one, else NULL.
 static const struct waiter *only_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol)
 {
-    const struct waiter *behind, *first;
+    const struct waiter *stop, *first;
     if (set == ORIGIN_ROOT)
         return NULL;
-    first = first_waiter(recognizer, set, symbol, &behind);
+    first = first_waiter(recognizer, set, symbol, &stop);
     bool is_only =
-        first < behind && first->symbol == symbol && (first + 1 == behind || first[1].symbol != symbol);
+        first < stop && first->symbol == symbol && (first + 1 == stop || first[1].symbol != symbol);
     return is_only ? first : NULL;
 }
 
@@ -157,16 +157,16 @@ static void add_tail(struct recognizer *recognizer, uint32_t awaited, uint32_t s
         complete_symbol(recognizer, symbol, origin);
 }
 
-static void add_sequence(struct recognizer *recognizer, uint32_t symbol, uint32_t behind, uint32_t origin)
+static void add_sequence(struct recognizer *recognizer, uint32_t symbol, uint32_t stop, uint32_t origin)
 {
     const struct rule_node *node = node_of(recognizer, symbol);
-    for (; behind < node->n_children; behind++) {
-        uint32_t child = child_of(recognizer, node, behind);
-        if (behind + 1 == node->n_children && origin != ORIGIN_SELF) {
+    for (; stop < node->n_children; stop++) {
+        uint32_t child = child_of(recognizer, node, stop);
+        if (stop + 1 == node->n_children && origin != ORIGIN_SELF) {
             add_tail(recognizer, child, symbol, origin);
             return;
         }
-        push_item(recognizer, (struct item){ITEM_NODE, symbol, behind, origin});
+        push_item(recognizer, (struct item){ITEM_NODE, symbol, stop, origin});
         if (!node_of(recognizer, child)->nullable)
             return;
     }
@@ -302,8 +302,8 @@ static void predict_items(struct recognizer *recognizer)
             continue;
         const struct rule_node *node = node_of(recognizer, item.a);
         uint32_t first = node->kind == RULE_SEQUENCE ? item.b : 0;
-        uint32_t behind = node->kind == RULE_CHOICE ? node->n_children : first + 1;
-        for (; first < behind; first++)
+        uint32_t stop = node->kind == RULE_CHOICE ? node->n_children : first + 1;
+        for (; first < stop; first++)
             await_symbol(recognizer, item, child_of(recognizer, node, first));
     }
 }

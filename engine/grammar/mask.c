@@ -32,7 +32,7 @@ static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n
     return false;
 }
 
-static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t stop,
                       uint32_t set, struct mask_making *making);
 
 // The set after the string's closing quote.
@@ -42,9 +42,9 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
     uint32_t closed = byte_automaton_closed(&recognizer->bytes);
     if (closed != BYTE_STATE_DEAD)
         builder_scan(recognizer, closed, scan->b, scan->origin == ORIGIN_SELF ? set : scan->origin);
-    uint32_t behind = builder_finish(recognizer);
+    uint32_t stop = builder_finish(recognizer);
     recognizer_count_built(recognizer);
-    return behind;
+    return stop;
 }
 
 // If the set is inside a JSON string of any characters and in nothing else: the index of its state in
@@ -71,25 +71,25 @@ static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set,
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
-    uint32_t behind = vocabulary->all.nodes[at].behind;
+    uint32_t stop = vocabulary->all.nodes[at].stop;
     if (!making->has_inside)
         string_tokens_below(tokens, &vocabulary->all, grammar_mask_words(vocabulary->n_tokens), at, true,
                             making->bits);
     for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
-         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
+         i < tokens->closing.n && tokens->closing.items[i].node < stop; i++)
         making->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
     size_t exit = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
-    if (exit == tokens->exits.n || tokens->exits.items[exit].node >= behind)
+    if (exit == tokens->exits.n || tokens->exits.items[exit].node >= stop)
         return;
     if (making->string != set) {
         const struct item scan = BLOCK_ITEM(&recognizer->sets, set).scans[0];
         making->string = set;
         making->closed = close_string(recognizer, set, &scan);
     }
-    for (; exit < tokens->exits.n && tokens->exits.items[exit].node < behind && making->closed != SET_DEAD;
+    for (; exit < tokens->exits.n && tokens->exits.items[exit].node < stop && making->closed != SET_DEAD;
          exit++)
         walk_trie(recognizer, &vocabulary->all, tokens->exits.items[exit].node + 1,
-                  vocabulary->all.nodes[tokens->exits.items[exit].node].behind, making->closed, making);
+                  vocabulary->all.nodes[tokens->exits.items[exit].node].stop, making->closed, making);
 }
 
 static struct walk_level level_of(const struct recognizer *recognizer, uint32_t set)
@@ -97,15 +97,15 @@ static struct walk_level level_of(const struct recognizer *recognizer, uint32_t 
     return (struct walk_level){.set = set, .row = BLOCK_ITEM(&recognizer->sets, set).row};
 }
 
-// Walks the nodes first..behind - 1, siblings with their subtrees.
-static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t behind,
+// Walks the nodes first..stop - 1, siblings with their subtrees.
+static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t stop,
                       uint32_t set, struct mask_making *making)
 {
     struct walk_level *levels = recognizer->walk;
-    if (first >= behind || !recognizer_count_derivatives(recognizer, set))
+    if (first >= stop || !recognizer_count_derivatives(recognizer, set))
         return;
     levels[trie->nodes[first].depth] = level_of(recognizer, set);
-    for (uint32_t at = first; at < behind;) {
+    for (uint32_t at = first; at < stop;) {
         const struct trie_node *node = &trie->nodes[at];
         struct walk_level *level = &levels[node->depth];
         uint32_t target = level->row ? level->row->sets[node->byte] : SET_UNKNOWN;
@@ -116,18 +116,18 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
         if (target == SET_DEAD) {
             if (recognizer->pool->status != STATUS_OK)
                 return;
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         if (target != level->set && !count_visit(recognizer, target, &making->n_visits))
             return;
         if (node->string_state && string_state(recognizer, target) == node->string_state) {
             take_below(recognizer, at, target, making);
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         vocabulary_set_tokens(recognizer->vocabulary, node, making->bits);
-        if (node->behind > at + 1) {
+        if (node->stop > at + 1) {
             if (!recognizer_count_derivatives(recognizer, target))
                 return;
             level[1] = level_of(recognizer, target);
@@ -185,8 +185,8 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     for (size_t i = 0; i < tokens->exits.n && closed != SET_DEAD; i++) {
         struct string_token exit = tokens->exits.items[i];
         if (exit.n_letters >= string->min && exit.n_letters <= string->max)
-            walk_trie(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].behind,
-                      closed, making);
+            walk_trie(recognizer, &vocabulary->all, exit.id + 1, vocabulary->all.nodes[exit.id].stop, closed,
+                      making);
     }
 }
 
@@ -203,9 +203,9 @@ static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
     uint32_t n_open = 0;
     if (!recognizer_count_derivatives(recognizer, set))
         return false;
-    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind)
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop)
         if (is_open_behind(recognizer, set, &trie->nodes[at]))
-            n_open += trie->nodes[at].behind - at;
+            n_open += trie->nodes[at].stop - at;
     return n_open > trie->n_nodes / 2;
 }
 
@@ -218,12 +218,12 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
     const struct trie *trie = &vocabulary->all;
     size_t n_words = grammar_mask_words(vocabulary->n_tokens);
     string_tokens_inside(tokens, n_words, EXPRESSION_UNBOUNDED, making->bits);
-    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind)
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop)
         if (!is_open_behind(recognizer, set, &trie->nodes[at]))
             string_tokens_below(tokens, trie, n_words, at, false, making->bits);
-    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].behind) {
+    for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop) {
         making->has_inside = is_open_behind(recognizer, set, &trie->nodes[at]);
-        walk_trie(recognizer, trie, at, trie->nodes[at].behind, set, making);
+        walk_trie(recognizer, trie, at, trie->nodes[at].stop, set, making);
     }
 }
 
@@ -248,8 +248,8 @@ static void mask_inside(struct recognizer *recognizer, uint32_t set, const struc
     const struct trie *trie = &recognizer->vocabulary->all;
     uint32_t closed = mask->exits.n ? close_string(recognizer, set, scan) : SET_DEAD;
     for (size_t i = 0; i < mask->exits.n && closed != SET_DEAD; i++)
-        walk_trie(recognizer, trie, mask->exits.items[i] + 1, trie->nodes[mask->exits.items[i]].behind,
-                  closed, making);
+        walk_trie(recognizer, trie, mask->exits.items[i] + 1, trie->nodes[mask->exits.items[i]].stop, closed,
+                  making);
 }
 
 // Whether the set is inside several JSON strings and nothing else, between two characters. *parts: their
@@ -316,10 +316,10 @@ static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_
             (target != SET_DEAD && !count_visit(recognizer, target, &making->n_visits)))
             return;
         if (target != SET_DEAD && state == closed)
-            walk_trie(recognizer, trie, at + 1, node->behind, target, making);
+            walk_trie(recognizer, trie, at + 1, node->stop, target, making);
         else if (target != SET_DEAD)
             levels[node->depth + 1] = (struct walk_level){.set = target, .string = state};
-        at = target == SET_DEAD || state == closed ? node->behind : at + 1;
+        at = target == SET_DEAD || state == closed ? node->stop : at + 1;
     }
 }
 

@@ -43,10 +43,10 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     matcher->state = recognizer->start;
     const char *bytes = matcher->bytes.data ? matcher->bytes.data : ""; // NULL + 0 is undefined
     for (size_t i = 0; i <= n_counted; i++) {
-        size_t behind = i < n_counted ? counted[i].size : matcher->bytes.size;
+        size_t stop = i < n_counted ? counted[i].size : matcher->bytes.size;
         matcher->state =
-            step_bytes(recognizer, matcher->state, (struct text){bytes + at, behind - at}, &n_accepted);
-        at = behind;
+            step_bytes(recognizer, matcher->state, (struct text){bytes + at, stop - at}, &n_accepted);
+        at = stop;
         if (i < n_counted)
             counted[i].state = matcher->state;
     }

@@ -44,15 +44,15 @@ static bool is_start(const struct set_row *row, unsigned byte)
     return row->starts.words[byte / 64] >> byte % 64 & 1;
 }
 
-// The byte's class: bytes *first .. *behind - 1, which all lead to one set.
-static void find_class(const struct set_row *row, unsigned byte, unsigned *first, unsigned *behind)
+// The byte's class: bytes *first .. *stop - 1, which all lead to one set.
+static void find_class(const struct set_row *row, unsigned byte, unsigned *first, unsigned *stop)
 {
     *first = byte;
-    *behind = byte + 1;
+    *stop = byte + 1;
     while (*first > 0 && !is_start(row, *first))
         --*first;
-    while (*behind < 256 && !is_start(row, *behind))
-        ++*behind;
+    while (*stop < 256 && !is_start(row, *stop))
+        ++*stop;
 }
 
 void recognizer_begin_visit(struct recognizer *recognizer, uint32_t set)
@@ -117,9 +117,9 @@ uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *
     }
     if (work->counted.words[byte / 64] >> byte % 64 & 1)
         return row->sets[byte];
-    unsigned first, behind;
-    find_class(row, byte, &first, &behind);
-    for (; first < behind; first++)
+    unsigned first, stop;
+    find_class(row, byte, &first, &stop);
+    for (; first < stop; first++)
         work->counted.words[first / 64] |= UINT64_C(1) << first % 64;
     return expressions_add_work(recognizer->pool, work->items[byte]) ? row->sets[byte] : SET_DEAD;
 }
@@ -137,9 +137,9 @@ uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsi
             expressions_fail_memory(recognizer->pool);
         if (recognizer->pool->status != STATUS_OK)
             return SET_DEAD;
-        unsigned first, behind;
-        find_class(row, byte, &first, &behind);
-        for (; first < behind; first++) {
+        unsigned first, stop;
+        find_class(row, byte, &first, &stop);
+        for (; first < stop; first++) {
             row->sets[first] = target;
             if (items >= STEP_WORK_COUNTED)
                 row->work->items[first] = items < UINT32_MAX ? (uint32_t)items : UINT32_MAX;

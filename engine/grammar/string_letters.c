@@ -23,10 +23,10 @@ bool string_letters_create(struct string_letters *letters, const struct trie *tr
     letters->index = calloc(trie->n_nodes + 1, sizeof *letters->index);
     bool whole = all && letters->index && VECTOR_ADD(&letters->summaries, (struct letter_summary){0});
     for (uint32_t at = (uint32_t)trie->n_nodes; whole && at-- > 0;) {
-        uint32_t behind = trie->nodes[at].behind;
-        for (uint32_t child = at + 1; child < behind; child = trie->nodes[child].behind)
+        uint32_t stop = trie->nodes[at].stop;
+        for (uint32_t child = at + 1; child < stop; child = trie->nodes[child].stop)
             add_child(&all[at], trie->nodes[child].byte, &all[child]);
-        if (behind - at <= LETTERS_NODES_MIN)
+        if (stop - at <= LETTERS_NODES_MIN)
             continue;
         letters->index[at] = (uint32_t)letters->summaries.n;
         whole = VECTOR_ADD(&letters->summaries, all[at]);
@@ -61,11 +61,11 @@ static void add_leads(struct letter_set *set, unsigned zero, unsigned first, uns
                       const struct code_range *within)
 {
     uint32_t from = zero + (uint32_t)(((uint64_t)within->first + (1u << bits) - 1) >> bits);
-    uint32_t behind = zero + (uint32_t)(((uint64_t)within->last + 1) >> bits);
+    uint32_t stop = zero + (uint32_t)(((uint64_t)within->last + 1) >> bits);
     from = from > first ? from : first;
-    behind = behind < last + 1 ? behind : last + 1;
-    if (from < behind)
-        add_letters(set, from, behind - 1);
+    stop = stop < last + 1 ? stop : last + 1;
+    if (from < stop)
+        add_letters(set, from, stop - 1);
 }
 
 void letters_add(struct letter_set *set, uint32_t first, uint32_t last)

@@ -25,9 +25,9 @@ struct string_mask {
     bool in_making;         // being computed: the entry must not be replaced
 };
 
-// Tokens that stay inside a string: string_tokens.inside[first .. behind - 1].
+// Tokens that stay inside a string: string_tokens.inside[first .. stop - 1].
 struct token_run {
-    uint32_t first, behind;
+    uint32_t first, stop;
 };
 
 // The trie being walked: vocabulary.all or string_tokens.not_plain.

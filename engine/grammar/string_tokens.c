@@ -37,7 +37,7 @@ static bool add_closing(struct string_tokens *tokens, const struct grammar_vocab
     for (uint32_t token = node->token; token != NO_TOKEN; token = vocabulary->next_same[token])
         if (!VECTOR_ADD(&tokens->closing, ((struct string_token){token, n_letters, at})))
             return false;
-    return node->behind == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters, at}));
+    return node->stop == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters, at}));
 }
 
 // The state's index in tokens->states, added if necessary; 0: no more room or memory.
@@ -51,9 +51,9 @@ static uint8_t state_number(struct string_tokens *tokens, const struct byte_stat
     return (uint8_t)at;
 }
 
-static void skip_subtrees(struct string_tokens *tokens, uint32_t first, uint32_t behind)
+static void skip_subtrees(struct string_tokens *tokens, uint32_t first, uint32_t stop)
 {
-    for (; first < behind; first++)
+    for (; first < stop; first++)
         tokens->n_inside[first] = (uint32_t)tokens->inside.n;
 }
 
@@ -71,8 +71,8 @@ static bool walk_vocabulary(struct string_tokens *tokens, struct grammar_vocabul
         if (to.state == BYTE_STATE_DEAD || closes) {
             if (closes && !add_closing(tokens, vocabulary, at, to.n_letters))
                 return false;
-            skip_subtrees(tokens, at, node->behind);
-            at = node->behind;
+            skip_subtrees(tokens, at, node->stop);
+            at = node->stop;
             continue;
         }
         skip_subtrees(tokens, at, at + 1);
@@ -87,9 +87,9 @@ static bool walk_vocabulary(struct string_tokens *tokens, struct grammar_vocabul
     return automaton->pool->status == STATUS_OK;
 }
 
-static void set_inside(const struct string_tokens *tokens, uint32_t first, uint32_t behind, uint32_t *bits)
+static void set_inside(const struct string_tokens *tokens, uint32_t first, uint32_t stop, uint32_t *bits)
 {
-    for (uint32_t i = first; i < behind; i++)
+    for (uint32_t i = first; i < stop; i++)
         set_bit(bits, tokens->inside.items[i]);
 }
 
@@ -97,15 +97,15 @@ static bool make_blocks(struct string_tokens *tokens, const struct trie *trie, s
 {
     tokens->block_tokens = 1 + tokens->inside.n / STRING_BLOCKS_LEVEL;
     for (uint32_t at = 0; at < trie->n_nodes; at++) {
-        uint32_t first = tokens->n_inside[at], behind = tokens->n_inside[trie->nodes[at].behind];
-        if (behind - first < tokens->block_tokens || !trie->nodes[at].string_state)
+        uint32_t first = tokens->n_inside[at], stop = tokens->n_inside[trie->nodes[at].stop];
+        if (stop - first < tokens->block_tokens || !trie->nodes[at].string_state)
             continue;
         uint32_t *mask = calloc(n_words, sizeof *mask);
         if (!mask || !VECTOR_ADD(&tokens->blocks, ((struct string_block){at, mask}))) {
             free(mask);
             return false;
         }
-        set_inside(tokens, first, behind, mask);
+        set_inside(tokens, first, stop, mask);
     }
     return true;
 }
@@ -168,11 +168,11 @@ static bool get_bit(const uint32_t *bits, uint32_t token)
     return bits[token / 32] >> token % 32 & 1;
 }
 
-// Sets the bits of the tokens at the nodes first..behind - 1.
-static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t first, uint32_t behind,
+// Sets the bits of the tokens at the nodes first..stop - 1.
+static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t first, uint32_t stop,
                       uint32_t *bits)
 {
-    for (; first < behind; first++)
+    for (; first < stop; first++)
         for (uint32_t token = vocabulary->all.nodes[first].token; token != NO_TOKEN;
              token = vocabulary->next_same[token])
             set_bit(bits, token);
@@ -194,7 +194,7 @@ static bool build_continuing(struct string_tokens *tokens, struct grammar_vocabu
 {
     for (size_t i = 0; i < tokens->exits.n; i++) {
         uint32_t at = tokens->exits.items[i].node;
-        set_below(vocabulary, at + 1, vocabulary->all.nodes[at].behind, bits);
+        set_below(vocabulary, at + 1, vocabulary->all.nodes[at].stop, bits);
     }
     return build_trie_of(vocabulary, ids, n, bits, room, &tokens->continuing);
 }
@@ -211,9 +211,9 @@ static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struc
         struct trie_node *node = &trie->nodes[at];
         uint32_t match = next[node->depth];
         while (all[match].byte != node->byte)
-            match = all[match].behind;
+            match = all[match].stop;
         found[at] = match;
-        next[node->depth] = all[match].behind;
+        next[node->depth] = all[match].stop;
         next[node->depth + 1] = match + 1;
         node->string_state = all[match].string_state;
     }
@@ -299,10 +299,10 @@ void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, ui
             bits[tokens->longer.items[i].id / 32] &= ~(1u << tokens->longer.items[i].id % 32);
 }
 
-void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t behind, bool value,
+void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t stop, bool value,
                        uint32_t *bits)
 {
-    for (uint32_t i = first; i < behind; i++) {
+    for (uint32_t i = first; i < stop; i++) {
         uint32_t token = tokens->inside.items[i], bit = 1u << token % 32;
         bits[token / 32] = value ? bits[token / 32] | bit : bits[token / 32] & ~bit;
     }
@@ -311,9 +311,9 @@ void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint3
 void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
                          uint32_t node, bool value, uint32_t *bits)
 {
-    uint32_t first = tokens->n_inside[node], behind = tokens->n_inside[trie->nodes[node].behind];
-    if (behind - first < tokens->block_tokens || !trie->nodes[node].string_state) {
-        string_tokens_set(tokens, first, behind, value, bits);
+    uint32_t first = tokens->n_inside[node], stop = tokens->n_inside[trie->nodes[node].stop];
+    if (stop - first < tokens->block_tokens || !trie->nodes[node].string_state) {
+        string_tokens_set(tokens, first, stop, value, bits);
         return;
     }
     size_t low = 0, high = tokens->blocks.n;

@@ -69,8 +69,8 @@ void string_tokens_inside(const struct string_tokens *tokens, size_t n_words, ui
 // characters.
 void string_tokens_below(const struct string_tokens *tokens, const struct trie *trie, size_t n_words,
                          uint32_t node, bool value, uint32_t *bits);
-// Sets (value) or clears the bits of inside[first .. behind - 1].
-void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t behind, bool value,
+// Sets (value) or clears the bits of inside[first .. stop - 1].
+void string_tokens_set(const struct string_tokens *tokens, uint32_t first, uint32_t stop, bool value,
                        uint32_t *bits);
 // Index of the first list entry whose node is >= `node`.
 size_t string_tokens_first(const struct string_token *list, size_t n, uint32_t node);

@@ -77,7 +77,7 @@ static unsigned search_plain(struct string_masks *masks, const struct byte_state
     size_t at = 0;
     uint64_t work = 0;
     for (unsigned n = 0; n < STRING_PLAIN_LETTERS; n++)
-        for (size_t behind = masks->queue.n; at < behind; at++) {
+        for (size_t stop = masks->queue.n; at < stop; at++) {
             if (!expand_plain(masks, masks->queue.items[at], n + 1))
                 return n;
             work += expression_derived_work(pool, masks->queue.items[at]);
@@ -116,7 +116,7 @@ static void take_known(struct string_masks *masks, struct string_mask *mask)
 
 bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, uint32_t at)
 {
-    if (masks->vocabulary->all.nodes[at].behind == at + 1 || VECTOR_ADD(&mask->exits, at))
+    if (masks->vocabulary->all.nodes[at].stop == at + 1 || VECTOR_ADD(&mask->exits, at))
         return true;
     expressions_fail_memory(masks->automaton->pool);
     return false;
@@ -141,14 +141,14 @@ static bool take_inside(struct string_masks *masks, uint32_t at)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
     const uint32_t *n_inside = vocabulary->strings->n_inside;
-    uint32_t first = n_inside[at], behind = n_inside[vocabulary->all.nodes[at].behind];
+    uint32_t first = n_inside[at], stop = n_inside[vocabulary->all.nodes[at].stop];
     struct token_run *last = masks->runs.n ? &masks->runs.items[masks->runs.n - 1] : NULL;
-    masks->n_taken += behind - first;
-    if (last && last->behind == first) {
-        last->behind = behind;
+    masks->n_taken += stop - first;
+    if (last && last->stop == first) {
+        last->stop = stop;
         return true;
     }
-    if (VECTOR_ADD(&masks->runs, ((struct token_run){first, behind})))
+    if (VECTOR_ADD(&masks->runs, ((struct token_run){first, stop})))
         return true;
     expressions_fail_memory(masks->automaton->pool);
     return false;
@@ -161,12 +161,12 @@ static void set_runs(struct string_masks *masks, uint32_t *bits)
     size_t n_words = grammar_mask_words(masks->vocabulary->n_tokens);
     if (masks->n_taken < tokens->inside.n / 2) {
         for (size_t i = 0; i < masks->runs.n; i++)
-            string_tokens_set(tokens, masks->runs.items[i].first, masks->runs.items[i].behind, true, bits);
+            string_tokens_set(tokens, masks->runs.items[i].first, masks->runs.items[i].stop, true, bits);
         return;
     }
     memcpy(masks->taken, tokens->all, n_words * sizeof *bits);
     uint32_t at = 0;
-    for (size_t i = 0; i < masks->runs.n; at = masks->runs.items[i++].behind)
+    for (size_t i = 0; i < masks->runs.n; at = masks->runs.items[i++].stop)
         string_tokens_set(tokens, at, masks->runs.items[i].first, false, masks->taken);
     string_tokens_set(tokens, at, (uint32_t)tokens->inside.n, false, masks->taken);
     for (size_t i = 0; i < n_words; i++)
@@ -178,14 +178,14 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
     const struct string_tokens *tokens = vocabulary->strings;
-    uint32_t behind = vocabulary->all.nodes[at].behind;
+    uint32_t stop = vocabulary->all.nodes[at].stop;
     if (!take_inside(masks, at))
         return false;
     for (size_t i = string_tokens_first(tokens->closing.items, tokens->closing.n, at);
-         i < tokens->closing.n && tokens->closing.items[i].node < behind; i++)
+         i < tokens->closing.n && tokens->closing.items[i].node < stop; i++)
         mask->bits[tokens->closing.items[i].id / 32] |= 1u << tokens->closing.items[i].id % 32;
     for (size_t i = string_tokens_first(tokens->exits.items, tokens->exits.n, at);
-         i < tokens->exits.n && tokens->exits.items[i].node < behind; i++)
+         i < tokens->exits.n && tokens->exits.items[i].node < stop; i++)
         if (!string_mask_add_exit(masks, mask, tokens->exits.items[i].node))
             return false;
     return true;
@@ -265,7 +265,7 @@ static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_
     const struct string_letters *letters = masks->walked.letters;
     const struct string_tokens *tokens = masks->vocabulary->strings;
     uint8_t open = masks->walked.trie->nodes[at].string_state;
-    return state->is_between && masks->walked.trie->nodes[at].behind - at > LETTERS_NODES_MIN && open &&
+    return state->is_between && masks->walked.trie->nodes[at].stop - at > LETTERS_NODES_MIN && open &&
            tokens->states.items[open].place == PLACE_BETWEEN &&
            are_letters_alike(masks, &letters->summaries.items[letters->index[at]], state) &&
            take_inside(masks, node_of_all(masks, at));
@@ -326,7 +326,7 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         struct walk_place *from = &places[node->depth];
         uint32_t to = step_from(automaton, from, node->byte);
         if (to == BYTE_STATE_DEAD) {
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         if (to != from->state && !enter_state(masks, to, mask))
@@ -335,14 +335,14 @@ static void walk_trie(struct string_masks *masks, struct string_mask *mask)
         if (state->open && state->open == node->string_state && to != from->state) {
             if (!take_below(masks, node_of_all(masks, at), mask))
                 return;
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         vocabulary_set_tokens(masks->vocabulary, node, mask->bits);
         if (to == closed && !string_mask_add_exit(masks, mask, node_of_all(masks, at)))
             return;
         if (to == closed || take_letters(masks, at, state)) {
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         if (!count_leaving(masks, state))

@@ -195,16 +195,16 @@ static size_t write_searched(struct terminal_ends *ends, struct recognizer *reco
 static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
 {
     size_t longest = 0, depth = 0;
-    for (uint32_t at = 0, behind = (uint32_t)trie->n_nodes; at < behind && depth < n;) {
+    for (uint32_t at = 0, stop = (uint32_t)trie->n_nodes; at < stop && depth < n;) {
         const struct trie_node *node = &trie->nodes[at];
         if (node->byte != bytes[depth]) {
-            at = node->behind;
+            at = node->stop;
             continue;
         }
         depth++;
         if (node->token != NO_TOKEN)
             longest = depth;
-        behind = node->behind;
+        stop = node->stop;
         at++;
     }
     return longest;

@@ -29,7 +29,7 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
         struct text token = vocabulary->tokens[ids[i]];
         size_t shared = shared_bytes(before, token);
         while (depth > shared)
-            trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
+            trie->nodes[open[--depth]].stop = (uint32_t)trie->n_nodes;
         for (; depth < token.size; depth++) {
             open[depth] = (uint32_t)trie->n_nodes;
             trie->nodes[trie->n_nodes++] = (struct trie_node){.token = NO_TOKEN,
@@ -43,7 +43,7 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
         before = token;
     }
     while (depth)
-        trie->nodes[open[--depth]].behind = (uint32_t)trie->n_nodes;
+        trie->nodes[open[--depth]].stop = (uint32_t)trie->n_nodes;
     free(open);
     return true;
 }

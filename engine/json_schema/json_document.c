@@ -80,12 +80,12 @@ static void merge_members(struct json_node *object, struct json_node **members, 
     bool is_merged = false;
     memcpy(sorted, members, n * sizeof *members);
     qsort(sorted, n, sizeof *sorted, compare_members);
-    for (uint32_t first = 0, behind = 0; first < n; first = behind) {
+    for (uint32_t first = 0, stop = 0; first < n; first = stop) {
         const uint32_t place = sorted[first]->index;
-        while (behind < n && text_equal(sorted[behind]->key, sorted[first]->key))
-            members[sorted[behind++]->index] = NULL;
-        members[place] = sorted[behind - 1];
-        is_merged |= behind > first + 1;
+        while (stop < n && text_equal(sorted[stop]->key, sorted[first]->key))
+            members[sorted[stop++]->index] = NULL;
+        members[place] = sorted[stop - 1];
+        is_merged |= stop > first + 1;
     }
     if (is_merged)
         link_members(object, members, n);
@@ -189,7 +189,7 @@ enum status json_document_read(struct text input, const struct grammar_limits *l
     if (is_read)
         json_skip_space(cursor);
     if (is_read && cursor->at < cursor->end)
-        is_read = json_fail(cursor, "something behind the value");
+        is_read = json_fail(cursor, "something after the value");
     if (cursor->cause)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "byte %zu: %s", json_offset(cursor),
                          cursor->cause);

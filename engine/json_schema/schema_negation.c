@@ -131,7 +131,7 @@ static void negate_items(struct schema_compiler *compiler, const struct json_nod
         add_array(compiler, result, other);
     } else if (not_rest != FORMULA_FALSE && array->n_prefix) {
         compiler_refuse(compiler, get_member(schema, "items"),
-                        "the negation of items behind a prefix is not built");
+                        "the negation of items after a prefix is not built");
     } else if (not_rest != FORMULA_FALSE) {
         struct array_contains contains = {not_rest, 1, COUNT_UNBOUNDED};
         other.contains = &contains;
@@ -166,7 +166,7 @@ struct shape members_shape(struct schema_compiler *compiler, struct formula form
     if (formula.kind == FORMULA_NOT_ITEMS) {
         struct array_contains contains = {formula_not(compiler, formula.parts[1]), 1, COUNT_UNBOUNDED};
         if (formula.parts[0])
-            compiler_refuse(compiler, formula.node, "the negation of items behind a prefix is not built");
+            compiler_refuse(compiler, formula.node, "the negation of items after a prefix is not built");
         array.contains = &contains;
         array.n_contains = 1;
         return shape_of_arrays(compiler, array);

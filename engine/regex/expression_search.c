@@ -97,11 +97,11 @@ static uint64_t work_of_looking(const struct expression_node *node)
     return 1 + node->n_derivative / PIECES_LOOKED_AT;
 }
 
-// Adds the derivatives of found[first .. behind - 1].
-static void expand_search(struct state_search *search, size_t first, size_t behind)
+// Adds the derivatives of found[first .. stop - 1].
+static void expand_search(struct state_search *search, size_t first, size_t stop)
 {
     struct expressions *pool = search->pool;
-    for (size_t at = first; at < behind && !is_over(search); at++) {
+    for (size_t at = first; at < stop && !is_over(search); at++) {
         uint32_t id = search->found.items[at];
         if (!expression_derive(pool, id))
             return;
@@ -132,14 +132,14 @@ static void expand_search(struct state_search *search, size_t first, size_t behi
 static bool search_from(struct state_search *search, size_t *place)
 {
     for (size_t first = 0; first < search->found.n;) {
-        size_t behind = search->found.n;
-        for (*place = first; *place < behind; ++*place)
+        size_t stop = search->found.n;
+        for (*place = first; *place < stop; ++*place)
             if (matches_something(search->pool, search->found.items[*place]))
                 return true;
-        expand_search(search, first, behind);
+        expand_search(search, first, stop);
         if (is_over(search))
             return true;
-        first = behind;
+        first = stop;
     }
     return false;
 }
@@ -216,10 +216,10 @@ static void count_reach(struct expressions *pool, uint32_t id)
     uint32_t left = expression_node(pool, id)->reach;
     if (is_first_reach(pool, id, left) && !VECTOR_ADD(&found, id))
         expressions_fail_memory(pool);
-    for (size_t at = 0, behind = found.n; at < found.n && pool->status == STATUS_OK; at++) {
+    for (size_t at = 0, stop = found.n; at < found.n && pool->status == STATUS_OK; at++) {
         const struct expression_node node = *expression_node(pool, found.items[at]);
-        if (at == behind) {
-            behind = found.n;
+        if (at == stop) {
+            stop = found.n;
             left -= left != REACH_ALL;
         }
         const uint32_t next = left - (left != REACH_ALL);

@@ -35,21 +35,21 @@ static size_t character_bytes(struct text text, size_t at)
     return size ? size : 1;
 }
 
-static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from);
+static uint32_t build_node(const struct text_trie *trie, size_t first, size_t stop, size_t from);
 
-// The texts first..behind - 1, whose common prefix has `shared` bytes.
-static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t behind, size_t shared)
+// The texts first..stop - 1, whose common prefix has `shared` bytes.
+static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t stop, size_t shared)
 {
     VECTOR(uint32_t) ids = {0};
     bool whole = true;
-    for (size_t at = first; at < behind && whole;) {
+    for (size_t at = first; at < stop && whole;) {
         struct text text = trie->texts[at];
         size_t end = at + 1;
         if (text.size == shared) {
             whole = VECTOR_ADD(&ids, EXPRESSION_EMPTY);
         } else {
             size_t n = character_bytes(text, shared);
-            while (end < behind && trie->texts[end].size >= shared + n &&
+            while (end < stop && trie->texts[end].size >= shared + n &&
                    memcmp(trie->texts[end].data + shared, text.data + shared, n) == 0)
                 end++;
             whole = VECTOR_ADD(&ids, build_node(trie, at, end, shared));
@@ -62,15 +62,15 @@ static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t
     return id;
 }
 
-// The texts first..behind - 1 without their first `from` bytes, which they share. The recursion is as deep as
+// The texts first..stop - 1 without their first `from` bytes, which they share. The recursion is as deep as
 // the longest chain of texts that are prefixes of one another.
-static uint32_t build_node(const struct text_trie *trie, size_t first, size_t behind, size_t from)
+static uint32_t build_node(const struct text_trie *trie, size_t first, size_t stop, size_t from)
 {
     struct text text = trie->texts[first];
-    size_t shared = first + 1 == behind ? text.size : shared_bytes(text, trie->texts[behind - 1], from);
+    size_t shared = first + 1 == stop ? text.size : shared_bytes(text, trie->texts[stop - 1], from);
     uint32_t rest = EXPRESSION_EMPTY;
-    if (first + 1 < behind)
-        rest = join_branches(trie, first, behind, shared);
+    if (first + 1 < stop)
+        rest = join_branches(trie, first, stop, shared);
     return expression_concat(trie->pool,
                              expression_literal(trie->pool, (struct text){text.data + from, shared - from}),
                              rest);

@@ -147,7 +147,7 @@ static enum status refuse_bare(struct pattern_reader *reader)
     if (quantifier)
         return pattern_refuse(reader, "nothing to repeat");
     if (pattern_next_is(reader, "\\b{") || pattern_next_is(reader, "\\B{"))
-        return pattern_refuse(reader, "braces behind \\%c are not supported",
+        return pattern_refuse(reader, "braces after \\%c are not supported",
                               reader->text.data[reader->at + 1]);
     if (reader->dialect == PATTERN_SEARCH && reader->had_bracket && pattern_next_is(reader, "]"))
         return pattern_refuse(reader, "a ] that closes no class: a ] is no character of a class unless it "

@@ -152,7 +152,7 @@ static void a_schema_that_is_no_json_is_refused_with_its_byte_and_cause(void **s
         {"{1: 2}", "schema: byte 1: expected a string"},
         {"{\"minimum\": 01}", "schema: byte 14: a number with a leading zero"},
         {"{\"minimum\": nul}", "schema: byte 12: expected a value"},
-        {"{} {}", "schema: byte 3: something behind the value"},
+        {"{} {}", "schema: byte 3: something after the value"},
         {"", "schema: byte 0: expected a value, got the end"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
