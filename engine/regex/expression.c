@@ -584,6 +584,6 @@ bool expression_is_nullable(const struct expressions *pool, uint32_t a)
 
 uint32_t expression_without(struct expressions *pool, struct text utf8)
 {
-    uint32_t stop = expression_concat(pool, expression_literal(pool, utf8), EXPRESSION_ALL);
-    return expression_complement(pool, expression_concat(pool, EXPRESSION_ALL, stop));
+    uint32_t after = expression_concat(pool, expression_literal(pool, utf8), EXPRESSION_ALL);
+    return expression_complement(pool, expression_concat(pool, EXPRESSION_ALL, after));
 }

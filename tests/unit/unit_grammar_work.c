@@ -198,7 +198,7 @@ static void a_mask_of_many_derivatives_ends_at_its_work(void **state)
 static void a_mask_of_long_searches_ends_at_its_work(void **state)
 {
     assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*", false},
-                        GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){60000, 70000}, "grammar_mask_work");
+                        GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){30000, 60000}, "grammar_mask_work");
 }
 
 static void a_mask_of_many_short_searches_ends_at_its_work(void **state)
@@ -259,22 +259,22 @@ static void looks_behind_all_tokens_are_work_of_the_answer(void **state)
 // One state's mask takes 20,000 items or more here, and the text is in two such states again and again.
 static void a_state_that_comes_again_is_counted_once(void **state)
 {
-    enum { N_OPTIONAL = 100 };
+    enum { N_OPTIONAL = 200 };
     struct grammar_limits limits = grammar_limits_default;
     struct grammar_bench bench;
     char gbnf[64 + 2 * N_OPTIONAL] = "root ::= \"z\" (";
     for (int i = 0; i < N_OPTIONAL; i++)
         strcat(gbnf, "e ");
     strcat(gbnf, "\"z\")*\ne ::= [a-y]?");
-    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 150000;
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 200000;
     bench_init(&bench, gbnf, &limits);
     for (int forgets = 0; forgets < 2; forgets++)
         assert_int_equal(match_text(&bench, "zzzzzzzz", forgets).error.status, STATUS_OK);
     bench_finish(&bench);
-    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 100000;
+    limits.values[GRAMMAR_LIMIT_ANSWER_WORK] = 60000;
     bench_init(&bench, gbnf, &limits);
     assert_string_equal(match_text(&bench, "zzzzzzzz", false).error.text,
-                        "grammar_answer_work: more than 100000");
+                        "grammar_answer_work: more than 60000");
     bench_finish(&bench);
 }
 
