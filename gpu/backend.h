@@ -35,9 +35,15 @@ void gpu_backend_describe(const struct backend *backend, char *text, size_t size
 // 90 for compute capability 9.0.
 int gpu_backend_capability(const struct backend *backend);
 
-// For tests and the log: steps, steps that replayed a graph, those whose sampling was submitted apart, and
-// those of them that replayed a graph of it, captured graphs, and bytes of keys and values that attention did
-// not read again because sequences share a prefix (sliding windows are counted as unlimited).
+// For tests and the log.
+//
+//   n_steps              steps
+//   n_replayed           steps that replayed a graph
+//   n_apart              steps whose sampling was submitted apart
+//   n_apart_replayed     steps whose separate sampling replayed a graph
+//   n_graphs             captured graphs
+//   shared_bytes_saved   bytes of keys and values that attention did not read again because sequences share a
+//                        prefix (sliding windows are counted as unlimited)
 struct gpu_counts {
     int64_t n_steps, n_replayed, n_apart, n_apart_replayed, n_graphs, shared_bytes_saved;
 };

@@ -1,7 +1,8 @@
-// CUDA graphs of decode steps, or of the two parts of those whose sampling is submitted apart. A graph is
-// keyed by the padded number of tokens, the padded length of the longest sequence and the padded number of
-// shared tiles; one of the sampling by the first alone. The first step of a kind runs eagerly, which loads its
-// kernels; the second is captured; later ones replay the graph.
+// CUDA graphs of decode steps. A step whose sampling is submitted apart has two graphs: forward pass and
+// sampling. The key of a graph is the padded number of tokens, the padded length of the longest sequence and
+// the padded number of shared tiles; the key of a sampling graph is the padded number of tokens alone. The
+// first step of a kind runs eagerly, which loads its kernels; the second is captured; later ones replay the
+// graph.
 #pragma once
 
 #include "gpu/phases.h"
@@ -11,7 +12,7 @@
 enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
 
 enum {
-    GRAPHS_MAX = 128,      // kinds; a new one replaces the one that was not used for the longest time
+    GRAPHS_MAX = 128,      // kinds; a new one replaces the least recently used
     GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
 };
 
@@ -28,7 +29,7 @@ struct graph_entry {
     struct graph_kind kind;
     bool seen;
     bool refused;               // no graph could be made: runs eagerly from then on
-    int64_t used_at;            // of its last use, counted in uses of graphs
+    int64_t used_at;            // last use, as a count of graph uses
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by the graph
 };

@@ -10,8 +10,8 @@
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
 // the upload. Padding has no effect: token 0, sequences without rows, outputs without SAMPLE_WANTED.
 //
-// A negative token, of a row or at the end of a history, is output -1 - token of the step before;
-// launch_resolve replaces it.
+// A negative token t, of a row or at the end of a history, means output -1 - t of the previous step;
+// launch_resolve replaces it by the token drawn there.
 //
 // Thread: engine.
 #pragma once
@@ -36,7 +36,7 @@ struct upload_layout {
         size_t tiles, members;
     } shared;
     size_t runs, arrivals;
-    size_t pages, biases, history, masks; // vary
+    size_t pages, biases, history, masks; // their sizes vary
     size_t total_bytes;
 };
 
@@ -50,5 +50,5 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
                  int32_t n_vocab);
-// Fills the masks, where upload_fill found them. One that is gone since allows all tokens.
+// Fills the masks of the outputs that had one in upload_fill. A mask removed since then allows all tokens.
 void upload_fill_masks(unsigned char *bytes, const struct upload_layout *layout, const struct step *step);
