@@ -1,5 +1,5 @@
-// Selects the attention kernels (gpu/kernels/attention_type.cu) of a step; the kernel that merges the partial results
-// of split-KV.
+// Selects the attention kernels (gpu/kernels/attention_type.cu) of a step. Contains the kernel that merges
+// the partial results of split-KV.
 #include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/attention_ring.h"
 
