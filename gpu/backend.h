@@ -12,7 +12,7 @@
 #include "engine/base/pool.h"
 
 struct gpu_options {
-    int index;             // of the device
+    int index;             // among the devices visible to this process
     uint64_t memory_bytes; // limit for weights, pages and scratch; 0: the free memory
     struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
     bool eager;            // never use graphs, for comparisons

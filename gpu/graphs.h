@@ -22,7 +22,7 @@ enum graph_part { GRAPH_WHOLE, GRAPH_FORWARD, GRAPH_SAMPLING };
 struct graph_kind {
     enum graph_part part;
     int32_t n_rows, n_positions, n_shared_tiles;
-    int events; // which of two event sets it records: one is read while the next step records the other
+    int events; // 0 or 1: its event set; one is read while the next step records the other
 };
 
 struct graph_entry {

@@ -55,7 +55,7 @@ static bool have_one_form(const struct product *products, int n)
 }
 
 // Makes gated GEMMs write the operand of the next GEMM. It can't replace their own operand, which other
-// blocks still read. With one scale for all rows it takes the memory of their result, which is then not
+// blocks still read. With one scale for all rows it goes to the memory of their result, which is then not
 // stored, if that is large enough; else memory of its own. False: they can't write it.
 static bool make_next_of_gates(const struct gpu_backend *backend, struct pending_rows *rows,
                                const struct product *products, int n)

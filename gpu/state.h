@@ -115,7 +115,7 @@ struct step_memory {
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
     struct device_scratch next_items, next_scales, arrivals; // struct next_operand
-    struct device_scratch partial_sums, partial_arrivals;    // of products: struct product_partials
+    struct device_scratch partial_sums, partial_arrivals;    // GEMMs: struct product_partials
     struct device_scratch given, counts, states;             // sampling
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
@@ -150,7 +150,7 @@ struct current_step {
 
 struct submitted_steps {
     struct step_slot slots[2];
-    struct step_slot *slot; // of the current step, or the one submitted last
+    struct step_slot *slot; // of the current step, else of the step submitted last
     int n_under_way;        // submitted and not collected
 };
 
@@ -166,7 +166,7 @@ struct gpu_backend {
     void *stream;
     struct staging staging;          // until the first step
     const struct norm_items *normed; // the norm before the weights created from now on; NULL: none
-    uint64_t used_bytes;             // of device memory
+    uint64_t used_bytes;             // allocated device memory
 
     struct kv_shape kv;
     struct device_scratch pages;

@@ -26,7 +26,7 @@
 struct upload_counts {
     int32_t n_rows, n_sequences, n_outputs;
     int32_t n_shared_tiles;
-    int32_t n_runs, n_arrivals; // of attention; 0: it has no pages
+    int32_t n_runs, n_arrivals; // attention; 0: the model has no KV pages
 };
 
 // Offsets in bytes, multiples of 16.

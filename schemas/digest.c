@@ -22,7 +22,7 @@ struct digest digest_of(const void *data, size_t size)
 bool digest_is_set(const struct digest *digest)
 {
     static const struct digest none;
-    // not sodium_is_zero: it takes constant time, six times as long, and digests are no secrets
+    // not sodium_is_zero: its constant time is six times as long, and digests are no secrets
     return memcmp(digest, &none, sizeof none) != 0;
 }
 

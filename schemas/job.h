@@ -107,7 +107,7 @@ struct constraint {
 
 struct tool_function {
     struct text name;
-    struct value parameters; // JSON Schema; null: the function takes none
+    struct value parameters; // JSON Schema; null: no parameters
 };
 
 enum tool_choice {
@@ -222,12 +222,12 @@ struct token_logprob {
     float logprob;
 };
 
-// One generated token's logprobs, when asked for.
+// Logprobs of one generated token, if requested.
 struct logprob_entry {
     struct token_logprob chosen;
     struct token_logprob *top; // [n_top], most likely first
     int32_t n_top;
-    struct text chosen_bytes; // bytes of `chosen`; the next array has those of `top`
+    struct text chosen_bytes; // bytes of `chosen`; top_bytes: of each `top`
     struct text *top_bytes;
     // characters of the answer's text before the token; bytes while the answer is generated
     int32_t text_offset;
@@ -265,10 +265,10 @@ struct result {
     struct choice_logprob *choice_logprobs; // [n_choice_logprobs], in the request's order
     int32_t n_choice_logprobs;
     int32_t prompt_tokens;
-    int32_t completion_tokens; // over all choices, with end tokens, as OpenAI and vLLM count
-    int32_t reasoning_tokens;  // of the choices' reasoning, without its delimiters
-    struct error error;        // RESULT_FAILED, RESULT_CANCELLED
-    struct text model;         // the worker's name for its model
+    int32_t completion_tokens;      // over all choices, with end tokens, as OpenAI and vLLM count
+    int32_t reasoning_tokens;       // of the choices' reasoning, without its delimiters
+    struct error error;             // RESULT_FAILED, RESULT_CANCELLED
+    struct text model;              // the worker's name for its model
     struct text system_fingerprint; // name of the worker's arithmetic; empty: unknown
     // usage includes figures.cached_tokens; only on request, because it differs from run to run
     bool reports_cached_tokens;
@@ -442,7 +442,7 @@ const char *result_status_name(enum result_status status); // "done", "failed", 
 // STATUS_REFUSE.
 enum status sampling_set(struct sampling *sampling, const char *name, double number,
                          struct error *error) WARN_UNUSED;
-// Sets the parameters that the record left out to those of `defaults`.
+// Sets the parameters that the record left out to the values of `defaults`.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
 // The constraint on the job's answers, a static text: "json_object", "json", "regex", "choice", "grammar", or

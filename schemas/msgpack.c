@@ -2,7 +2,7 @@
 // for each value; the callbacks build our tree directly in the arena. The library's msgpack_unpack_next is
 // not used: it allocates whatever count the input declares, and accepts only 32 levels.
 //
-// A declared count is accepted only up to the size of the input: every item takes at least one byte, so the
+// A declared count is accepted only up to the size of the input: every item has at least one byte, so the
 // items declared so far, over all containers, may not exceed the input's size. Memory is thus bounded by
 // about 24 bytes for each input byte, and by VALUE_COUNT_MAX.
 #include "schemas/value.h"

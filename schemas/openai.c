@@ -417,7 +417,7 @@ static bool is_field(struct text name)
         if (text_equal(fields[i].name, name))
             return true;
     return text_equals_string(name, "body") || text_equals_string(name, "method") ||
-           text_equals_string(name, "url"); // of the line
+           text_equals_string(name, "url"); // members of the line, not of the request
 }
 
 // The field that an error's text is about: such a text begins with the field's path and a colon, as in

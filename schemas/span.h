@@ -7,7 +7,7 @@
 
 struct text_span {
     size_t start, end;
-    uint32_t source; // which of the caller's texts it comes from; 0: none in particular
+    uint32_t source; // number of the caller's text that it comes from; 0: unspecified
 };
 
 // A zeroed struct is empty. If memory runs out, `failed` is set and remains set.

@@ -3,8 +3,8 @@
 // parses them first. Rules as in vLLM:
 //
 //   absent, null or empty arguments       {}
-//   not JSON, or JSON but not an object   {}, with a warning: otherwise a bad call in a conversation's history
-//                                         would fail every later turn
+//   not JSON, or JSON but not an object   {}, with a warning: otherwise a bad call in the history would fail
+//                                         every later turn of a conversation
 //   an empty list of calls                removed
 #include "schemas/request.h"
 

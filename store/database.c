@@ -342,8 +342,7 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = migrate_schema(database, error);
     if (status == STATUS_RETRY)
-        error->status = status =
-            STATUS_REFUSE; // opening failed: there is no store to retry with
+        error->status = status = STATUS_REFUSE; // opening failed: there is no store to retry with
     if (status != STATUS_OK)
         database_close(database);
     return status;

@@ -29,9 +29,9 @@ enum { STORE_FILES = 3 }; // the store, its log, its log's index
 
 // The worker's share of the jobs near the end of the queue (store/share.c).
 struct store_share {
-    int32_t n_batch;   // the worker's sequences in one step
-    int32_t n_workers; // workers that share the jobs, when last counted; 0: not counted yet
-    int64_t looked_us; // when they were counted
+    int32_t n_batch;     // the worker's sequences in one step
+    int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
+    int64_t looked_us;   // when they were counted
     bool has_finished;   // this worker finished jobs since n_held_most was computed
     int64_t n_held_most; // jobs that this worker may hold near the end of the queue
     int64_t n_free_seen; // free jobs when last counted; -1: n_held_most is no longer valid

@@ -9,7 +9,7 @@ enum { EQUAL_REQUESTS_MAX = 16 }; // examined; answers of other models or arithm
 
 enum equal_kind {
     EQUAL_IN_DATASET, // an equal request of the same dataset
-    EQUAL_ANYWHERE,   // of any dataset, those of the same dataset first
+    EQUAL_ANYWHERE,   // of any dataset; answers of the same dataset first
     EQUAL_BUT_SHORTER // of any dataset: equal except for max_tokens, and the answer ended before its limit
 };
 struct equal_search {

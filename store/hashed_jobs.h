@@ -14,9 +14,9 @@ enum status store_submit_requests(struct store *store, struct text dataset,
 // closed, store_keep_rows of other processes removes nothing. Called before the first row is submitted.
 enum status store_hold_rows(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 // `rows`: the jobs of all rows of the table. Other jobs of the dataset are from another prompt, or from
-// changed or removed rows. Removes those of them that wait for a worker, unless a living worker computes jobs
-// of the dataset or another process holds it (store_hold_rows). Finished jobs stay: their prompt may be used
-// again.
+// changed or removed rows. Removes the other jobs that wait for a worker, unless a living worker computes
+// jobs of the dataset or another process holds it (store_hold_rows). Finished jobs stay: their prompt may be
+// used again.
 enum status store_keep_rows(struct store *store, struct text dataset, const struct job_set *rows,
                             int64_t *n_removed, struct error *error) WARN_UNUSED;
 // From now on this process claims only these jobs, and its queue is drained when they are finished.

@@ -7,7 +7,7 @@
 
 struct written_output {
     bool is_found;
-    bool is_first; // no output noted yet: the dataset is from version 11 or earlier, which noted none
+    bool is_first;        // no output noted yet: the dataset is from version 11 or earlier, which noted none
     struct digest digest; // of the file when it was written
 };
 // path: absolute, without symbolic links.

@@ -6,7 +6,7 @@
 #include "store/store.h"
 
 enum {
-    REPORT_BUCKETS = 48, // of time
+    REPORT_BUCKETS = 48, // intervals of time
     REPORT_BARS = 24,    // maximum per histogram
     REPORT_LABELS = 20,  // a property with more different values is no label
     REPORT_EXAMPLES = 3, // per error code

@@ -212,7 +212,7 @@ static struct claimed_job claimed_job(sqlite3_stmt *row)
 }
 
 // Reads the claimed jobs in the order of `ids`. Called after the claim is committed and the write lock
-// released: decoding the records takes longer than claiming them.
+// released: decoding the records is slower than claiming them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
                                 size_t *n_read, struct error *error)

@@ -99,8 +99,7 @@ uint16_t emulate_half(double value)
         return 0x7FFF;
     if (magnitude >= 65520) // halfway from the largest to 2^16, a tie that rounds to infinity
         return sign | 0x7C00;
-    if (magnitude <
-        0x1p-14) // subnormal: rounded to a multiple of 2^-24, the unit in the last place of 2^28
+    if (magnitude < 0x1p-14) // subnormal: rounded to a multiple of 2^-24, the unit in the last place of 2^28
         return (uint16_t)(sign | (uint32_t)((magnitude + 0x1p28 - 0x1p28) * 0x1p24));
     // Rounds to the upper 10 bits of the fraction, ties to even. A carry into the exponent is correct.
     bits &= INT64_MAX;

@@ -14,9 +14,9 @@
 #include <stdint.h>
 
 enum {
-    EMULATE_THREADS_MAX = 1024,           // of a block
-    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: those of mma
-    EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
+    EMULATE_THREADS_MAX = 1024,           // per block
+    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation; mma has the most
+    EMULATE_SHARED_BYTES_MAX = 227 << 10, // per block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
     EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block
 };

@@ -343,7 +343,7 @@ static inline float __uint_as_float(uint32_t bits)
     return value;
 }
 
-static inline float half_float(uint32_t bits) // of the lower 16
+static inline float half_float(uint32_t bits) // converts the lower 16 bits
 {
     return emulate_half_float((uint16_t)bits);
 }

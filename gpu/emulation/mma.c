@@ -38,7 +38,7 @@ struct mma_columns {
     int16_t exponents[PRODUCTS * COLUMNS]; // columns with an infinity or NaN: all ZERO_EXPONENT
     bool is_special[COLUMNS], has_nan[COLUMNS];
     double ordinary[PRODUCTS * COLUMNS]; // values, but 0 in those columns
-    bool are_zeros[COLUMNS / 4];         // of four columns each
+    bool are_zeros[COLUMNS / 4];         // whether all of four columns are 0
 };
 
 // Vector types of the compiler, which splits them for older instruction sets.
@@ -176,8 +176,8 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
     if (!row->is_zero)
         largest_exponents(row, columns, first, n, sums, largest);
     for (int column = 0; column < COLUMNS; column += 4) {
-        if (row->is_zero ||
-            columns->are_zeros[column / 4]) { // e.g. padding: the addend stays exact
+        // zeros, as in padding: the addend has fewer bits than are kept, so it is not changed
+        if (row->is_zero || columns->are_zeros[column / 4]) {
             for (int i = 0; i < 4; i++)
                 sums[column + i] += 0.0f;
             continue;

@@ -22,8 +22,8 @@ struct emulate_clock {
     struct emulate_clock *next; // in the list of unused clocks
 };
 
-// A meeting of threads: the joined clocks of those that arrived so far, and those of the last complete
-// meeting.
+// A meeting of threads. gathered: joined clocks of the threads that have arrived; complete: of the last
+// complete meeting.
 struct emulate_order {
     struct emulate_clock *gathered, *complete;
 };

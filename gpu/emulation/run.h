@@ -68,19 +68,19 @@ struct emulate_block emulate_block_now(void);
 bool emulate_is_reverse(void);
 
 // gpu/emulation/barriers.c
-void emulate_barriers_begin(void); // of a block
-void emulate_barriers_end(void);   // all its threads ended
+void emulate_barriers_begin(void); // at the begin of a block
+void emulate_barriers_end(void);   // when all threads of a block have ended
 // Performs a bulk copy that threads at this event wait for. False: none was issued.
 bool emulate_barriers_deliver(const struct emulate_event *event);
 void emulate_barriers_print(const struct emulate_event *event); // nothing for other events
 
 // gpu/emulation/copies.c
-void emulate_copies_begin(unsigned n_threads); // of a block
+void emulate_copies_begin(unsigned n_threads); // at the begin of a block
 void emulate_copies_thread_ends(unsigned thread);
-void emulate_copies_end(unsigned n_threads); // of a launch
+void emulate_copies_end(unsigned n_threads); // at the end of a launch
 
 // gpu/emulation/registers.c
-void emulate_registers_begin(unsigned n_threads); // of a block
+void emulate_registers_begin(unsigned n_threads); // at the begin of a block
 void emulate_registers_print(const struct emulate_event *event);
 
 // gpu/emulation/wgmma.c

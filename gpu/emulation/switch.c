@@ -20,8 +20,8 @@
 
 static struct emulate_switch *arrived, *left; // of the current switch: its target and its origin
 
-// Called on the new stack after a switch. Learns the bounds of the stack that was left: those of the caller's
-// stack are not known otherwise.
+// Called on the new stack after a switch. Stores the bounds of the stack that was left, because the bounds of
+// the caller's stack are not known before.
 static void arrive_in_fiber(void)
 {
     const void *bottom = left->stack;
@@ -85,7 +85,7 @@ void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to)
 
 void emulate_switch_last(struct emulate_switch *to)
 {
-    static struct emulate_switch gone; // of the stack that is left for good
+    static struct emulate_switch gone; // a stack that is not used again
     arrived = to;
     left = &gone;
     __sanitizer_start_switch_fiber(NULL, to->stack, to->stack_bytes);

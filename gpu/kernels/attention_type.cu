@@ -164,7 +164,7 @@ template <class shape> struct run_tiles {
         return false;
     }
 
-    // Limits a tile's segments to those of the run.
+    // Limits a tile's segments to the run's segments.
     __device__ __forceinline__ void limit_span(const tile_place &place, int32_t index, tile_span &span) const
     {
         span.parts = true;

@@ -75,7 +75,7 @@ static __host__ __device__ __forceinline__ int32_t skinny_set_panels(const struc
 // Addresses of a strip's panels. If the previous strip is in the same part, an addition finds them.
 template <class shape> struct skinny_strip {
     int32_t panel; // first panel
-    // of the strip's panels; gated, with strips of one panel: of both panels of the set
+    // tiles of the strip's panels; if gated, with strips of one panel: of both panels of the set
     const unsigned char *tiles[2];
     int32_t part_end;
 
@@ -258,7 +258,7 @@ struct skinny_split {
     int32_t n_blocks, each, more;
     int32_t n_chunks, n_rounds; // per strip
     int32_t n_batch;            // rounds whose partial sums are added at once
-    bool whole_sets;            // the rounds of a batch are those of whole sets; else of a part of a strip
+    bool whole_sets;            // a batch has all rounds of one or more sets; else a part of a strip's rounds
 };
 
 // Rounds whose partial sums are in shared memory, not added yet.
@@ -355,7 +355,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
     int32_t panel = (block * split.each + (block < split.more ? block : split.more)) * set_panels;
     int32_t end = panel + (split.each + (block < split.more ? 1 : 0)) * set_panels;
 
-    skinny_strip<shape> strip; // of the next chunk
+    skinny_strip<shape> strip; // strip of the next chunk
     strip.find(plan, rows.expert, panel);
     skinny_chunk<shape> chunk;
     chunk.find(plan, strip, warp, lane);

@@ -103,7 +103,7 @@ __device__ __forceinline__ uint32_t bfloat2_make(float low, float high)
     return pair;
 }
 
-__device__ __forceinline__ float half_float(uint32_t bits) // of the lower 16
+__device__ __forceinline__ float half_float(uint32_t bits) // converts the lower 16 bits
 {
     float value;
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(value) : "r"(bits));

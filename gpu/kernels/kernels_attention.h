@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 enum {
-    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of keys and of values
+    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // maximum key_dim and value_dim
     ATTENTION_BLOCK = 16,                   // positions
     ATTENTION_GROUP = 32,                   // dimensions of one scale
     ATTENTION_BLOCKS_RESIDENT = 2,          // decode blocks that fit the shared memory of a multiprocessor

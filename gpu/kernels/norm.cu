@@ -216,7 +216,7 @@ static __device__ __forceinline__ float long_sum(float *shared, const long_items
 }
 
 // Two neighboring lanes have the two halves of a piece of the operand for every k. The even lane stores the
-// pieces of even k, the odd lane those of odd k.
+// pieces with even k, the odd lane the pieces with odd k.
 template <int n_held>
 static __device__ __forceinline__ void put_operand(const struct activation_operand &out, int32_t row,
                                                    const long_items<n_held> &y, const long_place &place,

@@ -31,7 +31,7 @@ struct panel_place {
     const float *bias; // NULL: none
     float *y;          // row 0, the panel's first output
     int64_t y_stride;
-    int32_t first_row; // of x; its result is row 0 of y
+    int32_t first_row; // row of x whose result is row 0 of y
     int32_t first_output;
     int32_t n_outputs; // valid outputs; 0: no such panel
 };

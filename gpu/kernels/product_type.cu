@@ -35,8 +35,8 @@ template <class shapes> static void launch_experts(void *stream, const struct pr
     launch_overlapped<gemm_experts<shapes>>(blocks, stream, *plan);
 }
 
-// For more rows per expert than the skinny GEMM takes, on average. Each expert's tiles fit its own number of
-// rows.
+// For more rows per expert, on average, than the skinny GEMM is for. The shape of each expert's tiles fits
+// its own number of rows.
 template <enum tensor_type type>
 static void launch_expert_tiles(void *stream, const struct product_plan *plan)
 {
@@ -73,7 +73,8 @@ template <class shape> static struct wgmma_division divide_tiles(const struct pr
 }
 
 // Estimated time of all tiles, as the bytes that the second-level cache could deliver to a multiprocessor in
-// that time, per group of inputs. A tile takes the longer of two: loading its weights and x, or multiplying.
+// that time, per group of inputs. The time of a tile is the longer of two: loading its weights and x, or
+// multiplying.
 template <class shape> static int64_t tiles_time(const struct product_plan &plan)
 {
     int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows),

@@ -205,7 +205,7 @@ static __device__ void sort_keys(struct device_ranking *ranking)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
             for (int pair = (int)threadIdx.x; pair < size / 2; pair += THREADS) {
-                int i = 2 * pair - (pair & (step - 1)), other = i + step; // every pair at distance `step` once
+                int i = 2 * pair - (pair & (step - 1)), other = i + step; // all pairs at distance `step`
                 uint64_t a = ranking->keys[i], b = ranking->keys[other];
                 if (i & run ? a > b : a < b) {
                     ranking->keys[i] = b;

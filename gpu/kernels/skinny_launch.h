@@ -52,7 +52,7 @@ template <class shape> static void launch_skinny_shape(void *stream, const struc
 template <enum tensor_type type, int n_panels, int n_columns>
 static void launch_skinny(void *stream, const struct product_plan *plan)
 {
-    // Groups of x in registers: those of a whole chunk if they fit.
+    // Groups of x in registers: a whole chunk if it fits.
     constexpr int n_held = n_columns == 2 || type == TENSOR_BF16 || type == TENSOR_F16 ? 1 : SPLIT_K_GROUPS;
     launch_skinny_shape<skinny_shape<type, n_panels, n_columns, n_held, SKINNY_BLOCKS>>(stream, plan);
 }

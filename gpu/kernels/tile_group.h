@@ -209,8 +209,8 @@ template <> struct tile_group<TENSOR_Q5_K> {
 
 template <> struct tile_group<TENSOR_Q6_K> {
     uint4 quants[2], pairs;
-    // load sets scales[0] to the bytes of all four scales. prepare sets scales[0] to those of output g,
-    // scales[1] to those of g + 8, times d: first 16 inputs in the lower half, last 16 in the upper half.
+    // load: scales[0] has four scales of 8 bits. prepare: scales[0] has the two scales of output g, scales[1]
+    // of g + 8, each times d: first 16 inputs in the lower half, last 16 in the upper half.
     uint32_t scales[2], d;
 
     template <class Memory>
