@@ -205,7 +205,7 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->memory.given, given, "sampling", error);
-    // The memory was planned at start, so other processes took some since: restart, to plan anew.
+    // The memory was planned at start, so another process has allocated some since. A restart plans again.
     if (status == STATUS_REFUSE)
         error->status = status = STATUS_RESTART;
     return status;
@@ -232,7 +232,7 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
            step->n_sequences == step->n_tokens && step->n_tokens <= GRAPH_ROWS_MAX;
 }
 
-// Sizes of the step's launches, padded as for a graph.
+// Computes the sizes of the step's launches; in decode steps padded to the sizes of a graph.
 static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
     backend->current.longest.n_positions = backend->current.longest.n_rows = 0;

@@ -18,7 +18,7 @@ struct gpu_options {
     bool eager;            // never use graphs, for comparisons
     bool sync;             // waits after every launch, so that an error names its kernel
     bool no_overlap;       // no programmatic dependent launch, for comparisons
-    bool no_carveout;      // each kernel chooses its carveout of shared memory, for comparisons
+    bool no_carveout;      // the driver chooses each kernel's carveout, for comparisons
     bool no_wgmma;         // GEMMs of many rows by mma.sync also where the device has wgmma
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;

@@ -1,12 +1,12 @@
 // One device with one stream: memory, copies, synchronization, events, graphs. Implemented over the CUDA
 // runtime (device_cuda.c) and over host memory (device_emulated.c). The emulation runs launches only when the
-// stream is waited for, fills new memory with NaNs and injects faults on request, so the whole backend is
-// tested without a GPU.
+// caller waits for the stream, fills new memory with NaNs and injects faults on request, so the whole backend
+// is tested without a GPU.
 //
 // Enqueued work runs in order. The first failure, of a call or of the work itself, is latched and returned by
 // device_wait as STATUS_RESTART; later results are invalid.
 //
-// Thread: the one that called device_open or device_use last. The CUDA runtime has a current device per
+// Thread: the thread that called device_open or device_use last. The CUDA runtime has a current device per
 // thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // CUDA graphs of decode steps. A step whose sampling is submitted apart has two graphs: forward pass and
 // sampling. The key of a graph is the padded number of tokens, the padded length of the longest sequence and
-// the padded number of shared tiles; the key of a sampling graph is the padded number of tokens alone. The
+// the padded number of shared tiles; the key of a sampling graph is only the padded number of tokens. The
 // first step of a kind runs eagerly, which loads its kernels; the second is captured; later ones replay the
 // graph.
 #pragma once
@@ -45,7 +45,7 @@ int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);
 // Finds or adds the entry of a kind and sets how the step, or its part, runs. Entries of the last two steps,
-// which may be under way, are never replaced.
+// which may be in flight, are never replaced.
 struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, const struct graph_kind *kind,
                                   enum step_way *way);
 // Destroys all graphs, because memory that they point to was reallocated.

@@ -62,7 +62,7 @@ struct limit_task {
     struct exponent_counts deviations; // standard deviations of outputs for random rows
 };
 
-// Sums over a row's weights w: (w g)^2 and w^2, each in SUMS parts whose order depends on n alone, and w b.
+// Sums over a row's weights w: (w g)^2 and w^2, each in SUMS parts whose order depends only on n, and w b.
 struct row_sums {
     double scaled[SUMS], plain[SUMS], bias;
 };

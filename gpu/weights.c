@@ -214,7 +214,7 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
         return n_items * sizeof(float);
     if (role == WEIGHT_TABLE)
         return launch_embed_knows((int32_t)tensor->type) ? tensor->size_bytes : n_items * sizeof(float);
-    struct tensor unseen = *tensor; // without data: the type alone decides
+    struct tensor unseen = *tensor; // without data, so only the type decides
     unseen.size_bytes = 0;
     enum tensor_type type = tiles_type(&unseen);
     if (type == TENSOR_TYPE_COUNT)

@@ -318,7 +318,7 @@ struct job_source {
     bool has_more_headers; // the record has more headers than `headers`
     struct text record;    // original bytes if the record could not be decoded, else empty
     struct job_bytes bytes;
-    int32_t refusals; // times the broker refused its result alone in a batch
+    int32_t refusals; // times the broker refused its result in a batch of its own
     bool is_doubted;  // the broker refused a batch with its result
 };
 

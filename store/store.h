@@ -3,7 +3,7 @@
 // others. The file is created with mode 0600, because it contains prompts.
 //
 // Errors: STATUS_RETRY if the file is busy or the disk is full (the text says which; the transaction is
-// rolled back), STATUS_REFUSE if the store cannot be used. Thread: the one that opened it.
+// rolled back), STATUS_REFUSE if the store cannot be used. Thread: the thread that opened it.
 #pragma once
 
 #include "schemas/figures.h"
@@ -271,7 +271,7 @@ struct store_record {
 enum status store_record(struct store *store, const struct store_record *record,
                          struct error *error) WARN_UNUSED;
 
-// ---- a mirror: the fleet from the topics alone ----
+// ---- a mirror: the fleet's figures from the topics ----
 
 // A job's record on the jobs topic; times in microseconds since 1970 UTC.
 struct mirrored_job {

@@ -6,7 +6,7 @@
 //   missing barriers                               other results if threads run in reverse order
 //   asynchronous copies and wgmma without a wait   performed at the wait
 //
-// Thread: one at a time, the one that runs the emulated stream.
+// Thread: one at a time: the thread that runs the emulated stream.
 #pragma once
 
 #include "gpu/emulation/races.h"

@@ -109,7 +109,8 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-// Before launch_wait, earlier launches may still load what this thread stores, or store what it loads.
+// Whether an access comes too early: before its thread's launch_wait, earlier launches may still load what it
+// stores, or store what it loads.
 static bool is_early(const struct touch *store, const struct touch *now, const struct emulate_moment *moment)
 {
     return moment->early && !moment->shared &&
@@ -125,8 +126,8 @@ static void report_race(const struct touch *before, const struct touch *now, uin
     receive_race(&race);
 }
 
-// Keeps two loads that are not ordered: the first one that did not happen before a later load, and the last
-// of the others.
+// Keeps two loads that are not ordered: the first load that did not happen before a later one, and the last
+// of the other loads.
 static void add_load_by_clock(struct touch *loads, const struct touch *now, const struct emulate_clock *clock)
 {
     bool has_other = loads->other != NO_OTHER && loads->other != now->thread &&

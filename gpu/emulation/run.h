@@ -45,7 +45,7 @@ void emulate_report(const char *format, ...) __attribute__((format(printf, 1, 2)
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);
 bool emulate_is_watched(void);
 
-// An asynchronous access, made by its own actor (gpu/emulation/order.h) and ordered as of its issue.
+// An asynchronous access, made by its own actor (gpu/emulation/order.h). It is ordered when it is issued.
 struct emulate_asynchronous {
     unsigned actor;
     uint32_t time, n_barriers; // passed when it was issued

@@ -1,5 +1,5 @@
-// Work items of the emulated device's stream, which run when the stream is waited for or a graph is replayed.
-// For C and C++ (launches are templates).
+// Work items of the emulated device's stream, which run when the caller waits for the stream or replays a
+// graph. For C and C++ (launches are templates).
 #pragma once
 
 #include <stddef.h>

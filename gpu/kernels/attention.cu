@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
 
 // ---- sizes ----
 
-enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; with fewer, segments are split over blocks
+enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; if fewer, segments are split over blocks
 
 // More scratch would help only many sequences that share prefixes of tens of thousands of positions. Segments
 // that do not fit are computed per sequence.

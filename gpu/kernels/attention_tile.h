@@ -161,8 +161,8 @@ struct tile_memory {
 static_assert(tile_memory::size_bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
               "the smallest tile fits everywhere");
 
-// 8 dimensions from `dim` on of a query, times the scale; 0 beyond its end. `vectors`: rows and heads are
-// multiples of 16 bytes.
+// Loads 8 dimensions of a query, from `dim` on, times the scale; 0 beyond the end. `vectors`: rows and heads
+// are aligned to 16 bytes.
 static __device__ __forceinline__ void query_items(const struct attention_launch &call,
                                                    const tile_place &place, int32_t query, int32_t dim,
                                                    bool vectors, float items[8])

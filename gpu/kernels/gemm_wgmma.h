@@ -45,7 +45,7 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static_assert(over_chunks <= 4, "a warpgroup has four producers");
     // Registers per thread. A block starts with equal parts of the multiprocessor's 65,536 registers, in
     // multiples of 8. Producers then release registers for the consumers. If consumers requested more than
-    // there are, the last warpgroup would wait for ever.
+    // there are, the last warpgroup would never get its registers.
     static constexpr int registers_start = 65536 / n_threads / 8 * 8;
     static constexpr int registers_producer = 32; // with 24, consumers would get no more: multiples of 8
     static constexpr int registers_left =

@@ -1,6 +1,6 @@
 // Launches of the GEMM kernels (others: gpu/kernels/kernels_*.h). Plain C, no CUDA header: `stream` is
 // device_stream's, pointers are device memory. A launch is asynchronous; a failure is reported when the
-// device is waited for. Structs are read before the call returns.
+// host waits for the device. Structs are read before the call returns.
 //
 // Matrices are float32 [n_rows, stride], row-major; addresses and strides are multiples of 16 bytes (4
 // floats).

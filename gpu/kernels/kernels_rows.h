@@ -22,7 +22,7 @@ struct device_matrix {
 struct device_table {
     const unsigned char *rows;
     int64_t row_bytes;
-    int32_t type; // enum tensor_type: one that launch_embed_knows
+    int32_t type; // enum tensor_type; launch_embed_knows(type) is true
 };
 
 bool launch_embed_knows(int32_t type);

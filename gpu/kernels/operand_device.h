@@ -1,4 +1,4 @@
-// For kernels: writing the activation operand (gpu/kernels/kernels.h draws it). A piece is 8 inputs of a row,
+// For kernels: writes the activation operand (gpu/kernels/kernels.h draws it). A piece is 8 inputs of a row,
 // one load of a GEMM lane.
 #pragma once
 
