@@ -435,7 +435,7 @@ static inline uint4 load_streaming(const void *address)
 
 static inline void prefetch_line(const void *) {}
 
-// Layouts: kernel_cuda.h. Sums: gpu/emulation/mma.c.
+// Layouts: gpu/kernels/kernel_cuda.h. Sums: gpu/emulation/mma.c.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

@@ -1,5 +1,5 @@
-// The only CUDA header that a kernel source includes. It defines the kernel language for nvcc (kernel_cuda.h)
-// and for the C++ compiler (emulation/kernel.h), with the same names:
+// The only CUDA header that a kernel source includes. It defines the kernel language for nvcc
+// (gpu/kernels/kernel_cuda.h) and for the C++ compiler (gpu/emulation/kernel.h), with the same names:
 //
 //   CUDA's own     __global__ __device__ __shared__ __launch_bounds__ threadIdx blockIdx blockDim gridDim
 //                  __syncthreads __syncwarp __shfl_sync __shfl_xor_sync __shfl_down_sync __any_sync
@@ -8,8 +8,8 @@
 //                  __threadfence
 //   both files     launch<kernel>, launch_overlapped<kernel>, launch_next, launch_wait, dynamic_shared, half
 //                  and bfloat16 pairs, copy_async_*, mma_*, exp2_fast, load_published*, prefetch_line,
-//                  kept_value; of 9.0 (wgmma_cuda.h, emulation/wgmma.h) barrier_*, copy_bulk, wgmma*,
-//                  registers_*
+//                  kept_value; of 9.0 (gpu/kernels/wgmma_cuda.h, gpu/emulation/wgmma.h) barrier_*,
+//                  copy_bulk, wgmma*, registers_*
 //
 // Rules for both: all 32 lanes take part in a warp operation (mask 0xFFFFFFFF); a block has at most 1024
 // threads, whole warps, in x only; __shared__ arrays have constant sizes and no initial values, other shared
