@@ -81,8 +81,8 @@ static uint64_t next_bytes(int32_t n_rows, int32_t n_inputs)
     return all < NEXT_BYTES_MAX ? all : NEXT_BYTES_MAX;
 }
 
-// Activation operands, partial sums of products, attention scratch, sampling state, input and outcome of a
-// step; the experts' arrays are negligible.
+// Bytes of activation operands, partial sums of GEMMs, attention scratch, sampling state, and a step's input
+// and outcome. The arrays of expert routing are negligible.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {

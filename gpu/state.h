@@ -70,7 +70,7 @@ struct pending_rows {
     enum step_phase phase;
 };
 
-// How the work that is submitted together is enqueued.
+// How a step, or a part that is submitted separately, is enqueued.
 struct step_part {
     enum step_way way;
     struct graph_entry *entry; // if it is captured or replayed

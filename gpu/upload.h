@@ -43,7 +43,7 @@ struct upload_layout {
 // Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
-// Fills `bytes` [layout->total_bytes], but for the masks of a step with samples_apart. Block tables are
+// Fills `bytes` [layout->total_bytes], except the masks of a step with samples_apart. Block tables are
 // referenced by their index in it as int32_t. Token ids in the samples must be below n_vocab (asserted).
 // `assignment` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,

@@ -1,4 +1,4 @@
-// Queries for people: progress of datasets, work of the workers, lag.
+// Queries for display: progress of datasets, work of the workers, lag.
 #include "schemas/clock.h"
 #include "store/workers.h"
 

@@ -190,7 +190,7 @@ enum status store_cancel(struct store *store, struct text dataset, int64_t *n_ca
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error) WARN_UNUSED;
 
-// Results of a dataset in order of index; unfinished jobs are counted in *n_missing.
+// Passes the results of a dataset in order of index. *n_missing: number of unfinished jobs.
 enum status store_collect(struct store *store, struct text dataset,
                           enum status (*receive)(void *context, struct text record, struct error *error),
                           void *context, int64_t *n_missing, struct error *error) WARN_UNUSED;

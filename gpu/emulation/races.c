@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// When a byte was touched, and by whom.
+// When a byte was accessed, and by which thread or other actor.
 struct touch {
     uint32_t launch; // 0: never
     uint32_t block, n_barriers, n_warp_syncs, time;
