@@ -1,4 +1,4 @@
-// Job records: the bytes of a job, to read, write and compare.
+// Reads, writes and compares the bytes of job records.
 #include "schemas/encoding.h"
 #include "schemas/request.h"
 #include "schemas/schema_annotations.h"

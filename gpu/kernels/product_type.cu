@@ -12,8 +12,8 @@ enum {
     WGMMA_ROWS_BETWEEN = 96, // up to: one tile of 96 rows, if it is wide
     WGMMA_ROWS_MIDDLE = 128, // up to: two tiles of 64 rows; beyond: tiles of 128 rows
     WGMMA_STAGES_WIDE = 3,   // least stages of x in the ring of a wide tile
-    // Multiply-adds of a multiprocessor (compute capability 9.0) while the second-level cache delivers a byte
-    // to it: per cycle 2,048 multiply-adds, and 25 bytes, its share of 5.5 TB/s (assumed).
+    // Multiply-adds per byte from the second-level cache, for a multiprocessor of compute capability 9.0. It
+    // does 2,048 per cycle; its share of the cache's 5.5 TB/s (assumed) is 25 bytes per cycle.
     PRODUCTS_A_BYTE = 2048 / 25,
 };
 
