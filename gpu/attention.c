@@ -36,7 +36,7 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
     return attention_pages_bytes(&pages);
 }
 
-// Shared prefixes and split-KV need the number of query heads.
+// 0 if the number of query heads is unknown: shared prefixes and split-KV need it.
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
 {
     const struct kv_shape *kv = &backend->kv;
@@ -58,7 +58,7 @@ static int32_t count_small_rows(const struct kv_shape *kv, const struct step *st
     return n;
 }
 
-// A graph is launched for the maximum number of segments at its padded counts, so that it fits every step.
+// The number of segments in a graph is the maximum for its padded counts, so that the graph fits every step.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
 {
     const struct kv_shape *kv = &backend->kv;
@@ -117,7 +117,8 @@ void gpu_size_runs(struct gpu_backend *backend)
                                                                        backend->memory.attention.size_bytes)};
 }
 
-// Takes the pending rotations of the keys and of one other matrix that have the step's rows.
+// Moves the pending rotations of the keys and of one other matrix into `store`, if they cover the step's
+// rows.
 static void take_ropes(struct gpu_backend *backend, const struct matrix *k, struct attention_store *store)
 {
     struct pending_ropes left = {.n = 0};

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum {
-    // Cost of a segment besides its positions, in positions: to ask for it, scores to weights, sums.
+    // Fixed cost of a segment, in positions: issuing its loads, turning scores into weights, adding the sums.
     SEGMENT_COST = 64,
     // Sequences are left whole if the longest run is at most this much longer than the mean.
     UNEVEN_PERCENT = 12,
@@ -30,7 +30,8 @@ int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n
     return n_sequences * tiles_of(pages, n_heads, device);
 }
 
-// Segments that the sequence computes itself; 0: it is none of the decode kernel's.
+// Segments that the sequence computes itself, without the shared ones; 0: the decode kernel does not handle
+// it.
 static int32_t count_segments(const struct attention_sequence *sequence,
                               const struct attention_assign_rules *rules)
 {
@@ -39,7 +40,7 @@ static int32_t count_segments(const struct attention_sequence *sequence,
     return (sequence->position + sequence->n_rows - 1) / ATTENTION_SEGMENT + 1 - sequence->n_shared;
 }
 
-// Of segments [0, n) of those that the sequence computes.
+// Cost, in positions, of the first n segments that the sequence computes itself.
 static int64_t cost_of(const struct attention_sequence *sequence, const struct attention_assign_rules *rules,
                        int32_t n)
 {
@@ -50,7 +51,7 @@ static int64_t cost_of(const struct attention_sequence *sequence, const struct a
     return n ? positions - (int64_t)sequence->n_shared * ATTENTION_SEGMENT + (int64_t)n * SEGMENT_COST : 0;
 }
 
-// Whole sequences, in runs of at most `most`. False: they do not fit.
+// Assigns whole sequences to runs of a cost of at most `most`. False: they do not fit into n_runs runs.
 static bool assign_whole(const struct attention_sequence *sequences, int32_t n_sequences,
                          const struct attention_assign_rules *rules, int64_t most, struct attention_run *runs)
 {
@@ -74,7 +75,7 @@ static bool assign_whole(const struct attention_sequence *sequences, int32_t n_s
     return true;
 }
 
-// Run i begins with the first segment that begins at i / n_runs of the whole cost, or after it.
+// Run i begins with the first segment that begins at i / n_runs of the total cost or later.
 static void assign_cut(const struct attention_sequence *sequences, int32_t n_sequences,
                        const struct attention_assign_rules *rules, int64_t whole, struct attention_run *runs)
 {
@@ -104,8 +105,8 @@ static void count_runs(struct attention_sequence *sequences, int32_t n_sequences
             sequences[runs[run].sequence].n_runs++;
 }
 
-// The least bound on runs of whole sequences, within 1 % of the mean; leaves them in `runs`. The longest
-// sequence and the mean always suffice: every run but the last then exceeds the mean.
+// The least cost bound that runs of whole sequences fit, to within 1 % of the mean; `runs` gets these runs.
+// The bound longest + mean always suffices: every run but the last then exceeds the mean.
 static int64_t bound_whole(const struct attention_sequence *sequences, int32_t n_sequences,
                            const struct attention_assign_rules *rules, int64_t longest, int64_t mean,
                            struct attention_run *runs)

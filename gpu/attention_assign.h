@@ -1,8 +1,14 @@
 // Assigns the attention of a step's small sequences to blocks: the segments of all sequences, in order, are
 // divided into runs of about the same cost, one for each block of a key-value head, so that a long sequence
-// among short ones is spread over the device. A sequence within one run is merged by its block as it
-// proceeds; of one that is cut, each segment's partial result is stored, and the last of its blocks to arrive
-// merges them (gpu/kernels/attention_ring.h). The result does not depend on the cuts.
+// among short ones is spread over the device:
+//
+//   sequence   A A A A B B B B B B B C D D
+//   segment    0 1 2 3 0 1 2 3 4 5 6 0 0 1
+//   run        0 0 0 0 0 1 1 1 1 1 2 2 2 2     B is cut; A, C and D are whole
+//
+// The block of an uncut sequence merges its segments as it proceeds. The partial results of a cut sequence
+// are stored for each segment, and its last block to arrive merges them (gpu/kernels/attention_ring.h). The
+// result does not depend on the cuts.
 //
 // Thread: any.
 #pragma once

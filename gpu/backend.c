@@ -73,15 +73,16 @@ static uint64_t partial_bytes(const struct gpu_backend *backend, int32_t n_input
     return facts->has_wgmma ? product_partial_bytes(facts->n_multiprocessors, n_inputs) : 0;
 }
 
-// Operands of the GEMM after a gated one: of few rows (product_converts_next), of experts a few for each.
+// Bytes for the operand of the GEMM after gated GEMMs, which write it for few rows only
+// (product_converts_next; with experts: few rows per expert).
 static uint64_t next_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t all = activation_operand_bytes(n_rows, n_inputs);
     return all < NEXT_BYTES_MAX ? all : NEXT_BYTES_MAX;
 }
 
-// Activation operands, partial sums of products, attention scratch, sampling state, input and outcome of a
-// step; the experts' arrays are negligible.
+// Bytes of activation operands, partial sums of GEMMs, attention scratch, sampling state, and a step's input
+// and outcome. The arrays of expert routing are negligible.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
@@ -175,7 +176,7 @@ static enum status wait_submitted(struct gpu_backend *backend, struct error *err
     return status;
 }
 
-// The contents are not preserved.
+// Reallocates pinned memory. Its contents are lost.
 static enum status pin_again(struct gpu_backend *backend, unsigned char **memory, size_t size_bytes,
                              const char *what, struct error *error)
 {
@@ -204,7 +205,7 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->memory.given, given, "sampling", error);
-    // too late for that: what others took of the device since, a new plan will see
+    // The memory was planned at start, so another process has allocated some since. A restart plans again.
     if (status == STATUS_REFUSE)
         error->status = status = STATUS_RESTART;
     return status;
@@ -231,7 +232,7 @@ static bool is_decoding(const struct gpu_backend *backend, const struct step *st
            step->n_sequences == step->n_tokens && step->n_tokens <= GRAPH_ROWS_MAX;
 }
 
-// Sizes of the step's launches, padded as for a graph.
+// Computes the sizes of the step's launches; in decode steps padded to the sizes of a graph.
 static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
     backend->current.longest.n_positions = backend->current.longest.n_rows = 0;
@@ -368,7 +369,7 @@ static void trace_steps(struct backend *base, struct step_times *times)
     backend->current.times = times;
 }
 
-// Replaces pending tokens by those that the step before drew.
+// Whether the step reads tokens that the previous step draws.
 static bool has_pending(const struct step *step)
 {
     for (int32_t i = 0; i < step->n_tokens; i++)
@@ -380,6 +381,7 @@ static bool has_pending(const struct step *step)
     return false;
 }
 
+// Replaces pending tokens by those that the previous step drew.
 static void resolve_tokens(struct gpu_backend *backend)
 {
     unsigned char *upload = backend->memory.upload.memory;
@@ -432,7 +434,7 @@ static void begin_step(struct backend *base, const struct step *step)
         resolve_tokens(backend);
 }
 
-// The sampling has the padding of the forward pass.
+// The sampling is padded as the forward pass was.
 static void resume_step(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);

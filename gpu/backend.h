@@ -12,13 +12,13 @@
 #include "engine/base/pool.h"
 
 struct gpu_options {
-    int index;             // of the device
+    int index;             // among the devices visible to this process
     uint64_t memory_bytes; // limit for weights, pages and scratch; 0: the free memory
     struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
     bool eager;            // never use graphs, for comparisons
     bool sync;             // waits after every launch, so that an error names its kernel
     bool no_overlap;       // no programmatic dependent launch, for comparisons
-    bool no_carveout;      // each kernel chooses its carveout of shared memory, for comparisons
+    bool no_carveout;      // the driver chooses each kernel's carveout, for comparisons
     bool no_wgmma;         // GEMMs of many rows by mma.sync also where the device has wgmma
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
@@ -35,9 +35,15 @@ void gpu_backend_describe(const struct backend *backend, char *text, size_t size
 // 90 for compute capability 9.0.
 int gpu_backend_capability(const struct backend *backend);
 
-// For tests and the log: steps, steps that replayed a graph, those whose sampling was submitted apart, and
-// those of them that replayed a graph of it, captured graphs, and bytes of keys and values that attention did
-// not read again because sequences share a prefix (sliding windows are counted as unlimited).
+// For tests and the log.
+//
+//   n_steps              steps
+//   n_replayed           steps that replayed a graph
+//   n_apart              steps whose sampling was submitted apart
+//   n_apart_replayed     steps whose separate sampling replayed a graph
+//   n_graphs             captured graphs
+//   shared_bytes_saved   bytes of keys and values that attention did not read again because sequences share a
+//                        prefix (sliding windows are counted as unlimited)
 struct gpu_counts {
     int64_t n_steps, n_replayed, n_apart, n_apart_replayed, n_graphs, shared_bytes_saved;
 };

@@ -1,12 +1,12 @@
 // One device with one stream: memory, copies, synchronization, events, graphs. Implemented over the CUDA
 // runtime (device_cuda.c) and over host memory (device_emulated.c). The emulation runs launches only when the
-// stream is waited for, fills new memory with NaNs and injects faults on request, so the whole backend is
-// tested without a GPU.
+// caller waits for the stream, fills new memory with NaNs and injects faults on request, so the whole backend
+// is tested without a GPU.
 //
 // Enqueued work runs in order. The first failure, of a call or of the work itself, is latched and returned by
 // device_wait as STATUS_RESTART; later results are invalid.
 //
-// Thread: the one that called device_open or device_use last. The CUDA runtime has a current device per
+// Thread: the thread that called device_open or device_use last. The CUDA runtime has a current device per
 // thread.
 #pragma once
 
@@ -26,7 +26,7 @@ struct device_options {
     bool no_overlap;           // no programmatic dependent launch, for comparisons
     bool no_carveout;          // the driver chooses each kernel's carveout of shared memory, for comparisons
     bool no_wgmma;             // device_facts.has_wgmma is false: the same bytes by mma.sync
-    uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's, emulated as of 9.0
+    uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's; emulated: as of 9.0
     // Emulated device only:
     uint64_t memory_bytes; // device memory; 0: 4 GiB
     int64_t failing_work;  // the n-th enqueued operation fails and the device is lost; 0: none
@@ -38,14 +38,14 @@ struct device_facts {
     int capability_major, capability_minor;
     int n_multiprocessors;
     uint64_t shared_bytes_max; // shared memory per block
-    bool has_wgmma;            // and what came with it: compute capability 9.0
+    bool has_wgmma;            // and mbarriers, bulk copies: compute capability 9.0
     bool emulated;
 };
 
 // ERROR_DEVICE: no driver, no device, or its compute capability is too old.
 enum status device_open(struct device **device, const struct device_options *options,
                         struct error *error) WARN_UNUSED;
-// waits for the stream; its memory, events and graphs must be freed before
+// waits for the stream; the caller has freed its memory, events and graphs
 void device_close(struct device *device);
 void device_use(struct device *device); // makes the calling thread the one that uses the device
 const struct device_facts *device_facts(const struct device *device);
@@ -59,9 +59,10 @@ static inline uint64_t device_block_bytes(uint64_t size_bytes)
     return size_bytes > UINT64_MAX - unit ? UINT64_MAX : (size_bytes + unit - 1) / unit * unit;
 }
 
-// Loads all kernels and grants them the device's shared memory per block, once, before the first launch: what
-// CUDA loads at a kernel's first launch cannot be loaded within a graph capture. All get the same carveout, the
-// largest: a multiprocessor must be idle to change it, so kernels with different ones would not overlap.
+// Loads all kernels and allows them the device's shared memory per block. Called once, before the first
+// launch: CUDA loads a kernel at its first launch, and cannot within a graph capture. All kernels get the
+// same carveout, the largest: a multiprocessor must be idle to change it, so kernels with different carveouts
+// would not overlap.
 enum status device_load_kernels(struct device *device, struct error *error) WARN_UNUSED;
 
 // Contents undefined. NULL: out of device memory, or the device has failed (latched). Must not be called
@@ -98,8 +99,8 @@ double device_event_between_us(const struct device_event *begin, const struct de
 
 // Captures launches and event records into a graph, without running them, until device_graph_end.
 void device_graph_begin(struct device *device);
-// NULL: no graph could be made of this work. It has been enqueued instead, so the step continues; if the
-// device has failed, that is latched as always.
+// NULL: no graph could be made of this work. The work has been enqueued instead, so the step continues. A
+// failure of the device is latched as always.
 struct device_graph *device_graph_end(struct device *device);
 void device_graph_launch(struct device *device, struct device_graph *graph);
 void device_graph_destroy(struct device *device, struct device_graph *graph);

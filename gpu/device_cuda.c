@@ -12,7 +12,7 @@
 
 enum { CAPABILITY_LEAST = 80, OVERLAP_CAPABILITY_LEAST = 9, RECENT_MAX = 24 };
 
-// A launch or an event record of a capture, to be enqueued if it makes no graph.
+// A captured launch or event record, kept to be enqueued if no graph can be made.
 struct captured {
     struct captured *next;
     const struct kernel_entry *kernel; // NULL: an event record
@@ -22,8 +22,8 @@ struct captured {
     _Alignas(16) unsigned char bytes[];
 };
 
-// The kernels that were enqueued since the device was last waited for, each once. An error of work is known at
-// the wait only, and is of one of them.
+// The kernels enqueued since the last wait for the device, each once. An error of enqueued work is reported
+// only at the wait, so any of them may have caused it.
 struct recent_kernels {
     const struct kernel_entry *entries[RECENT_MAX];
     int n;
@@ -36,7 +36,7 @@ struct device {
     cudaStream_t stream;
     cudaError_t failure; // the first one
     const char *failed_call, *failed_kernel;
-    struct recent_kernels recent, captured_kernels; // the latter: of the capture
+    struct recent_kernels recent, captured_kernels; // the latter: of the current capture
     struct device_facts facts;
     bool capturing, capture_failed;
     struct captured *first_captured, **last_captured;
@@ -48,7 +48,7 @@ struct device_event {
 
 struct device_graph {
     cudaGraphExec_t executable;
-    struct recent_kernels kernels; // its own
+    struct recent_kernels kernels; // that it launches
 };
 
 static bool check_call(struct device *device, cudaError_t code, const char *call)
@@ -197,7 +197,7 @@ void *device_allocate(struct device *device, size_t size_bytes)
     void *memory = NULL;
     cudaError_t code = cudaMalloc(&memory, size_bytes ? size_bytes : 1);
     if (code == cudaErrorMemoryAllocation) {
-        (void)cudaGetLastError(); // clears it: reported by the caller, the device has not failed
+        (void)cudaGetLastError(); // clears the error: the caller reports it, the device has not failed
         return NULL;
     }
     return check_call(device, code, "allocating memory") ? memory : NULL;
@@ -416,7 +416,7 @@ double device_event_between_us(const struct device_event *begin, const struct de
     float ms = 0.0f;
     if (cudaEventElapsedTime(&ms, begin->event, end->event) == cudaSuccess)
         return (double)ms * 1000.0;
-    (void)cudaGetLastError(); // clears it: an event that was not recorded is no failure of the device
+    (void)cudaGetLastError(); // clears the error: an event that was not recorded is no failure of the device
     return 0.0;
 }
 

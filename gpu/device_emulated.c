@@ -1,9 +1,14 @@
-// gpu/device.h without a device. Work waits in the stream's list until somebody waits for it, as it would on
-// a device that is slower than the host: memory that the host changes too early gives wrong results here too.
-// New memory is all ones, floats of it NaN, to show reads of unwritten memory. CUDA's prohibitions are
-// asserts here: calls from a thread that did not take the device, taking or freeing memory and waiting in a
-// graph's capture, copies in it (host memory that a replay would read again), and copies that continue after
-// the call from memory that is not pinned. A kernel that was not loaded before makes a capture fail.
+// gpu/device.h without a device. Enqueued work runs only when the caller waits for it, as on a device slower
+// than the host: memory that the host changes too early gives wrong results here too. New memory is filled
+// with one bits, which are NaNs as floats, to show reads of unwritten memory. What CUDA prohibits is an
+// assert here:
+//
+//   calls from a thread without a device_open or device_use
+//   allocating or freeing memory, and waiting, during a graph capture
+//   copies during a graph capture (a replay would read the host memory again)
+//   asynchronous copies to or from memory that is not pinned
+//
+// A capture that contains a kernel which was not loaded before fails.
 #include "gpu/device.h"
 #include "gpu/emulation/emulate.h"
 #include "gpu/emulation/stream.h"
@@ -17,30 +22,30 @@
 #include <string.h>
 
 static const uint64_t memory_bytes_default = 4ull << 30;
-// some 10 KB for each of some hundred launches, as people report of real ones
+// about 10 KB for each of some hundred launches, as users report for CUDA
 static const uint64_t graph_bytes = 4 << 20;
 
 struct work_list {
     struct emulated_work *first, *last;
 };
 
-// Before each block of pinned memory.
+// Header of each block of pinned memory.
 struct pinned {
     struct pinned *next;
     size_t size_bytes;
     max_align_t bytes[];
 };
 
-// Faults that tests ask for, and the first that occurred.
+// Faults that tests inject, and the first fault that occurred.
 struct device_faults {
-    int64_t failing_work, failing_graph; // numbers of submitted work and captures
-    const struct emulated_work *failing; // when it is run
+    int64_t failing_work, failing_graph; // device_options: counted from 1; 0: none
+    const struct emulated_work *failing; // fails when it runs
     bool capture_failed, failed;
     char text[160];
 };
 
 struct device {
-    pthread_t thread; // whose current device it is
+    pthread_t thread; // the thread that uses the device
     struct work_list waiting;
     struct pinned *pinned;
     struct device_graph *capturing; // NULL: work is added to `waiting`
@@ -60,10 +65,10 @@ struct device_graph {
     struct work_list work;
 };
 
-// Before each block of device memory.
+// Header of each block of device memory.
 struct device_block {
     uint64_t size_bytes;
-    uint64_t padding[7]; // what follows is at a multiple of 64 bytes, if the block is
+    uint64_t padding[7]; // the header has 64 bytes, so the memory after it is aligned as the block
 };
 
 static void append_work(struct work_list *list, struct emulated_work *work)
@@ -85,7 +90,8 @@ static void drop_work(struct work_list *list)
     *list = (struct work_list){0};
 }
 
-// As on a device, the kernel of a failure is known only of a launch that is rejected, or with options.sync.
+// `kernel`: NULL if unknown. As on a device, it is known only if the launch is rejected, or with
+// options.sync.
 static void fail_device(struct device *device, const char *what, const char *kernel)
 {
     if (!device->faults.failed)
@@ -94,7 +100,7 @@ static void fail_device(struct device *device, const char *what, const char *ker
     device->faults.failed = true;
 }
 
-// Of calls that are for the thread's current device. Freeing and waiting name what they are for.
+// For calls that use the thread's current device. Calls that free or wait do not: they name their object.
 static void check_thread(const struct device *device)
 {
     assert(pthread_equal(device->thread, pthread_self()));
@@ -107,7 +113,7 @@ static void check_no_capture(const struct device *device)
     (void)device;
 }
 
-// Until the event has been recorded; NULL: all of it.
+// Runs waiting work until the event has been recorded; NULL: all of it.
 static void run_until(struct device *device, const struct device_event *event);
 
 void emulated_stream_submit(void *stream, struct emulated_work *work)
@@ -408,7 +414,7 @@ double device_event_between_us(const struct device_event *begin, const struct de
     return (double)(end->time_ns - begin->time_ns) / 1e3;
 }
 
-// --- Graphs: a list that is run again and again ---
+// --- Graphs: a list of work, run by each replay ---
 
 struct replay {
     struct emulated_work work;
@@ -434,7 +440,7 @@ void device_graph_begin(struct device *device)
         fail_device(device, "out of memory for a graph", NULL);
 }
 
-// The work of a capture that makes no graph is enqueued.
+// Enqueues the work of a capture of which no graph was made.
 static void enqueue_captured(struct device *device, struct device_graph *graph)
 {
     for (struct emulated_work *work = graph->work.first, *next; work; work = next) {

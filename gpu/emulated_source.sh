@@ -1,5 +1,5 @@
 #!/bin/sh
-# emulated_source.sh KERNEL.cu [NAME=VALUE]...: prints a C++ source that is this kernel's, with these definitions.
+# emulated_source.sh KERNEL.cu [NAME=VALUE]...: prints a C++ source that includes the kernel after these definitions.
 set -eu
 source=$1
 shift

@@ -11,8 +11,8 @@ int32_t graph_rows(int32_t n_rows)
     return (n_rows + unit - 1) / unit * unit;
 }
 
-// Powers of 2 from one attention segment up. The launch covers the longest sequence; blocks beyond a shorter
-// one exit at once.
+// Powers of 2 from one attention segment up. The launch covers the longest sequence; blocks beyond the end of
+// a shorter sequence exit at once.
 int32_t graph_positions(int32_t n_positions)
 {
     int32_t padded = 256;
@@ -21,7 +21,7 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-// 0, or a power of 4 times 8: a block without a tile exits at once.
+// 0, or 8 times a power of 4. Blocks without a tile exit at once.
 int32_t graph_shared_tiles(int32_t n_tiles)
 {
     int32_t padded = 8;
@@ -45,7 +45,7 @@ static void release_graph(struct graph_entry *entry, struct device *device)
 
 enum { USES_UNDER_WAY = 4 }; // two steps of two parts
 
-// An entry for a new kind: a free one, else of those without a graph the one unused for longest, else of all.
+// Entry for a new kind: free slot; else least recently used without a graph; else least recently used.
 static struct graph_entry *replace_oldest(struct graphs *graphs, struct device *device)
 {
     if (graphs->n_entries < GRAPHS_MAX)

@@ -1,7 +1,8 @@
-// CUDA graphs of decode steps, or of the two parts of those whose sampling is submitted apart. A graph is
-// keyed by the padded number of tokens, the padded length of the longest sequence and the padded number of
-// shared tiles; one of the sampling by the first alone. The first step of a kind runs eagerly, which loads its
-// kernels; the second is captured; later ones replay the graph.
+// CUDA graphs of decode steps. A step whose sampling is submitted apart has two graphs: forward pass and
+// sampling. The key of a graph is the padded number of tokens, the padded length of the longest sequence and
+// the padded number of shared tiles; the key of a sampling graph is only the padded number of tokens. The
+// first step of a kind runs eagerly, which loads its kernels; the second is captured; later ones replay the
+// graph.
 #pragma once
 
 #include "gpu/phases.h"
@@ -11,7 +12,7 @@
 enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
 
 enum {
-    GRAPHS_MAX = 128,      // kinds; a new one replaces the one that was not used for the longest time
+    GRAPHS_MAX = 128,      // kinds; a new one replaces the least recently used
     GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
 };
 
@@ -21,14 +22,14 @@ enum graph_part { GRAPH_WHOLE, GRAPH_FORWARD, GRAPH_SAMPLING };
 struct graph_kind {
     enum graph_part part;
     int32_t n_rows, n_positions, n_shared_tiles;
-    int events; // which of two event sets it records: one is read while the next step records the other
+    int events; // 0 or 1: its event set; one is read while the next step records the other
 };
 
 struct graph_entry {
     struct graph_kind kind;
     bool seen;
     bool refused;               // no graph could be made: runs eagerly from then on
-    int64_t used_at;            // of its last use, counted in uses of graphs
+    int64_t used_at;            // last use, as a count of graph uses
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by the graph
 };
@@ -44,7 +45,7 @@ int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);
 // Finds or adds the entry of a kind and sets how the step, or its part, runs. Entries of the last two steps,
-// which may be under way, are never replaced.
+// which may be in flight, are never replaced.
 struct graph_entry *graphs_choose(struct graphs *graphs, struct device *device, const struct graph_kind *kind,
                                   enum step_way *way);
 // Destroys all graphs, because memory that they point to was reallocated.

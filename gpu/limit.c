@@ -6,9 +6,10 @@
 // A multiple of each type's block.
 enum { PIECE_ITEMS = 2048, SUMS = 8, RUNS_MAX = 256, EXPONENT_MAX = 100 };
 
-// The largest item of a row is some 2^4 times a typical one. Where the bound is 2^24 times a typical one, that
-// item is 2^-5 in binary16. Items have all 11 bits down to 2^-14, and errors of 2^-25 below, 2^-20 of the
-// largest: a sixteenth of what rounding to 11 bits costs typical ones.
+// Largest ratio of the bound to a typical item. A row's largest item is about 2^4 times a typical item. At
+// this ratio it becomes 2^15 * 2^4 / 2^24 = 2^-5 in binary16. Items keep all 11 bits down to 2^-14; smaller
+// items have errors up to 2^-25, or 2^-20 of the largest: a sixteenth of the error of rounding typical items
+// to 11 bits.
 static const double RATIO_MAX = 0x1p24;
 
 static void dequantize_items(const struct tensor *tensor, uint64_t first, float *items, uint64_t n)
@@ -18,12 +19,12 @@ static void dequantize_items(const struct tensor *tensor, uint64_t first, float 
         (const unsigned char *)tensor->data + first / traits->block_items * traits->block_bytes, items, n);
 }
 
-// How many numbers have which exponent, from 2^-EXPONENT_MAX to 2^EXPONENT_MAX.
+// Histogram of exponents, from -EXPONENT_MAX to EXPONENT_MAX; others count as the nearest of these.
 struct exponent_counts {
     atomic_int_least64_t counts[2 * EXPONENT_MAX + 1];
 };
 
-// An absolute value.
+// `value` is not negative.
 static void count_exponent(struct exponent_counts *exponents, double value)
 {
     int exponent = -EXPONENT_MAX;
@@ -33,7 +34,7 @@ static void count_exponent(struct exponent_counts *exponents, double value)
     atomic_fetch_add_explicit(&exponents->counts[exponent + EXPONENT_MAX], 1, memory_order_relaxed);
 }
 
-// The largest power of 2 that is not above the median of n counted numbers; 0: it is below the smallest.
+// The largest power of 2 that is not above the median of n counted numbers; 0: the median is below them all.
 static float median_power(struct exponent_counts *exponents, int64_t n)
 {
     int64_t n_below = 0;
@@ -51,17 +52,17 @@ static float median_of_weight(const struct norm_items *norm)
     return median_power(&exponents, norm->n);
 }
 
-// Rows of a tensor, some at a time.
+// The limits of a tensor, computed by a pool in tasks of `run` rows.
 struct limit_task {
     const struct tensor *tensor;
     const struct norm_items *norm;
-    double median; // of its weight
+    double median; // of the norm's weight
     int64_t n_rows, run;
     float largest[RUNS_MAX];
-    struct exponent_counts deviations; // of outputs for random rows
+    struct exponent_counts deviations; // standard deviations of outputs for random rows
 };
 
-// Sums over a row's weights w: of (w g)^2 and w^2, in SUMS parts in an order that depends on n alone, and of w b.
+// Sums over a row's weights w: (w g)^2 and w^2, each in SUMS parts whose order depends only on n, and w b.
 struct row_sums {
     double scaled[SUMS], plain[SUMS], bias;
 };
@@ -163,7 +164,7 @@ float limit_of_items(const struct tensor *tensor)
     return most;
 }
 
-// The largest activation of at most this size.
+// The largest absolute activation(x) for |x| <= gate.
 static double activation_limit(enum activation_kind activation, double gate)
 {
     switch (activation) {
@@ -171,7 +172,7 @@ static double activation_limit(enum activation_kind activation, double gate)
         return gate * gate;
     case ACTIVATION_SWIGLU_CLAMPED:
         return fmin(gate, 7);
-    default: // of the others none is larger than its argument
+    default: // the others never exceed |x|
         return gate;
     }
 }

@@ -26,7 +26,7 @@ void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *row
     }
 }
 
-// At most one operation is pending: each flushes those before it, or takes them.
+// At most one kind of operation is pending: each operation flushes the pending ones or fuses with them.
 static void flush_pending(struct gpu_backend *backend)
 {
     struct pending_add *pending = &backend->current.pending;
@@ -125,7 +125,7 @@ void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
         return;
     struct pending_ropes others = backend->current.ropes;
     if (others.n < PENDING_ROPES_MAX && (others.n == 0 || others.ropes[0].x != x))
-        backend->current.ropes.n = 0; // both wait
+        backend->current.ropes.n = 0; // keeps the earlier rotation pending
     else
         others.n = 0;
     if (!gpu_enqueues(backend))

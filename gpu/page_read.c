@@ -35,7 +35,7 @@ static float item_at(const struct block_parts *parts, const unsigned char *items
     return half_to_float(float_to_half((float)(items[place] - 128) * half_to_float(*scale)));
 }
 
-// ATTENTION_BLOCK positions of one head; the rows of `keys` and `values` have all heads.
+// Reads ATTENTION_BLOCK positions of one head. The rows of `keys` and `values` have all heads.
 static void read_block(const struct kv_shape *shape, const unsigned char *block, float *keys, float *values)
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;

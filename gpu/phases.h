@@ -17,6 +17,6 @@ struct phases {
 void phases_mark(struct phases *phases, struct device *device, enum step_phase phase);
 // Marks the end of the last phase.
 void phases_end(struct phases *phases, struct device *device);
-// Adds the time of each phase. The stream must have been waited for.
+// Adds the time of each phase. The caller has waited for the stream.
 void phases_add(const struct phases *phases, struct step_times *times);
 void phases_finish(struct phases *phases, struct device *device);

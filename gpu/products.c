@@ -32,7 +32,7 @@ static struct activation_operand operand_of(const struct gpu_backend *backend, c
                                        .scales = backend->memory.operand_scales.memory};
 }
 
-// Takes the pending rows if they are all of x, one for each of the GEMM's; else .out is NULL.
+// Takes the pending launch if it writes x, with as many rows as the GEMM reads; else .out is NULL.
 static struct pending_rows take_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
                                      bool pairs)
 {
@@ -44,7 +44,7 @@ static struct pending_rows take_rows(struct gpu_backend *backend, const struct m
     return rows;
 }
 
-// Whether all GEMMs read one operand.
+// Whether all GEMMs can read the same operand.
 static bool have_one_form(const struct product *products, int n)
 {
     for (int i = 0; i < n; i++)
@@ -54,9 +54,9 @@ static bool have_one_form(const struct product *products, int n)
     return true;
 }
 
-// Lets gated GEMMs write the operand of the next one, in other memory than x, which their other blocks still
-// read: where it has a scale of all rows, in the place of the result, which is not stored and has as many
-// bytes or more. False: they can't.
+// Makes gated GEMMs write the operand of the next GEMM. It can't replace their own operand, which other
+// blocks still read. With one scale for all rows it goes to the memory of their result, which is then not
+// stored, if that is large enough; else memory of its own. False: they can't write it.
 static bool make_next_of_gates(const struct gpu_backend *backend, struct pending_rows *rows,
                                const struct product *products, int n)
 {
@@ -78,7 +78,8 @@ static bool make_next_of_gates(const struct gpu_backend *backend, struct pending
     return true;
 }
 
-// Launches the rows of x, with the operand of the first GEMM. False: it needs none, or they can't be.
+// Launches the pending rows of x and makes them write the operand of the first GEMM. False: they don't write
+// it, because the GEMM needs no operand or the launch can't.
 static bool launch_taken(struct gpu_backend *backend, struct pending_rows *rows,
                          const struct product *products, int n, const struct matrix *x,
                          struct activation_operand *operand)
@@ -146,8 +147,8 @@ static struct product_launch call_of_type(const struct product *products, int fi
     return call;
 }
 
-// One call per weight type; those with the same form of x are launched together, and reuse the operand.
-// `call` has the common arguments; `rows` are x if .out is set.
+// One call per weight type. Calls that need x in the same form share the operand and one launch. `call` has
+// the common arguments; `rows` is the deferred launch that writes x, if .out is set.
 static void run_products(struct gpu_backend *backend, const struct product *products, int n,
                          const struct matrix *x, struct pending_rows rows, struct product_launch call)
 {
@@ -170,7 +171,8 @@ static void run_products(struct gpu_backend *backend, const struct product *prod
     launch_products(backend->stream, calls, n_calls);
 }
 
-// The same of two gated GEMMs, which wait for the operand of the next one.
+// Like run_products, for two gated GEMMs. Their launch is deferred, to write the operand of the next GEMM
+// too.
 static void defer_gated(struct gpu_backend *backend, const struct product products[2], const struct matrix *x,
                         struct pending_rows rows, struct product_launch call)
 {
@@ -184,7 +186,7 @@ static void defer_gated(struct gpu_backend *backend, const struct product produc
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
-// Of gates or factors, with their bias.
+// Limits of the outputs of a gate or up GEMM, with its bias.
 static struct output_limits limits_of(const struct product *product)
 {
     struct output_limits limits = product->weight->limits;
@@ -279,8 +281,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
                     gate->y->n_cols, kind);
 }
 
-// Launches as many heads at a time as the operand's memory holds; it is sized for the widest GEMM of all
-// rows.
+// Number of heads whose operands fit at once in the operand memory, which is sized for all rows of the widest
+// GEMM.
 static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows,
                              int32_t n_inputs)
 {

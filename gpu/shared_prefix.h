@@ -1,7 +1,11 @@
 // Shared-prefix attention (cascade attention in vLLM and FlashInfer): finds in the block tables of a step the
 // attention segments that several sequences share, and groups their queries into tiles
-// (gpu/kernels/kernels_attention.h), so that keys and values are read once for all of them. Prefixes may branch: a
-// group of a segment is a subset of a group of the segment before.
+// (gpu/kernels/kernels_attention.h), so that keys and values are read once for the group. Prefixes may
+// branch: the sequences of a group are a subset of a group of the previous segment.
+//
+//   sequences   segment 0   segment 1   segment 2
+//   A B C D     P           Q           own
+//   E F G H I   P           R           own           three groups: P of A to I, Q of A to D, R of E to I
 //
 // Thread: engine.
 #pragma once
@@ -10,8 +14,8 @@
 #include "gpu/kernels/kernels_attention.h"
 
 enum {
-    SHARED_SEQUENCES_LEAST = 4, // of a group: fewer would save little, and do not fill the device
-    // of a step: 256 segments of 1,024 queries; sequences beyond it are not grouped
+    SHARED_SEQUENCES_LEAST = 4, // per group: fewer would save little, and do not fill the device
+    // per step: 256 segments of 1,024 queries; sequences beyond the limit are not grouped
     SHARED_TILES_MAX = 4096,
 };
 

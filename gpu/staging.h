@@ -8,7 +8,7 @@ enum { STAGING_BYTES = 8 << 20 }; // initial size of a buffer; 8 MiB saturate a 
 
 struct staging {
     struct device *device;
-    size_t size_bytes; // of a buffer
+    size_t size_bytes; // per buffer
     unsigned char *buffers[2];
     struct device_event *events[2]; // recorded after the buffer's last copy
     bool used[2];

@@ -32,7 +32,7 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/kernels/tiles.h, matrices contiguous
     int64_t n_matrices;
-    // gpu/limit.h: of WEIGHT_PRODUCT for rows of the norm; of WEIGHT_VECTOR the largest item
+    // gpu/limit.h. WEIGHT_PRODUCT: of the outputs for normed rows; WEIGHT_VECTOR: .largest of its items
     struct output_limits limits;
 };
 
@@ -52,25 +52,25 @@ struct pending_add {
 
 enum pending_kind { PENDING_NORM, PENDING_ATTENTION, PENDING_GATED };
 
-// A deferred launch that writes the rows of `out`, to be fused with the operand of the next GEMM if that
-// reads them.
+// A deferred launch that writes the rows of `out`. If the next GEMM reads these rows, the launch also writes
+// the operand of that GEMM.
 struct pending_rows {
     const struct matrix *out; // NULL: none
     enum pending_kind kind;
     int32_t n_rows;
-    bool consumed; // of a norm: nothing but that GEMM reads it
-    bool pairs;    // of gated GEMMs: rows are pairs of row and expert
+    bool consumed; // norm: only that GEMM reads the rows
+    bool pairs;    // gated GEMMs: rows are (row, expert) pairs
     union {
         struct norm_launch norm;
         struct attention_launch attention;
         struct product_launch gated;
     };
-    // of attention, of a traced step: the phase that has begun since, marked after the launch
+    // attention of a traced step: `phase` begins after this launch and is marked then
     bool ends_phase;
     enum step_phase phase;
 };
 
-// How the work that is submitted together is enqueued.
+// How a step, or a part that is submitted separately, is enqueued.
 struct step_part {
     enum step_way way;
     struct graph_entry *entry; // if it is captured or replayed
@@ -85,17 +85,17 @@ struct step_slot {
     bool drawn;           // tokens were sampled
     // without samples_apart `forward` is the whole step
     struct step_part forward, sampling;
-    struct step_part *part; // of the two, that which is enqueued now or was last
-    // event set of the graphs, different from that of the other submitted step
+    struct step_part *part; // &forward or &sampling: the part being enqueued, or the last one
+    // the event set that its graphs record; the other submitted step uses the other set
     int events;
-    // upload and eager operations; of sampling apart, and download
+    // phases: upload and eager operations; outcome_phases: sampling if submitted apart, and download
     struct phases phases, outcome_phases;
     struct step_times times; // valid if `timed`
     bool timed;
 };
 
-// Deferred rotations, of queries and then of keys, to be done by the launch that stores the keys if that is
-// the next operation.
+// Deferred rotations of the queries, then of the keys. If the next operation stores the keys, its launch
+// performs them.
 struct pending_rope {
     struct matrix *x;
     int32_t n_rows, n_heads, head_dim;
@@ -115,7 +115,7 @@ struct step_memory {
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
     struct device_scratch next_items, next_scales, arrivals; // struct next_operand
-    struct device_scratch partial_sums, partial_arrivals;    // of products: struct product_partials
+    struct device_scratch partial_sums, partial_arrivals;    // GEMMs: struct product_partials
     struct device_scratch given, counts, states;             // sampling
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
@@ -134,7 +134,7 @@ struct current_step {
     struct upload_counts padded;
     struct {
         int32_t n_positions, n_positions_padded;
-        int32_t n_rows; // the most of one sequence
+        int32_t n_rows; // maximum per sequence
     } longest;
     struct shared_prefix shared;
     int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
@@ -150,7 +150,7 @@ struct current_step {
 
 struct submitted_steps {
     struct step_slot slots[2];
-    struct step_slot *slot; // of the current step, or the one submitted last
+    struct step_slot *slot; // of the current step, else of the step submitted last
     int n_under_way;        // submitted and not collected
 };
 
@@ -165,8 +165,8 @@ struct gpu_backend {
     struct device *device;
     void *stream;
     struct staging staging;          // until the first step
-    const struct norm_items *normed; // rows that weights created from now on multiply; NULL: others
-    uint64_t used_bytes;             // of device memory
+    const struct norm_items *normed; // the norm before the weights created from now on; NULL: none
+    uint64_t used_bytes;             // allocated device memory
 
     struct kv_shape kv;
     struct device_scratch pages;
@@ -234,7 +234,7 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
 // operations.c
 // The phases of this step: a graph has its own, reused by its replays.
 struct phases *gpu_phases(struct gpu_backend *backend);
-// Enqueues rows that were deferred and taken.
+// Enqueues a deferred launch that the caller removed from current.pending_rows.
 void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows);
 // False: the step has failed or replays a graph; else flushes the pending operations.
 bool gpu_enqueues(struct gpu_backend *backend);

@@ -10,8 +10,8 @@
 // can be replayed. The arrays after the bar vary in size and are referenced by index from the beginning of
 // the upload. Padding has no effect: token 0, sequences without rows, outputs without SAMPLE_WANTED.
 //
-// A negative token, of a row or at the end of a history, is output -1 - token of the step before;
-// launch_resolve replaces it.
+// A negative token t, of a row or at the end of a history, means output -1 - t of the previous step;
+// launch_resolve replaces it by the token drawn there.
 //
 // Thread: engine.
 #pragma once
@@ -26,7 +26,7 @@
 struct upload_counts {
     int32_t n_rows, n_sequences, n_outputs;
     int32_t n_shared_tiles;
-    int32_t n_runs, n_arrivals; // of attention; 0: it has no pages
+    int32_t n_runs, n_arrivals; // attention; 0: the model has no KV pages
 };
 
 // Offsets in bytes, multiples of 16.
@@ -36,19 +36,19 @@ struct upload_layout {
         size_t tiles, members;
     } shared;
     size_t runs, arrivals;
-    size_t pages, biases, history, masks; // vary
+    size_t pages, biases, history, masks; // their sizes vary
     size_t total_bytes;
 };
 
 // Offsets of the arrays. `page_positions`: 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
-// Fills `bytes` [layout->total_bytes], but for the masks of a step with samples_apart. Block tables are
+// Fills `bytes` [layout->total_bytes], except the masks of a step with samples_apart. Block tables are
 // referenced by their index in it as int32_t. Token ids in the samples must be below n_vocab (asserted).
 // `assignment` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
                  int32_t n_vocab);
-// Fills the masks, where upload_fill found them. One that is gone since allows all tokens.
+// Fills the masks of the outputs that had one in upload_fill. A mask removed since then allows all tokens.
 void upload_fill_masks(unsigned char *bytes, const struct upload_layout *layout, const struct step *step);

@@ -1,5 +1,6 @@
-// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), tables unchanged,
-// vectors as float32. Types without a tile format or a table kernel are dequantized before the upload.
+// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), tables
+// unchanged, vectors as float32. Types without a tile format or a table kernel are dequantized before the
+// upload.
 #include "gpu/state.h"
 
 #include <assert.h>
@@ -16,7 +17,7 @@ static enum status no_memory(struct gpu_backend *backend, const struct tensor *t
     return gpu_no_memory(backend, size_bytes, what, error);
 }
 
-// Device memory of the weight, rounded as in the plan.
+// Allocates the weight's device memory, rounded as in the memory plan.
 static enum status allocate_weight(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes,
                                    struct error *error)
 {
@@ -213,7 +214,7 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
         return n_items * sizeof(float);
     if (role == WEIGHT_TABLE)
         return launch_embed_knows((int32_t)tensor->type) ? tensor->size_bytes : n_items * sizeof(float);
-    struct tensor unseen = *tensor; // without data: the type alone decides
+    struct tensor unseen = *tensor; // without data, so only the type decides
     unseen.size_bytes = 0;
     enum tensor_type type = tiles_type(&unseen);
     if (type == TENSOR_TYPE_COUNT)

@@ -10,7 +10,7 @@
 
 enum { CHUNK_BYTES_FIRST = 4096, CHUNK_BYTES_MAX = 1 << 20, ALIGNMENT = 16 };
 
-// The address sanitizer finds accesses to what is not allocated, and to a gap behind each allocation.
+// The address sanitizer reports accesses to unallocated memory, and to a gap after each allocation.
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 enum { GAP_BYTES = 1 };
@@ -65,13 +65,13 @@ bool arena_reserve(struct arena *arena, size_t size)
 {
     if (arena->chunks && arena->chunks->capacity - arena->used_bytes >= size)
         return true;
-    // up to the border of a huge page
+    // rounded up to whole huge pages
     size_t whole = sizeof(struct arena_chunk) + size, rest = whole % MEMORY_MAP_HUGE_BYTES;
     bool is_huge = size < SIZE_MAX / 2 && whole >= MEMORY_MAP_HUGE_BYTES;
     return chunk_add(arena, is_huge && rest ? size + MEMORY_MAP_HUGE_BYTES - rest : size);
 }
 
-// Chunks double up to a limit, so that a small job costs one allocation and a large one few.
+// Chunks double in size up to a limit, so that a small job needs one allocation and a large one few.
 static size_t next_capacity(const struct arena *arena, size_t size)
 {
     size_t capacity = arena->chunks ? arena->chunks->capacity * 2 : CHUNK_BYTES_FIRST;
@@ -92,7 +92,7 @@ void arena_init_within(struct arena *arena, void *memory, size_t size)
     ASAN_POISON_MEMORY_REGION(chunk->data, chunk->capacity);
 }
 
-// Not zeroed.
+// Memory is not zeroed.
 static void *allocate_chunk(struct arena *arena, size_t size)
 {
     if (size > SIZE_MAX - ALIGNMENT - GAP_BYTES)

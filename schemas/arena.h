@@ -13,11 +13,11 @@ struct arena {
     size_t total_bytes;         // of all chunks
 };
 
-// A zeroed struct is a valid, empty arena. arena_init lets it begin in memory of the caller, which is aligned
-// to 16 bytes and outlives the arena; arena_finish does not free that memory.
+// A zeroed struct is a valid, empty arena. With arena_init_within its first chunk is memory of the caller,
+// which is aligned to 16 bytes and outlives the arena; arena_finish does not free it.
 void arena_init_within(struct arena *arena, void *memory, size_t size);
-// Takes memory for allocations of `size` bytes in all at once, alignment and padding included: where they are
-// many megabytes, that is in huge pages (schemas/memory_map.h). False: no memory.
+// Reserves memory for allocations of `size` bytes in total, alignment and padding included. Many megabytes
+// are in huge pages (schemas/memory_map.h). False: out of memory.
 bool arena_reserve(struct arena *arena, size_t size);
 // Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
 void *arena_allocate(struct arena *arena, size_t size);

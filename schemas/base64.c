@@ -21,14 +21,14 @@ void base64_encode(struct text bytes, struct buffer *out)
     }
 }
 
-// 0..63, or -1.
+// 0..63; -1: no base64 digit.
 static int digit_value(char digit)
 {
     const char *at = digit ? strchr(alphabet, digit) : NULL;
     return at ? (int)(at - alphabet) : -1;
 }
 
-// Four digits to `n` bytes; false when a digit is none or bits are left over.
+// Decodes four digits to `n` bytes. False: a digit is invalid, or unused bits are not 0.
 static bool decode_group(const char *digits, size_t n, char bytes[3])
 {
     uint32_t group = 0;

@@ -8,13 +8,14 @@ int64_t clock_ns(void);
 int64_t clock_us(void);
 int64_t clock_ms(void);
 double clock_s(void);
-int64_t clock_second(void); // whole ones; up to a tick of the kernel late, for a seventh of the cost
+int64_t clock_second(void); // whole seconds; up to a kernel tick late, at a seventh of the cost
 
-int64_t clock_wall_us(void);   // since 1970 UTC; may be set back
+int64_t clock_wall_us(void);   // since 1970 UTC; jumps back if the clock is set
 int64_t clock_cpu_ns(void);    // processor time of all threads of the process
 int64_t clock_thread_ns(void); // processor time of the calling thread
 
-// Of seconds that another program wrote, which may be any: without overflow.
+// Converts seconds to microseconds. Saturates instead of overflowing: another program may have written any
+// number.
 static inline int64_t clock_us_of_s(int64_t seconds)
 {
     int64_t us;

@@ -7,7 +7,7 @@
 void digest_init(void)
 {
     int status = sodium_init();
-    (void)status; // only its random generator can fail, which nothing here uses
+    (void)status; // only the random generator can fail, and it is not used
 }
 
 struct digest digest_of(const void *data, size_t size)
@@ -22,7 +22,7 @@ struct digest digest_of(const void *data, size_t size)
 bool digest_is_set(const struct digest *digest)
 {
     static const struct digest none;
-    // not sodium_is_zero, which takes the same time for all digests, and six times as long: they are no secrets
+    // not sodium_is_zero: its constant time is six times as long, and digests are no secrets
     return memcmp(digest, &none, sizeof none) != 0;
 }
 

@@ -1,6 +1,6 @@
 // BLAKE2b (RFC 7693), 160 bits, by libsodium: the identity of a request. Equal digests mean equal requests
-// also where somebody chooses the requests: two that collide cost about 2^80 digests. XXH3 (schemas/hash.h)
-// collides at will and serves tables whose entries are compared.
+// even if an attacker chooses the requests: a collision costs about 2^80 digests. XXH3
+// (schemas/hash.h) is not collision resistant; it is for tables whose entries are compared.
 #pragma once
 
 #include <stdbool.h>
@@ -15,9 +15,9 @@ struct digest {
 
 struct digest digest_of(const void *data, size_t size);
 bool digest_is_set(const struct digest *digest);
-bool digest_equal(const struct digest *a, const struct digest *b);        // false where none is set
+bool digest_equal(const struct digest *a, const struct digest *b);        // false if one is not set
 void digest_write_hex(const struct digest *digest, char hex[DIGEST_HEX]); // lower case, no '\0'
 
-// Chooses the processor's fastest implementation; without it digests are the same. Once, before threads
-// start.
+// Selects the fastest implementation for the processor; digests are the same without it. Call once, before
+// threads start.
 void digest_init(void);

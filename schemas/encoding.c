@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The media type alone: up to the first ';' (RFC 9110, section 8.3.1), without white space around it.
+// The media type without parameters: up to the first ';' (RFC 9110, section 8.3.1), without white space
+// around it.
 static struct text media_type(struct text content_type)
 {
     size_t start = 0, end = 0;

@@ -1,4 +1,4 @@
-// Bytes in front of a record's JSON.
+// Prefix bytes before a record's JSON.
 #pragma once
 
 #include "schemas/text.h"

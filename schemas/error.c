@@ -77,10 +77,10 @@ bool error_is_of_model(enum error_code code)
 bool error_may_pass(enum error_code code)
 {
     switch (code) {
-    case ERROR_LOGITS_NAN: // of a device's fault, or with a model that was mended
+    case ERROR_LOGITS_NAN: // a fault of the device, or the model has been repaired
     case ERROR_CRASHED:
     case ERROR_RESULT_REFUSED:
-    case ERROR_OUT_OF_MEMORY: // of pages, whose memory is derived from what is free
+    case ERROR_OUT_OF_MEMORY: // KV pages: their number depends on the free memory
     case ERROR_STORE:
     case ERROR_BROKER:
     case ERROR_DEVICE:

@@ -35,17 +35,17 @@ enum error_code {
     ERROR_RESULT_TOO_LARGE,  // the result does not fit the output topic
     ERROR_RESULT_REFUSED,    // the broker refused the result's record repeatedly
     ERROR_CANCELLED,         // the job was cancelled
-    ERROR_CRASHED,           // the job was running in too many crashes
+    ERROR_CRASHED,           // too many crashes while the job was running
     ERROR_DEADLINE,          // the job's deadline passed before it was finished
     ERROR_MODEL_FILE,        // an unusable model file
     ERROR_UNKNOWN_TYPE,      // unknown tensor type, family or pre-tokenizer
-    ERROR_OUT_OF_MEMORY,     // host or device memory; of a job: it exceeds the KV pages
+    ERROR_OUT_OF_MEMORY,     // host or device memory; for a job: it exceeds the KV pages
     ERROR_STORE,             // SQLite
     ERROR_BROKER,            // Kafka
     ERROR_DEVICE,            // CUDA
     ERROR_FILE,              // reading or writing a file
     ERROR_USAGE,             // the command line
-    ERROR_JOBS_FAILED,       // a command that did its work, but some jobs failed
+    ERROR_JOBS_FAILED,       // the command did its work, but some jobs failed
     ERROR_CODE_COUNT,
 };
 
@@ -67,11 +67,11 @@ enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LI
 // Whether the model is at fault, so that every job fails with it.
 bool error_is_of_model(enum error_code code);
 
-// Whether a job that failed with it may succeed when the same command computes it again. The others are
-// faults of the request, or of the request with this model, or a time that has passed.
+// Whether a job that failed with this code may succeed if the same command computes it again. Other codes are
+// faults of the request, or of the request with this model, or passed deadlines.
 bool error_may_pass(enum error_code code);
 
 // "context_length_exceeded" and so on: stable, part of the wire format.
 const char *error_code_name(enum error_code code);
-// ERROR_NONE when no code has that name.
+// ERROR_NONE: no code has that name.
 enum error_code error_code_from_name(const char *name);

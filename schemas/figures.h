@@ -13,27 +13,26 @@ struct step_figures {
     int32_t prefill_tokens; // prompt tokens
     int32_t decode_tokens;  // answer tokens
     int32_t n_generated;    // tokens drawn or forced
-    int32_t n_forced;       // of them: a constraint left no choice, none was drawn
-    int32_t n_drafted;      // draft tokens, of decode_tokens
-    int32_t n_accepted;     // of them: drawn or forced
-    int32_t n_preempted;    // preempted sequences, to be computed again
+    int32_t n_forced;       // of n_generated: not drawn, because a constraint left one choice
+    int32_t n_drafted;      // of decode_tokens: draft tokens
+    int32_t n_accepted;     // of n_drafted: accepted
+    int32_t n_preempted;    // preempted sequences, which are recomputed
     int32_t n_waiting;      // sequences in the window
     int32_t pages_used, pages_total;
     int64_t prepare_us; // rendering and tokenizing new jobs
     int64_t plan_us;    // scheduling
-    int64_t compute_us; // in the engine
+    int64_t compute_us; // forward pass and sampling in the engine
     int64_t finish_us;  // stop rules, text, results
 };
 
-// A step that was computed a second time by another backend (--check-cpu), and the difference between the
-// two.
+// Comparison of a step with the same step computed by another backend (--check-cpu).
 struct check_figures {
-    int64_t step;                        // its number, from 1; 0: nothing to report
-    int32_t n_sequences, n_sequences_of; // compared, of how many
+    int64_t step;                        // number of the step, from 1; 0: nothing to report
+    int32_t n_sequences, n_sequences_of; // sequences compared, and sequences in the step
     int32_t n_draws, n_draws_apart;      // tokens compared, and those that differ
-    double difference;                   // the largest between two logits
-    double magnitude;                    // of the logit there
-    double squared_error;                // the sum of squared differences over that of squares
+    double difference;                   // largest difference between two logits
+    double magnitude;                    // of the logit with that difference
+    double squared_error;                // sum of squared differences / sum of squares
 };
 
 enum { PREFIX_REPORT_MAX = 16, PREFIX_TEXT_BYTES = 256 };
@@ -43,7 +42,7 @@ struct prefix_report_entry {
     int32_t n_tokens;
     int64_t n_hits; // since the worker started
     int64_t tokens_saved;
-    char text[PREFIX_TEXT_BYTES]; // its beginning, valid UTF-8
+    char text[PREFIX_TEXT_BYTES]; // beginning of the prefix, valid UTF-8
 };
 
 // Totals since the worker started.

@@ -44,7 +44,7 @@ void job_destroy(struct job *job)
     if (!job)
         return;
     arena_finish(&job->arena);
-    free(job); // the block, which it begins
+    free(job); // frees the block, whose first member is the job
 }
 
 struct job *job_reserve_take(struct job_reserve *reserve)
@@ -132,7 +132,6 @@ uint64_t job_default_seed(const struct job *job)
     return hash_bytes(place, sizeof place, prompt);
 }
 
-// Whether draws decide the answer: a temperature of 0 is greedy.
 bool job_set_id(struct job *job, struct text job_id)
 {
     if (!job_set_text(job, &job->job_id, job_id))

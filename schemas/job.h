@@ -1,7 +1,7 @@
 // A job: one prompt record, with its result. Everything it points to is in its arena. It has one owner at a
 // time: the main thread decodes it, the engine thread fills `result`, the main thread publishes and destroys
-// it. Field names are OpenAI's where OpenAI has one; schemas/job.schema.json and schemas/result.schema.json
-// describe both encodings.
+// it. Fields have OpenAI's names if OpenAI has the field. schemas/job.schema.json and
+// schemas/result.schema.json describe both encodings.
 #pragma once
 
 #include "schemas/digest.h"
@@ -18,7 +18,7 @@ enum {
     JOB_FINGERPRINT_BYTES_MAX = 256, // system_fingerprint
     JOB_RECORD_BYTES_MAX = 16 << 20, // one encoded job
     JOB_MESSAGES_MAX = 4096,
-    JOB_TOKENS_MAX = 1 << 19, // of a prompt given as ids; half of VALUE_COUNT_MAX
+    JOB_TOKENS_MAX = 1 << 19, // prompt given as ids; half of VALUE_COUNT_MAX
     JOB_STOP_MAX = 16,
     JOB_STOP_BYTES_MAX = 1024,
     JOB_LOGIT_BIAS_MAX = 1024,
@@ -27,7 +27,7 @@ enum {
     JOB_TOP_LOGPROBS_MAX = 20,
     JOB_MAX_TOKENS_MAX = 1 << 20,
     JOB_TOP_K_MAX = 1 << 20,
-    JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as OpenAI and vLLM have it
+    JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as in OpenAI and vLLM
     JOB_STOP_TOKENS_MAX = 128,
     JOB_CHOICES_MAX = 10000,
     JOB_JSON_INDENT_MAX = 8,
@@ -35,9 +35,9 @@ enum {
     JOB_BAD_WORDS_MAX = 1024,
     JOB_TOOLS_MAX = 1024,
     JOB_FUNCTION_NAME_BYTES_MAX = 128,
-    JOB_TOOL_CALLS_MAX = 128, // of one answer
-    JOB_WARNINGS_MAX = 32,    // the last one then says that more were left out
-    JOB_PRIORITY_MAX = 100,   // and its negative
+    JOB_TOOL_CALLS_MAX = 128, // per answer
+    JOB_WARNINGS_MAX = 32,    // the last one says that more were left out
+    JOB_PRIORITY_MAX = 100,   // priorities are -100..100
 };
 
 #define JOB_DEADLINE_S_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
@@ -49,7 +49,7 @@ struct logit_bias {
     float bias; // added to the logit; -100..100
 };
 
-// Parameters for which a worker may have a default, from the model (generation_config.json) or an option.
+// Parameters that may have a worker's default, from the model (generation_config.json) or an option.
 enum sampling_parameter {
     SAMPLING_TEMPERATURE = 1,
     SAMPLING_TOP_P = 2,
@@ -62,31 +62,31 @@ enum sampling_parameter {
 
 // Sampling parameters. They belong to the job, never to the batch.
 struct sampling {
-    // enum sampling_parameter: named by the record; the others get the worker's default
+    // bits of enum sampling_parameter given by the record; the others get the worker's default
     unsigned given;
     float temperature;       // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
     float top_p;             // [0, 1], default 1: off; 0 keeps the most likely token
     float min_p;             // [0, 1], default 0: off
     int32_t top_k;           // default 0: off
-    float presence_penalty;  // -2..2, default 0: OpenAI's, over generated tokens
+    float presence_penalty;  // -2..2, default 0: as OpenAI's, over generated tokens
     float frequency_penalty; // -2..2, default 0
     // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
     float repetition_penalty;
-    uint64_t seed; // the record's (any int64), else job_default_seed's
+    uint64_t seed; // from the record (any int64), else job_default_seed
     bool seed_given;
     struct logit_bias *logit_bias;
     int32_t n_logit_bias;
     bool logprobs;
-    int32_t top_logprobs; // 0..JOB_TOP_LOGPROBS_MAX alternatives a token; needs logprobs
+    int32_t top_logprobs; // 0..JOB_TOP_LOGPROBS_MAX alternatives per token; needs logprobs
 };
 
 enum constraint_kind {
     CONSTRAINT_NONE,
     CONSTRAINT_JSON_OBJECT, // any JSON object
     CONSTRAINT_JSON_SCHEMA,
-    CONSTRAINT_REGEX, // of the whole text
+    CONSTRAINT_REGEX, // matches the whole text
     CONSTRAINT_CHOICE,
-    CONSTRAINT_GRAMMAR, // GBNF, or Lark's syntax
+    CONSTRAINT_GRAMMAR, // in GBNF or Lark syntax
 };
 
 enum { JSON_INDENT_SPACED = -1 };
@@ -95,23 +95,23 @@ enum { JSON_INDENT_SPACED = -1 };
 struct constraint {
     enum constraint_kind kind;
     struct text source;   // the schema's JSON, the regex or the grammar
-    struct text *choices; // [n_choices] of CONSTRAINT_CHOICE
+    struct text *choices; // [n_choices], CONSTRAINT_CHOICE
     int32_t n_choices;
-    const char *field; // that asked for it, static
+    const char *field; // name of the record's field with the constraint, static
     bool closes;       // close_at_max_tokens
-    // How JSON is written; of no other kind.
-    int32_t indent; // blanks a level; 0: compact; JSON_INDENT_SPACED: one blank after each colon and comma
-    bool any_order; // of members, else the schema's
-    struct text whitespace_pattern; // vLLM's, which the white space must match; empty: not given
+    // How JSON is written; only for JSON kinds.
+    int32_t indent; // blanks per level; 0: compact; JSON_INDENT_SPACED: a blank after each colon and comma
+    bool any_order; // of members; false: in the order of the schema
+    struct text whitespace_pattern; // vLLM's regex for white space; empty: not given
 };
 
 struct tool_function {
     struct text name;
-    struct value parameters; // JSON Schema; null: the function takes none
+    struct value parameters; // JSON Schema; null: no parameters
 };
 
 enum tool_choice {
-    TOOLS_NONE, // no calls: none were given, or tool_choice is "none"
+    TOOLS_NONE, // no calls: no tools given, or tool_choice is "none"
     TOOLS_AUTO,
     TOOLS_REQUIRED,
     TOOLS_NAMED,
@@ -126,24 +126,23 @@ struct tools {
     bool is_single;    // parallel_tool_calls is false: at most one call
 };
 
-// The prompt, in one of three kinds.
+// The prompt, of one of three kinds.
 struct request_prompt {
     enum prompt_kind kind;
     struct text text; // PROMPT_TEXT
-    // PROMPT_MESSAGES: array of objects, checked: role and content. A content given as parts of text is one
-    // string here, the parts joined by line feeds; arguments of tool calls are objects
+    // PROMPT_MESSAGES: array of objects with checked role and content. A content given as text parts has been
+    // joined by line feeds to one string. Arguments of tool calls are objects.
     struct value messages;
-    // PROMPT_MESSAGES: object for the template: messages, tools (null without, or where tool_choice is
-    // "none"), documents (null without), add_generation_prompt (default true) and the members of
-    // chat_template_kwargs
+    // PROMPT_MESSAGES: the template's variables: messages, tools (null: none, or tool_choice is "none"),
+    // documents (null: none), add_generation_prompt (default true) and the members of chat_template_kwargs
     struct value variables;
     // PROMPT_MESSAGES: the prompt ends with the last message's text, which the answer continues
     bool continues_message;
     int32_t *tokens;          // PROMPT_TOKENS
-    const char *tokens_field; // that they were given by, static; NULL: tokens
+    const char *tokens_field; // name of the field with the tokens, static; NULL: "tokens"
     int32_t n_tokens;
-    // vLLM's: bos (and eos) where the tokenizer adds them; default true for a text, false for messages, whose
-    // template writes them; of no effect for token ids
+    // vLLM's: adds bos (and eos) if the tokenizer does. Default true for a text; false for messages, whose
+    // template writes them; no effect for token ids.
     bool add_special_tokens;
 };
 
@@ -155,7 +154,8 @@ struct request_stop {
     bool ignore_eos; // vLLM's: generate max_tokens regardless of end tokens
     // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
     bool is_included;
-    // vLLM's min_tokens: until then no end token is drawn and no stop string ends the answer
+    // vLLM's min_tokens: before this number of tokens no end token is drawn and no stop string ends the
+    // answer
     int32_t min_tokens;
     int32_t *tokens; // [n_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
     int32_t n_tokens;
@@ -163,16 +163,16 @@ struct request_stop {
 
 // Limits of the vocabulary.
 struct request_vocabulary {
-    int32_t *allowed_tokens; // [n_allowed_tokens] vLLM's allowed_token_ids: no other is drawn; NULL: all are
+    int32_t *allowed_tokens; // [n_allowed_tokens] vLLM's allowed_token_ids: only these are drawn; NULL: all
     int32_t n_allowed_tokens;
     struct text *bad_words; // [n_bad_words] vLLM's: no answer contains their tokens
     int32_t n_bad_words;
 };
 
-// choice_logprobs: the constraint's choices, each scored behind the prompt.
+// choice_logprobs: the constraint's choices, each scored as the prompt's continuation.
 struct request_scores {
     bool wanted;
-    bool include_end; // with the token that ends an answer behind each
+    bool include_end; // each choice is scored with the end token after it
     bool decide;      // the answer is the most probable choice: nothing is generated
 };
 
@@ -181,20 +181,20 @@ struct request {
     struct request_prompt prompt;
     struct request_stop stop;
     int32_t n; // choices, default 1
-    // sequences generated, of which the n of the highest mean logprob are returned; 0: n
+    // number of sequences generated; the n with the highest mean logprob are returned; 0: n
     int32_t best_of;
-    bool hides_logprobs; // sampling.logprobs is on for best_of alone
+    bool hides_logprobs; // sampling.logprobs is set only for best_of
     struct request_vocabulary vocabulary;
     struct constraint constraint;
-    int32_t prompt_logprobs; // vLLM's: alternatives beside each prompt token's; -1: none
-    bool echo;               // OpenAI's, of plain completions: the prompt is printed before the answer
+    int32_t prompt_logprobs; // vLLM's: alternatives per prompt token; -1: no prompt logprobs
+    bool echo;               // OpenAI's, plain completions: the text begins with the prompt
     struct request_scores scores;
     struct tools tools;
     struct sampling sampling;
-    struct text model; // as given, echoed; a worker serves one model and does not choose by it
+    struct text model; // as given, echoed; a worker has one model, so it selects nothing
 };
 
-// Sequences to generate for the job.
+// Number of sequences to generate for the job.
 static inline int32_t request_n_sequences(const struct request *request)
 {
     int32_t n = request->n > 0 ? request->n : 1;
@@ -211,26 +211,25 @@ enum finish_reason {
 };
 
 struct tool_call {
-    struct text id; // a function of the request and the call's position
+    struct text id; // depends only on the request and the call's position
     struct text name;
     struct text arguments; // JSON
 };
 
 struct token_logprob {
     int32_t token;
-    // natural logarithm, of the distribution before temperature and filters; NAN: a prompt's first token has
-    // none
+    // natural logarithm of the probability before temperature and filters; NAN: none (a prompt's first token)
     float logprob;
 };
 
-// One generated token's logprobs, when asked for.
+// Logprobs of one generated token, if requested.
 struct logprob_entry {
     struct token_logprob chosen;
     struct token_logprob *top; // [n_top], most likely first
     int32_t n_top;
-    struct text chosen_bytes; // the token's bytes; tops' bytes beside them
+    struct text chosen_bytes; // bytes of `chosen`; top_bytes: of each `top`
     struct text *top_bytes;
-    // characters of the answer's text before the token; while it is generated, bytes
+    // characters of the answer's text before the token; bytes while the answer is generated
     int32_t text_offset;
 };
 
@@ -238,10 +237,10 @@ struct logprob_entry {
 struct choice {
     struct text text; // valid UTF-8; bad bytes became U+FFFD
     enum finish_reason finish_reason;
-    int32_t n_tokens;               // generated, without the token that ended it
+    int32_t n_tokens;               // generated tokens, without the end token
     struct logprob_entry *logprobs; // [n_echoed + n_tokens] or NULL
-    int32_t n_echoed;               // prompt tokens among the logprobs, which come first
-    struct text reasoning;          // OpenAI-compatible servers' reasoning_content; data NULL: none
+    int32_t n_echoed;               // leading logprobs that are prompt tokens'
+    struct text reasoning;          // reasoning_content of OpenAI-compatible servers; data NULL: none
     struct tool_call *tool_calls;   // [n_tool_calls]
     int32_t n_tool_calls;
 };
@@ -249,8 +248,8 @@ struct choice {
 // The model's score of one of the job's choices, independent of the answer.
 struct choice_logprob {
     struct text choice;
-    double logprob;    // sum over the choice's tokens behind the prompt, of the unconstrained distribution
-    float probability; // among the choices
+    double logprob;    // sum over the choice's tokens after the prompt, without the constraint
+    float probability; // softmax over the choices' logprobs
 };
 
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
@@ -261,17 +260,17 @@ struct result {
     enum result_status status;
     struct choice *choices; // [n_choices], RESULT_DONE
     int32_t n_choices;
-    struct logprob_entry *prompt_logprobs; // [n_prompt_logprobs] of the prompt's tokens, without text_offset
+    struct logprob_entry *prompt_logprobs; // [n_prompt_logprobs], without text_offset
     int32_t n_prompt_logprobs;
-    struct choice_logprob *choice_logprobs; // [n_choice_logprobs] in the order of the request
+    struct choice_logprob *choice_logprobs; // [n_choice_logprobs], in the request's order
     int32_t n_choice_logprobs;
     int32_t prompt_tokens;
-    int32_t completion_tokens; // over all choices, with the tokens that ended them, as OpenAI and vLLM count
-    int32_t reasoning_tokens;  // of the choices' thoughts, without the marks around them
-    struct error error;        // RESULT_FAILED, RESULT_CANCELLED
-    struct text model;         // name the worker gives its model
-    struct text system_fingerprint; // name of the arithmetic that the worker computes with; empty: unknown
-    // figures.cached_tokens is part of the usage: on request, because it differs from run to run
+    int32_t completion_tokens;      // over all choices, with end tokens, as OpenAI and vLLM count
+    int32_t reasoning_tokens;       // of the choices' reasoning, without its delimiters
+    struct error error;             // RESULT_FAILED, RESULT_CANCELLED
+    struct text model;              // the worker's name for its model
+    struct text system_fingerprint; // name of the worker's arithmetic; empty: unknown
+    // usage includes figures.cached_tokens; only on request, because it differs from run to run
     bool reports_cached_tokens;
     struct text *warnings; // e.g. unknown fields; [n_warnings]
     int32_t n_warnings;
@@ -280,16 +279,16 @@ struct result {
 // Figures of the computation: for the store and the record's headers, never for the result's body.
 struct job_figures {
     int32_t cached_tokens;      // prompt tokens served from shared pages
-    int64_t queued_us;          // wait in the window
+    int64_t queued_us;          // time in the waiting queue
     int64_t prefill_us;         // admission to first token
     int64_t decode_us;          // first token to last
-    int32_t attempts;           // times the job was started, this one included
-    uint64_t prefix_hash;       // of the shared prefix it used; 0: none
-    int32_t forced_tokens;      // generated ones that a constraint left no choice of
-    int32_t drafted_tokens;     // computed before they were known to be the answer's (speculation)
-    int32_t accepted_tokens;    // of them: they were
-    const char *constrained_by; // job_constraint_name's, static, of a job without its request; else NULL
-    bool is_duplicate;          // the answer is another job's, nothing was computed
+    int32_t attempts;           // times the job was started, including this one
+    uint64_t prefix_hash;       // of the cached prefix it used; 0: none
+    int32_t forced_tokens;      // generated tokens for which a constraint left one choice
+    int32_t drafted_tokens;     // speculative decoding: draft tokens computed
+    int32_t accepted_tokens;    // of drafted_tokens: accepted
+    const char *constrained_by; // job without its request: its job_constraint_name, static; else NULL
+    bool is_duplicate;          // has another job's answer; nothing was computed
 };
 
 enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
@@ -300,50 +299,50 @@ struct header {
 };
 
 struct job_bytes {
-    size_t record;  // as it came
-    size_t charged; // to the worker's limit until the job leaves it (worker_job_bytes)
+    size_t record;  // of the record as received
+    size_t charged; // counted against the worker's limit until the job ends (worker_job_bytes)
 };
 
 // The origin of the record, and properties that stay with the job.
 struct job_source {
-    struct text topic; // "" on the embedded queue
+    struct text topic; // "": the embedded queue
     int32_t partition;
     int64_t offset;         // Kafka offset, or the row id of the embedded queue
-    enum encoding encoding; // of the record, and so of its result
+    enum encoding encoding; // of the record and of its result
     struct text key;        // record key; data NULL: none
-    int32_t crashes;        // of workers that may have been computing it
-    int64_t received_s;     // monotonic, for the figures only
-    int64_t written_s;      // the record, seconds since 1970 UTC; 0: unknown
+    int32_t crashes;        // crashes of workers that may have been computing it
+    int64_t received_s;     // monotonic clock; only for figures
+    int64_t written_s;      // time of the record, seconds since 1970 UTC; 0: unknown
     struct header *headers; // [n_headers]
     int32_t n_headers;
-    bool has_more_headers; // than were taken
-    struct text record;    // original bytes when the record could not be decoded, else empty
+    bool has_more_headers; // the record has more headers than `headers`
+    struct text record;    // original bytes if the record could not be decoded, else empty
     struct job_bytes bytes;
-    int32_t refusals; // of its result by the broker, each time alone in its batch
-    bool is_doubted;  // its result was in a batch that the broker refused
+    int32_t refusals; // times the broker refused its result in a batch of its own
+    bool is_doubted;  // the broker refused a batch with its result
 };
 
-// Which part of the record or its headers names the job; the draws of a job without a seed depend on it.
+// Which part of the record or its headers names the job. The default seed depends on it.
 enum job_naming {
-    JOB_NAMED_BY_PLACE, // its index, else its partition and offset; the job_id is made of them
+    JOB_NAMED_BY_PLACE, // index, else partition and offset; the job_id is made from these
     JOB_NAMED_BY_ID,    // a job_id
     JOB_NAMED_BY_CUSTOM_ID
 };
 
 struct job {
     struct arena arena;
-    struct job *next;      // link of whichever queue or list owns the job
+    struct job *next;      // link for the queue or list that owns the job
     struct text job_id;    // unique within a dataset
     struct text dataset;   // default "default"
     struct text custom_id; // default: the job_id
     enum job_naming naming;
-    int64_t index;      // position in the submitted file, -1: none
+    int64_t index;      // position in the submitted file; -1: none
     int64_t created_s;  // submission, seconds since 1970 UTC; 0: unknown
-    int32_t priority;   // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX: the highest runs first
-    int64_t deadline_s; // seconds since 1970 UTC: not computed from then on; 0: none
+    int32_t priority;   // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX; the highest runs first
+    int64_t deadline_s; // seconds since 1970 UTC: the job is not computed after it; 0: none
     struct request request;
-    struct digest request_hash; // of a request that may share its answer (job_hash_request); else not set
-    struct digest open_hash;    // of it without max_tokens, where an answer that ended by itself needs none
+    struct digest request_hash; // if the request may share its answer (job_hash_request); else not set
+    struct digest open_hash;    // without max_tokens (job_hash_request); else not set
     struct result result;
     struct job_figures figures;
     struct job_source source;
@@ -352,16 +351,16 @@ struct job {
 #define CONTENT_TYPE_JSON    "application/json"
 #define CONTENT_TYPE_MSGPACK "application/msgpack"
 
-// From the content-type header's value (parameters ignored; may be empty), else from the first byte: '{' or
-// white space is JSON. False: neither.
+// Detects the encoding from the content-type header's value (parameters are ignored; may be empty), else from
+// the first byte: '{' or white space is JSON, a map's first byte is msgpack. False: neither.
 bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding);
 
-struct job *job_create(void); // empty, with defaults; NULL when memory ran out
+struct job *job_create(void); // empty, with defaults; NULL: out of memory
 void job_destroy(struct job *job);
 
 // Free list of job allocations, last in first out, so that a reused job is still in the CPU's caches. Used by
-// one thread. A zeroed struct is valid and empty; NULL caches nothing. Jobs beyond the limit are freed; with
-// the address sanitizer all are, so that it detects a use after free.
+// one thread. A zeroed struct is valid and empty; NULL caches nothing. Jobs beyond JOB_RESERVE_MAX are freed.
+// With the address sanitizer all jobs are freed, so that it detects a use after free.
 #ifdef __SANITIZE_ADDRESS__
 enum { JOB_RESERVE_MAX = 0 };
 #else
@@ -375,85 +374,86 @@ struct job *job_reserve_take(struct job_reserve *reserve);           // as job_c
 void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
-// Sets request_hash where the answer is a function of the request without the job's identity: it is greedy or
-// has a seed of its own, and no tools, whose calls have ids. A schema is hashed without its annotations
-// (schema_annotations.h). Sets open_hash too where an answer that ended by a stop rule under one max_tokens
-// is the answer under each larger one: it does not close at max_tokens, and all of its sequences are choices.
-// `defaults`: of jobs that give no temperature.
-// `time_is_read`: the chat template depends on the time of submission, which is hashed then for messages.
-// False when memory ran out.
+// Sets request_hash if the answer depends only on the request, not on the job's identity: the request is
+// greedy or has its own seed, and has no tools (their calls have ids). A schema is hashed without its
+// annotations (schema_annotations.h).
+//
+// Sets open_hash too, a hash without max_tokens, if an answer that ended by a stop rule is also the answer
+// for every larger max_tokens: close_at_max_tokens is off, and all sequences are returned as choices.
+//
+// `defaults`: sampling parameters of jobs without their own. `time_is_read`: the chat template depends on the
+// time of submission, which is then hashed for messages. False: out of memory.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
 
-// Do two records ask for the same? They are the same bytes, or jobs whose requests differ in their spelling
-// alone. Priority and deadline are not compared. False also when memory ran out.
+// Whether two records have the same request: they are the same bytes, or jobs whose requests differ only in
+// their spelling. Priority and deadline are not compared. False also if memory ran out.
 bool job_records_equal(struct text a, struct text b, enum encoding encoding);
 
-// Names a job: copies the id, which is also the custom_id if there is none. False when memory ran out.
+// Names a job: copies the id, which also becomes the custom_id if there is none. False: out of memory.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
-// Whether a cancellation applies to the job: of its dataset, or of this job of it (job_id empty: all), for
-// jobs submitted no later than `until_s` (since 1970 UTC). A job without a known time is taken as old.
+// Whether a cancellation applies to the job. It names a dataset and a job of it (job_id empty: all jobs), and
+// applies to jobs submitted no later than `until_s` (since 1970 UTC). A job with an unknown time counts as
+// old.
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s);
 // The time of submission if known, else the time of the record.
 int64_t job_submitted_s(const struct job *job);
-// The default seed of a job: from its prompt and its custom_id, or its index, or its job_id, or its partition
-// and offset: the first that is given. Equal prompts of one file have different seeds; a line has the same
-// one in every dataset and topic.
+// The default seed of a job: a hash of its prompt and of the first of these that is given: custom_id, index,
+// job_id, partition and offset. So equal prompts in one file have different seeds, and a line has the same
+// seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
-uint64_t job_prompt_seed(const struct job *job); // from its prompt alone, 63 bits: that of --same-draws
+uint64_t job_prompt_seed(const struct job *job); // from the prompt only, 63 bits: for --same-draws
 
 // Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; the identity
 // (job_id, dataset, custom_id, index, created) is set as far as it could be read, even then. Besides our own
 // job map it accepts an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id
-// gets none: the caller names it (job_set_id). A member that is null counts as missing. `job` must be new
-// from job_create.
+// leaves it empty: the caller names the job (job_set_id). A member that is null counts as missing. `job` must
+// be new from job_create.
 enum status job_decode(struct job *job, struct text record, enum encoding encoding,
                        struct error *error) WARN_UNUSED;
-// Writes the job map, which job_decode reads back to the same job, warnings included. Members in a fixed
-// order, defaults left out. The job must be named and its request decoded.
+// Writes the job map, which job_decode reads back to the same job, including warnings. Members are in a fixed
+// order; defaults are left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
 // The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
 // choices, prompt_logprobs, choice_logprobs, usage, error, warnings.
-// Members in this order; those that say nothing are left out.
+// Members are in this order; empty ones are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
-// STATUS_REJECT, ERROR_RESULT_TOO_LARGE: more logprobs than result_decode reads
-// them back. For a caller that then publishes an error result instead.
+// Checks whether result_decode can read the result back. STATUS_REJECT, ERROR_RESULT_TOO_LARGE: too many
+// logprobs; the caller then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
-// Reads a result map into the job's identity and result; request.prompt_kind distinguishes a chat
-// (PROMPT_MESSAGES) from a plain completion (PROMPT_TEXT). Unknown members are skipped.
+// Reads a result map into the job's identity and result, and sets request.prompt.kind: PROMPT_MESSAGES for a
+// chat, PROMPT_TEXT for a plain completion. Unknown members are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
 
-// Gives the job the result of an equal request, which was computed with the same model and arithmetic: all
-// but the identity. STATUS_REJECT: it was computed with others, or is no answer; the job is unchanged but for
-// its arena.
+// Gives the job the result of an equal request, without its identity. STATUS_REJECT: the result was computed
+// with another model or arithmetic, or is no answer; only the job's arena has changed.
 enum status result_share(struct job *job, struct text record, enum encoding encoding,
                          struct error *error) WARN_UNUSED;
 
-// OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline. A failed
-// job has `error` set and `response` null; the body is a chat.completion, or a text_completion when `chat` is
-// false.
+// OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline
+// (schemas/openai.c draws it). The body is a chat.completion, or a text_completion if `chat` is false.
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
 const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "tool_calls", ...
 const char *result_status_name(enum result_status status); // "done", "failed", "cancelled"
 
-// Sets a parameter by its field's name ("top_k"), within the limits that hold for jobs, and marks it as
-// given. Errors: STATUS_REFUSE.
+// Sets a parameter by its field's name ("top_k"), within the limits for jobs, and marks it as given. Errors:
+// STATUS_REFUSE.
 enum status sampling_set(struct sampling *sampling, const char *name, double number,
                          struct error *error) WARN_UNUSED;
-// Applies the values of `defaults` for parameters that the record left out.
+// Sets the parameters that the record left out to the values of `defaults`.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
-// The constraint on the job's answers, static: "json_object", "json", "regex", "choice", "grammar", or
-// "tools" where these alone constrain them. NULL: none, or unknown.
+// The constraint on the job's answers, a static text: "json_object", "json", "regex", "choice", "grammar", or
+// "tools" if only tools constrain them. NULL: none, or unknown.
 const char *job_constraint_name(const struct job *job);
-const char *constraint_name_find(struct text name); // that name, static; NULL: none of them
+const char *constraint_name_find(struct text name); // the static text equal to `name`; NULL: none
 
-// Copies into the job's arena. False when memory ran out.
+// Copies `value` into the job's arena. False: out of memory.
 bool job_set_text(struct job *job, struct text *field, struct text value) WARN_UNUSED;
-// The result becomes RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices; warnings are
+// Sets the result to RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices. Warnings are
 // kept.
 void job_fail(struct job *job, const struct error *error);
-// Adds a line to the result's warnings, cut like an error's text. False when memory ran out.
+// Adds a line to the result's warnings, truncated like an error's text. False: out of memory.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -1,6 +1,6 @@
 // Structured output: constraints on the text of an answer. OpenAI's response_format, vLLM's
-// structured_outputs and older guided_* fields, and llama.cpp's json_schema and grammar are one constraint;
-// it is encoded as structured_outputs.
+// structured_outputs and older guided_* fields, and llama.cpp's json_schema and grammar become one
+// constraint, which is encoded as structured_outputs.
 #include "schemas/request.h"
 
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static enum status decode_source(struct decoding *decoding, const char *field, e
     return set_constraint(decoding, field, kind, value->text);
 }
 
-// A JSON Schema as an object or boolean, or, in vLLM's fields, as the text of one.
+// Decodes a JSON Schema: an object or boolean, or, in vLLM's fields, the schema's JSON text.
 static enum status decode_schema(struct decoding *decoding, const char *field, const struct value *value,
                                  bool may_be_text)
 {
@@ -75,7 +75,7 @@ static enum status decode_choices(struct decoding *decoding, const char *field, 
     return STATUS_OK;
 }
 
-// ---- OpenAI's ----
+// ---- OpenAI's fields ----
 
 // `strict` has no effect: a schema is enforced or refused. `name` and `description` are ignored.
 static enum status decode_json_schema_format(struct decoding *decoding, const struct value *format)
@@ -91,7 +91,7 @@ static enum status decode_json_schema_format(struct decoding *decoding, const st
                                : status;
 }
 
-// With a schema, as llama.cpp's server has it, it is that schema.
+// With a member "schema" (llama.cpp's server accepts it) the constraint is that schema.
 static enum status decode_json_object_format(struct decoding *decoding, const struct value *format)
 {
     const struct value *schema = value_get(format, "schema");
@@ -102,7 +102,7 @@ static enum status decode_json_object_format(struct decoding *decoding, const st
 
 struct format_type {
     struct text name;
-    const char *member; // that it reads beside "type", or NULL
+    const char *member; // the member it reads besides "type"; or NULL
     enum status (*decode)(struct decoding *decoding, const struct value *format);
 };
 
@@ -121,7 +121,7 @@ static const struct format_type *find_format_type(const struct value *name)
     return NULL;
 }
 
-// Those of other types have no effect.
+// Warns of members that belong to other types, which have no effect.
 static enum status warn_of_members(struct decoding *decoding, const struct format_type *type,
                                    const struct value *format)
 {
@@ -149,7 +149,7 @@ enum status constraint_decode_response_format(struct decoding *decoding, struct 
     return status == STATUS_OK ? warn_of_members(decoding, type, value) : status;
 }
 
-// ---- vLLM's and llama.cpp's ----
+// ---- vLLM's and llama.cpp's fields ----
 
 static enum status decode_whitespace_pattern(struct decoding *decoding, const char *field,
                                              const struct value *value)
@@ -164,7 +164,7 @@ static enum status decode_whitespace_pattern(struct decoding *decoding, const ch
     return STATUS_OK;
 }
 
-// vLLM's switches that are off.
+// Whether the member is a vLLM switch that is off.
 static bool is_default_member(const struct value_member *member)
 {
     static const char *const names[] = {"disable_fallback", "disable_any_whitespace",
@@ -241,7 +241,7 @@ enum status constraint_decode_json_spacing(struct decoding *decoding, struct val
     struct constraint *constraint = constraint_of(decoding);
     int64_t indent = 0;
     if (value->kind == VALUE_STRING && text_equals_string(value->text, "compact"))
-        return STATUS_OK; // as without it
+        return STATUS_OK; // the default
     if (value->kind == VALUE_STRING && text_equals_string(value->text, "spaced"))
         constraint->indent = JSON_INDENT_SPACED;
     else if (value->kind == VALUE_STRING)
@@ -265,7 +265,8 @@ enum status constraint_decode_grammar(struct decoding *decoding, struct value *v
     return decode_source(decoding, "grammar", CONSTRAINT_GRAMMAR, value);
 }
 
-// A constraint, and so a call of a tool, alone determines the end of an answer.
+// The name of a field that contradicts a constraint or tools, or NULL: a constraint alone determines the end
+// of an answer.
 static const char *named_beside(const struct request *request)
 {
     return request->stop.ignore_eos                   ? "ignore_eos"
@@ -292,7 +293,7 @@ static enum status finish_spacing(struct decoding *decoding)
     return STATUS_OK;
 }
 
-// The most probable choice is the whole answer, so nothing is generated.
+// choice_logprobs_decide: the most probable choice is the answer, so nothing is generated.
 static enum status finish_decision(struct decoding *decoding)
 {
     struct request *request = &decoding->job->request;
@@ -321,7 +322,7 @@ static int compare_choices(const void *left, const void *right)
     return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-// Of two choices that read alike each would have a part of one probability.
+// choice_logprobs: refuses equal choices, which would share one probability.
 static enum status finish_scores(struct decoding *decoding)
 {
     const struct constraint *constraint = &decoding->job->request.constraint;
@@ -376,7 +377,7 @@ static bool encode_choices(const struct constraint *constraint, struct arena *ar
     return true;
 }
 
-// Of structured_outputs, by kind.
+// Names of the members of structured_outputs, by kind.
 static const char *const names[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
 static const char tools_name[] = "tools";
 

@@ -1,4 +1,4 @@
-// Job records: the bytes of a job, to read, write and compare.
+// Reads, writes and compares the bytes of job records.
 #include "schemas/encoding.h"
 #include "schemas/request.h"
 #include "schemas/schema_annotations.h"
@@ -7,6 +7,7 @@
 
 enum { FIRST_BYTES = 4096 }; // enough for the value tree of a job of 1 KB
 
+// Whether random draws decide the answer. A temperature of 0 is greedy.
 static bool draws_tokens(const struct request *request, const struct sampling *defaults)
 {
     const struct sampling *given = &request->sampling;
@@ -14,8 +15,8 @@ static bool draws_tokens(const struct request *request, const struct sampling *d
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
 
-// The schema of `constraint` without what says nothing of its values. A text that is no JSON is refused when
-// it is compiled. False: out of memory.
+// Removes annotations from the schema of `constraint`. Leaves a text that is not JSON: it is refused when it
+// is compiled. False: out of memory.
 static bool strip_schema(struct constraint *constraint, struct arena *arena)
 {
     struct value schema, bare;
@@ -46,7 +47,7 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
     if ((is_drawn && !request->sampling.seed_given) || request->tools.choice != TOOLS_NONE)
         return true;
     struct job hashed = *job;
-    hashed.request.sampling.seed_given = is_drawn; // else it is of no effect
+    hashed.request.sampling.seed_given = is_drawn; // a seed has no effect on greedy answers
     hashed.request.stop.max_tokens = -1;
     alignas(16) unsigned char first[FIRST_BYTES];
     struct arena arena;
@@ -57,7 +58,7 @@ bool job_hash_request(struct job *job, const struct sampling *defaults, bool tim
         strip_schema(&hashed.request.constraint, &arena) && request_encode_alone(&hashed, &arena, &object);
     if (complete)
         msgpack_encode(&object, &bytes);
-    for (int32_t i = 0; i < job->result.n_warnings; i++) { // part of the result
+    for (int32_t i = 0; i < job->result.n_warnings; i++) { // warnings are part of the result
         buffer_add_byte(&bytes, '\0');
         buffer_add_text(&bytes, job->result.warnings[i]);
     }
@@ -81,7 +82,7 @@ static enum status decode_root(struct decoding *decoding, struct text record, en
     if (record.size > JOB_RECORD_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "record: expected at most %d bytes, got %zu%s", JOB_RECORD_BYTES_MAX, record.size,
-                         // sheaf submit cuts it there
+                         // sheaf submit truncates a record to this size
                          record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : "");
     enum status status = encoding == ENCODING_JSON
                              ? json_decode(encoding_body(record), arena, root, decoding->error)
@@ -123,7 +124,7 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
     arena_finish(&arena);
 }
 
-// The answer's part of the record. False: it is no job.
+// Encodes the part of a record that the answer depends on. False: the record is no job, or out of memory.
 static bool encode_request(struct text record, enum encoding encoding, struct buffer *bytes)
 {
     struct job *job = job_create();

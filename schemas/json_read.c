@@ -1,6 +1,6 @@
-// Recursive descent over the tokens of json_token.h. Members of open containers are on one stack; a container
-// that closes pops its own members and is allocated with its exact length. A function that returns false has
-// set the cursor's cause or filled the error.
+// Recursive descent over the tokens of json_token.h. Members of all open containers are on one stack. When a
+// container is closed, its members are popped and copied to an allocation of the exact length. A function
+// that returns false has set the cursor's cause or filled the error.
 #include "schemas/json_read.h"
 
 #include "schemas/json_token.h"
@@ -20,9 +20,9 @@ struct json_reader {
     struct arena *arena;
     size_t n_left, n_max; // values still allowed, and in total
     int depth;
-    bool is_spelled;            // digits are kept of all numbers that may be spelled otherwise
-    bool keeps_last;            // of members with one key
-    struct value_member *stack; // `first`, or the heap's
+    bool is_spelled;            // keeps the digits of all numbers with more than one spelling
+    bool keeps_last;            // keeps the last of members with the same key
+    struct value_member *stack; // `first`, or on the heap
     size_t n_stack, capacity;
     struct value_member first[STACK_FIRST];
     struct error *error;
@@ -67,7 +67,7 @@ static bool read_string(struct json_reader *reader, struct text *text)
 
 // ---- numbers ----
 
-// False: it does not fit. `end` is behind the last digit.
+// False: the integer does not fit. `end`: after the last digit.
 static bool parse_integer(const char *digits, const char *end, int64_t *integer)
 {
     bool negative = *digits == '-';
@@ -85,8 +85,8 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// Whether the double nearest to the text is another number: one of at most 15 significant digits is read back
-// from the double.
+// Whether the nearest double may differ from the number in the text. Numbers of at most 15 significant digits
+// can be recovered from the double.
 static bool is_rounded(const char *digits, double number)
 {
     int n_significant = 0;
@@ -95,9 +95,9 @@ static bool is_rounded(const char *digits, double number)
     return n_significant > DBL_DIG || (n_significant > 0 && fabs(number) < DBL_MIN);
 }
 
-// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a NUL
-// behind the digits: they are copied to the place of the next string, which has room for them and the NUL
-// because they are not a string, and a comma, a bracket or the end follows them.
+// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a
+// NUL after the digits, so they are copied to the place of the next string. There is room for the digits and
+// the NUL: the input has the digits and a following comma, bracket or end in place of a string.
 static bool read_number(struct json_reader *reader, struct value *value)
 {
     struct text number;
@@ -115,7 +115,7 @@ static bool read_number(struct json_reader *reader, struct value *value)
     digits[number.size] = '\0';
     *value = value_float(strtod(digits, NULL));
     value->spelled = reader->is_spelled;
-    if (reader->is_spelled || is_rounded(digits, value->number)) { // beyond int64 are 19 digits and more
+    if (reader->is_spelled || is_rounded(digits, value->number)) { // beyond int64: 19 digits or more
         value->digits = digits;
         reader->cursor.strings += number.size + 1;
     }
@@ -160,7 +160,7 @@ static int compare_members(const void *left, const void *right)
     return order ? order : (a > b) - (a < b);
 }
 
-// Of each key the first member remains, with the value of the last. Sorting, as in value_find_duplicate.
+// Keeps the first member of each key, with the value of the last. Sorts, as value_find_duplicate does.
 static bool merge_members(struct json_reader *reader, struct value *object)
 {
     struct value_member *members = object->object.members;
@@ -248,7 +248,7 @@ static bool read_name(struct json_reader *reader, const char *name, struct value
     return json_take_name(&reader->cursor, name) && count_value(reader);
 }
 
-// With the white space on both sides.
+// Reads a value with the white space around it.
 static bool read_value(struct json_reader *reader, struct value *value)
 {
     json_skip_space(&reader->cursor);

@@ -2,7 +2,7 @@
 
 // ---- strings ----
 
-// Copies bytes that are not escapes, up to the first one.
+// Copies bytes up to the first backslash, quote, control byte or byte above 0x7F.
 static void take_plain(struct json_cursor *cursor)
 {
     const char *at = cursor->at, *end = cursor->end;
@@ -48,7 +48,7 @@ static int32_t take_unit(struct json_cursor *cursor)
     return unit;
 }
 
-// Behind "\u". A surrogate is valid only as half of a pair.
+// Reads what follows "\u". A surrogate is valid only as half of a pair.
 static bool take_codepoint(struct json_cursor *cursor)
 {
     int32_t unit = take_unit(cursor);
@@ -67,7 +67,7 @@ static bool take_codepoint(struct json_cursor *cursor)
     return true;
 }
 
-// Behind the backslash. No escape is shorter than its character in UTF-8.
+// Reads what follows a backslash. No escape is shorter than its character in UTF-8.
 static bool take_escape(struct json_cursor *cursor)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";

@@ -1,10 +1,9 @@
-// The tokens of JSON (RFC 8259): the one place that knows how strings, escapes and numbers are spelled. A
-// reader keeps a cursor and builds from its tokens what it needs: values (json_read.h), a tree with numbers
-// as they are written (engine/json_schema/json_document.h), or the value of one member
-// (consumer/command/input_ids.h).
+// The tokens of JSON (RFC 8259): the only code that knows how strings, escapes and numbers are spelled. A
+// reader keeps a cursor and builds what it needs from the tokens: values (json_read.h), a tree with numbers
+// as written (engine/json_schema/json_document.h), or the value of one member (consumer/command/input_ids.h).
 //
-// A function that returns false has set `cause`, and `at` is the byte it is about; a caller that has a fault
-// of its own sets the cause with json_fail. White space is passed by the caller. Thread: any.
+// A function that returns false has set `cause`; `at` is the byte at fault. Callers report their own faults
+// with json_fail, and skip white space. Thread: any.
 #pragma once
 
 #include "schemas/text.h"
@@ -15,11 +14,11 @@
 
 struct json_cursor {
     const char *begin, *at, *end;
-    char *strings;     // the next string is decoded to here: no string is longer than its text
+    char *strings;     // where the next string is decoded to; no string is longer than its text
     const char *cause; // NULL: no fault yet
 };
 
-// `strings` has room for as many bytes as the text, and one more.
+// `strings` has room for text.size + 1 bytes.
 static inline struct json_cursor json_cursor(struct text text, char *strings)
 {
     return (struct json_cursor){text.data, text.data, text.data + text.size, strings, NULL};
@@ -43,13 +42,13 @@ static inline void json_skip_space(struct json_cursor *cursor)
         cursor->at++;
 }
 
-// The next byte; NUL at the end, and where it is NUL.
+// The next byte; NUL at the end or if the byte is NUL.
 static inline char json_peek(const struct json_cursor *cursor)
 {
     return cursor->at < cursor->end ? *cursor->at : '\0';
 }
 
-// False without a cause: another byte is next.
+// Takes the byte if it is next. False, without a cause: another byte is next.
 static inline bool json_take_byte(struct json_cursor *cursor, char byte)
 {
     if (cursor->at == cursor->end || *cursor->at != byte)
@@ -58,23 +57,23 @@ static inline bool json_take_byte(struct json_cursor *cursor, char byte)
     return true;
 }
 
-// The string, decoded to `cursor->strings`, which moves behind it.
+// Takes a string and decodes it to `cursor->strings`, which then points after it.
 bool json_take_string(struct json_cursor *cursor, struct text *text);
-// The number as it is written. `is_integer`: without a fraction and an exponent.
+// Takes a number as written. `is_integer`: without fraction and exponent.
 bool json_take_number(struct json_cursor *cursor, struct text *number, bool *is_integer);
 bool json_take_name(struct json_cursor *cursor, const char *name); // true, false, null
-// The colon behind a key, and white space before it.
+// Takes the colon after a key, and white space before it.
 bool json_take_colon(struct json_cursor *cursor);
-// A key and its colon, and white space before both.
+// Takes a key and its colon, and white space before both.
 bool json_take_key(struct json_cursor *cursor, struct text *key);
-// The bracket or brace that closes a container, where no comma follows a member.
+// Takes the bracket or brace that closes a container, if no comma follows a member.
 bool json_take_close(struct json_cursor *cursor, char close);
-// Passes over white space and a value. Its strings are checked and dropped; at most `depth_max` containers
-// may be open inside one another.
+// Skips white space and a value. Strings in it are checked and dropped. At most `depth_max` containers may be
+// nested.
 bool json_skip_value(struct json_cursor *cursor, int depth_max);
 
 // Whether one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F: the usual bit tricks on
-// words (H. S. Warren, "Hacker's Delight", 6-1). A byte behind the first one may be a false positive, which
+// words (H. S. Warren, "Hacker's Delight", 6-1). A byte after the first one may be a false positive, which
 // only costs a test.
 static inline bool json_has_special(uint64_t bytes)
 {
@@ -84,7 +83,7 @@ static inline bool json_has_special(uint64_t bytes)
     return found & tops;
 }
 
-// Sixteen bytes as signed numbers: those above 0x7F are below 0x20 too.
+// Sixteen bytes as signed numbers: bytes above 0x7F are negative, so one test for below 0x20 finds them too.
 typedef int8_t json_bytes __attribute__((vector_size(16)));
 
 static inline bool json_any_special(json_bytes bytes)

@@ -1,4 +1,4 @@
-// JSON of value trees. Like json_read.c it needs the C locale, which the process never leaves.
+// Writes value trees as JSON. Like json_read.c it needs the C locale, which the process never changes.
 #include "schemas/base64.h"
 #include "schemas/json_token.h"
 #include "schemas/value.h"
@@ -37,7 +37,7 @@ static void encode_escape(unsigned char byte, struct buffer *out)
     }
 }
 
-// The last bytes at once: those of the eight before the end, or of less than eight two halves that overlap.
+// Tests the last bytes at once: the eight bytes before the end, or for 4 to 7 bytes two overlapping halves.
 static bool is_tail_plain(const char *data, size_t size)
 {
     uint64_t bytes = 0;
@@ -77,8 +77,8 @@ static size_t plain_prefix(const char *data, size_t size)
     return i;
 }
 
-// Python's str.splitlines, and what reads lines by it, ends a line at these too: they are escaped, so that a
-// line of JSON is one line to every reader.
+// Whether Python's str.splitlines ends a line at the character. Such characters are escaped, so that a line
+// of JSON is one line to every reader.
 static bool ends_line(uint32_t codepoint)
 {
     return codepoint == 0x85 || codepoint == 0x2028 || codepoint == 0x2029;
@@ -125,7 +125,7 @@ void json_encode_string(struct text text, struct buffer *out)
     *at = '"';
     if (n_plain)
         memcpy(at + 1, text.data, n_plain);
-    at[n_plain + 1] = '"'; // unless there is more
+    at[n_plain + 1] = '"'; // overwritten if there is more
     at[n_plain + 2] = '\0';
     out->size += n_plain + 2;
     if (n_plain == text.size)
@@ -135,7 +135,7 @@ void json_encode_string(struct text text, struct buffer *out)
     buffer_add_byte(out, '"');
 }
 
-// The fewest digits that read back as the same double (15 to 17), or as the same float32 (6 to 9).
+// Writes the fewest digits that are read back as the same double (15 to 17), or the same float32 (6 to 9).
 static void encode_number(double number, bool single, struct buffer *out)
 {
     if (!isfinite(number)) {
@@ -155,7 +155,7 @@ static void encode_number(double number, bool single, struct buffer *out)
     }
     buffer_add_string(out, digits);
     if (!strpbrk(digits, ".e"))
-        buffer_add_string(out, ".0"); // read back as a float
+        buffer_add_string(out, ".0"); // so that it is read back as a float
 }
 
 void json_encode_number(double number, struct buffer *out)
@@ -174,8 +174,8 @@ static void encode_array(const struct value *array, struct buffer *out)
     buffer_add_byte(out, ']');
 }
 
-// A member's key and colon, the comma before it unless it is the first. At once where nothing is escaped: a
-// result has some 20 of them.
+// Writes a member's key and colon, with a comma before it unless it is the first. Without escapes in one
+// step: a result has about 20 keys.
 static void encode_key(struct text key, bool is_first, struct buffer *out)
 {
     if (plain_prefix(key.data, key.size) < key.size) {

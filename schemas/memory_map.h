@@ -1,10 +1,10 @@
-// Large zeroed memory, in huge pages where the system offers them: one page fault instead of 512 when it is first touched, and
-// fewer misses of the address cache.
+// Large zeroed memory, in huge pages if the system offers them: one page fault instead of 512 on first use,
+// and fewer TLB misses.
 #pragma once
 
 #include <stddef.h>
 
-enum { MEMORY_MAP_HUGE_BYTES = 2 << 20 }; // from this size on; smaller memory has pages of the usual size
+enum { MEMORY_MAP_HUGE_BYTES = 2 << 20 }; // smaller memory has pages of the usual size
 
-void *memory_map(size_t size);                // NULL: none left. size > 0
-void memory_unmap(void *memory, size_t size); // NULL is fine
+void *memory_map(size_t size);                // NULL: out of memory. size > 0
+void memory_unmap(void *memory, size_t size); // memory may be NULL

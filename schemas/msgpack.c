@@ -1,8 +1,8 @@
 // msgpack to and from value trees. msgpack-c's unpacking template runs the state machine and calls back once
-// for each value; the callbacks build our tree straight into the arena. The library's own msgpack_unpack_next
-// is not used: it allocates whatever count the input declares and stops at 32 levels.
+// for each value; the callbacks build our tree directly in the arena. The library's msgpack_unpack_next is
+// not used: it allocates whatever count the input declares, and accepts only 32 levels.
 //
-// A declared count is accepted only up to the size of the input: every item takes at least one byte, so the
+// A declared count is accepted only up to the size of the input: every item has at least one byte, so the
 // items declared so far, over all containers, may not exceed the input's size. Memory is thus bounded by
 // about 24 bytes for each input byte, and by VALUE_COUNT_MAX.
 #include "schemas/value.h"
@@ -28,7 +28,7 @@ struct decoder {
     struct arena *arena;
     struct error *error;
     size_t input_size;
-    size_t n_declared; // items of all containers so far, keys included, and the root
+    size_t n_declared; // items of all containers so far, with keys and the root
 };
 
 static int out_of_memory(struct decoder *decoder)
@@ -128,7 +128,7 @@ static int decode_ext(struct decoder *decoder, const char *input, const char *da
 
 static int declare_items(struct decoder *decoder, size_t n_items)
 {
-    decoder->n_declared += n_items; // at most 2^33 each, once for every byte of at most 2^26: no overflow
+    decoder->n_declared += n_items; // at most 2^26 additions of at most 2^33: no overflow
     if (decoder->n_declared > decoder->input_size)
         return bad_encoding(decoder, "a container declares more items than the record holds");
     if (decoder->n_declared > VALUE_COUNT_MAX) {
@@ -180,7 +180,7 @@ static struct value decode_root(struct decoder *decoder)
     return (struct value){.kind = VALUE_NULL};
 }
 
-// Narrow integers use the callbacks of the wide ones.
+// Narrow integers use the callbacks of wide ones.
 #define decode_uint8  decode_int64
 #define decode_uint16 decode_int64
 #define decode_uint32 decode_int64
@@ -195,7 +195,8 @@ static struct value decode_root(struct decoder *decoder)
 #define msgpack_unpack_user               struct decoder
 #include <msgpack/unpack_template.h>
 
-// The template has no call for a finished map, so keys are compared when the whole tree is complete.
+// Refuses duplicate keys. Runs when the whole tree is complete, because the template has no callback for the
+// end of a map.
 static enum status check_unique(const struct value *value, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -221,7 +222,7 @@ static enum status explain_failure(int returned, struct error *error)
 {
     if (returned == CALLBACK_FAILED)
         return error->status;
-    if (returned == MSGPACK_UNPACK_NOMEM_ERROR) // the template's stack, not the machine's memory
+    if (returned == MSGPACK_UNPACK_NOMEM_ERROR) // the template's stack is full; not out of memory
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: nested deeper than %d levels",
                          VALUE_DEPTH_MAX);
     if (returned == 0)

@@ -4,7 +4,7 @@
 
 enum { NEAREST_BYTES_MAX = 64, SHORTENED_BYTES_MIN = 3 };
 
-// Insertions, deletions and replacements of one byte, in texts of at most NEAREST_BYTES_MAX.
+// Levenshtein distance in bytes, for texts of at most NEAREST_BYTES_MAX.
 static size_t edit_distance(struct text a, struct text b)
 {
     size_t row[NEAREST_BYTES_MAX + 1];

@@ -1,17 +1,17 @@
-// The known name that is most like an unknown one, for a message. By Levenshtein's distance, at most half of
-// the name's bytes; a name that begins with the unknown one, of 3 bytes or more, is at distance 1. None of
-// names above 64 bytes.
+// Finds the known name most similar to an unknown one, for a message: the smallest Levenshtein distance, at
+// most half of the name's bytes. A known name that begins with the unknown one (3 bytes or more) counts as
+// distance 1. Names above 64 bytes are not compared.
 #pragma once
 
 #include "schemas/text.h"
 
 struct nearest {
     struct text name;  // the unknown one
-    struct text found; // data NULL: none is like it. Points to the candidate
-    size_t distance;   // of `found`; without one, the limit
+    struct text found; // points into the candidate; data NULL: none is similar
+    size_t distance;   // of `found`; before one is found, the limit
 };
 
 struct nearest nearest_begin(struct text name);
-// Whether `candidate` is now the one found.
+// Compares a candidate. True: it is now `found`.
 bool nearest_try(struct nearest *nearest, struct text candidate);
 struct text nearest_name(struct text name, const struct text *names, size_t n);

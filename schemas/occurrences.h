@@ -1,5 +1,5 @@
-// How often each hash was seen, of requests or names: 16 bytes a different one, in a table that is at most three
-// quarters full. A zeroed struct is valid and empty. Thread: main.
+// Counts how often each hash (of a request or a name) occurred: 16 bytes per distinct hash, in a hash table
+// that is at most three quarters full. A zeroed struct is valid and empty. Thread: main.
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 struct occurrence {
     uint64_t hash;
-    uint64_t n; // 0: the place is free
+    uint64_t n; // 0: free place
 };
 
 struct occurrences {
@@ -16,8 +16,8 @@ struct occurrences {
     size_t n_places, n_used;
 };
 
-// *n: how often the hash occurred before. False: out of memory.
+// Counts the hash. *n: how often it occurred before. False: out of memory.
 bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n);
-// How often the hash was counted so far.
+// How often the hash has been counted.
 uint64_t occurrences_of(const struct occurrences *occurrences, uint64_t hash);
 void occurrences_finish(struct occurrences *occurrences);

@@ -1,16 +1,24 @@
-// OpenAI's batch files (platform.openai.com/docs/api-reference/batch), one JSON object a line. In:
+// OpenAI's batch files (platform.openai.com/docs/api-reference/batch), one JSON object per line.
+//
+// Input; our own job_id, dataset, index and created may be given beside "body":
 //   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {the request}}
-// where our own job_id, dataset, index and created may be given beside "body". Out, when the job is done:
+//
+// Output, job done:
 //   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
 //    "body": {a chat.completion or text_completion}}, "error": null}
-// A request that is refused has the status and body of OpenAI's HTTP error:
+//
+// Output, request refused, with the status and body of OpenAI's HTTP errors:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
 //    "body": {"error": {"message", "type": "invalid_request_error", "param": FIELD or null, "code"}}},
 //    "error": null}
-// one that failed for another reason status 500 and type "server_error"; and one that was not computed,
-// because it was cancelled or its deadline passed, "response": null and "error": {"code", "message"}.
-// Warnings, where there are some, are a list of texts "warnings": the body's last member, or, where there is
-// no body, the line's.
+//
+// Output, job failed for another reason: the same with status 500 and type "server_error".
+//
+// Output, job not computed (cancelled, or its deadline passed):
+//   {"id", "custom_id", "response": null, "error": {"code", "message"}}
+//
+// Warnings, if any, are a list of texts "warnings": the last member of the body, or of the line if there is
+// no body.
 #include "schemas/request.h"
 #include "schemas/scores.h"
 
@@ -21,7 +29,7 @@
 #define COMPLETION_PATH "/v1/completions"
 #define EMBEDDING_PATH  "/v1/embeddings"
 
-// OpenAI's value for a logprob of minus infinity.
+// OpenAI's value for logprobs of minus infinity.
 static const float LOGPROB_LOWEST = -9999.0f;
 
 static enum status check_method(struct decoding *decoding, const struct value *line)
@@ -107,7 +115,7 @@ static void add_logprob(struct buffer *out, float logprob)
     json_encode(&value, out);
 }
 
-// The token as text, its logprob, and its bytes: text cannot represent part of a character.
+// Writes the token as text, its logprob, and its bytes, because text can't represent a part of a character.
 static void add_token(struct buffer *out, struct text bytes, float logprob)
 {
     add_key(out, "token");
@@ -141,7 +149,7 @@ static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, "],\"refusal\":null}");
 }
 
-// Plain completions have the tokens as object keys. Bytes that cannot be a key (part of a character, a NUL,
+// In plain completions the tokens are object keys. Bytes that can't be a key (a part of a character, a NUL,
 // or a text that looks like this notation) are written "bytes:\xE2\x82", as OpenAI does.
 static void add_token_name(struct buffer *out, struct text bytes)
 {
@@ -157,7 +165,7 @@ static void add_token_name(struct buffer *out, struct text bytes)
     buffer_add_byte(out, '"');
 }
 
-// Two tokens may spell the same bytes: only the more likely one is written, because keys must differ.
+// Whether a more likely token has the same bytes. Such a token is not written, because keys must differ.
 static bool stands_before(const struct logprob_entry *entry, int32_t index)
 {
     for (int32_t i = 0; i < index; i++)
@@ -166,7 +174,7 @@ static bool stands_before(const struct logprob_entry *entry, int32_t index)
     return false;
 }
 
-// OpenAI always returns the logprob of the drawn token too: up to n + 1 members.
+// As OpenAI, always writes the logprob of the drawn token too: up to n + 1 members.
 static void add_top_logprobs(struct buffer *out, const struct logprob_entry *entry)
 {
     bool is_drawn_given = false;
@@ -229,7 +237,7 @@ static bool is_among_top(const struct logprob_entry *entry)
     return false;
 }
 
-// vLLM's Logprob; `rank` 0 is not known.
+// Writes vLLM's Logprob. `rank` 0: unknown.
 static void add_ranked(struct buffer *out, struct token_logprob alternative, struct text bytes, int32_t rank)
 {
     buffer_add_format(out, "\"%d\":{\"logprob\":", alternative.token);
@@ -244,8 +252,8 @@ static void add_ranked(struct buffer *out, struct token_logprob alternative, str
     buffer_add_byte(out, '}');
 }
 
-// vLLM's: null for the first token, then an object of tokens by id, the prompt's own and the most likely
-// ones.
+// Writes vLLM's prompt_logprobs: null for the first token, then per token an object with the prompt's token
+// and the most likely ones, by id.
 static void add_prompt_logprobs(struct buffer *out, const struct result *result)
 {
     if (result->n_prompt_logprobs == 0)
@@ -281,7 +289,7 @@ static void add_tool_calls(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, choice->n_tool_calls ? "]" : "");
 }
 
-// The content is null where there are only calls, or where the answer ended while the model was thinking.
+// The content is null if there are only tool calls, or if the answer ended within the reasoning.
 static void add_message(struct buffer *out, const struct choice *choice)
 {
     buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
@@ -319,7 +327,7 @@ static void add_choice(struct buffer *out, const struct result *result, int32_t 
         add_completion_logprobs(out, choice);
     buffer_add_string(out, ",\"finish_reason\":");
     json_encode_string(text_from_string(finish_reason_name(choice->finish_reason)), out);
-    if (!chat) // a chat has them once
+    if (!chat) // in a chat they are written once
         add_prompt_logprobs(out, result);
     buffer_add_byte(out, '}');
 }
@@ -380,7 +388,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_byte(out, '}');
 }
 
-// The HTTP status of OpenAI's servers for this result; 0: none.
+// The HTTP status that OpenAI's servers would return for this error; 0: none.
 static int status_code_of(enum error_code code)
 {
     switch (code) {
@@ -409,11 +417,11 @@ static bool is_field(struct text name)
         if (text_equal(fields[i].name, name))
             return true;
     return text_equals_string(name, "body") || text_equals_string(name, "method") ||
-           text_equals_string(name, "url"); // of the line
+           text_equals_string(name, "url"); // members of the line, not of the request
 }
 
-// Texts about a field begin with its path and a colon: "messages[3].content: expected ...". data NULL: no
-// field.
+// The field that an error's text is about: such a text begins with the field's path and a colon, as in
+// "messages[3].content: expected ...". data NULL: none.
 static struct text param_of(const struct error *error, bool chat)
 {
     size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]\"");

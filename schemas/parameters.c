@@ -18,7 +18,7 @@ enum status parameters_decode_max_tokens(struct decoding *decoding, struct value
     return decode_limit(decoding, "max_tokens", value);
 }
 
-// OpenAI's newer name for the same thing. Decoded after max_tokens.
+// OpenAI's newer name of max_tokens. Decoded after max_tokens.
 enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value)
 {
     int32_t max_tokens = decoding->job->request.stop.max_tokens;
@@ -108,7 +108,7 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
     return STATUS_OK;
 }
 
-// A list of token ids into `tokens`; whether the model has them, only a worker knows.
+// Decodes a list of token ids. Only a worker knows whether the model has them.
 static enum status decode_token_ids(struct decoding *decoding, const char *name, const struct value *value,
                                     int32_t n_max, int32_t **tokens, int32_t *n_tokens)
 {
@@ -152,7 +152,7 @@ enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struc
                             &request->vocabulary.allowed_tokens, &request->vocabulary.n_allowed_tokens);
 }
 
-// Digits without a leading zero, so that no token has two names. -1: invalid.
+// Parses digits without a leading zero, so that no token has two names. -1: invalid.
 static int64_t token_from_key(struct text key)
 {
     if (key.size == 0 || key.size > 10 || (key.data[0] == '0' && key.size > 1))
@@ -207,8 +207,8 @@ enum status parameters_decode_logit_bias(struct decoding *decoding, struct value
     return STATUS_OK;
 }
 
-// Chats take true or false beside top_logprobs; plain completions also the number of alternatives itself. The
-// number then replaces top_logprobs, which is decoded later.
+// In chats logprobs is true or false, beside top_logprobs. In plain completions it may also be the number of
+// alternatives, which then replaces top_logprobs (decoded later).
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value)
 {
     struct sampling *sampling = &decoding->job->request.sampling;
@@ -229,7 +229,7 @@ enum status parameters_decode_logprobs(struct decoding *decoding, struct value *
     return status;
 }
 
-// Warnings from an earlier decoding are part of the record.
+// Warnings of an earlier decoding, which are part of an encoded record.
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)

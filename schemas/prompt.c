@@ -7,7 +7,7 @@
 
 enum { PATH_BYTES = 128 };
 
-// Capacity for the names that prompt_finish adds to the members of chat_template_kwargs.
+// Names that prompt_finish adds to the members of chat_template_kwargs, so these must not have them.
 static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt"};
 enum { N_RESERVED = sizeof reserved / sizeof *reserved };
 
@@ -19,8 +19,8 @@ static enum status refuse_bytes(struct decoding *decoding, const char *name, con
                      "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
 }
 
-// The text of a part, NULL where it has none: {"type": "text", "text"} or {"type": "refusal", "refusal"}, as
-// an assistant's message may have.
+// The text of a part: {"type": "text", "text"}, or {"type": "refusal", "refusal"} in an assistant's message.
+// NULL: none.
 static const struct value *part_text(const struct value *part)
 {
     const struct value *type = value_get(part, "type");
@@ -29,7 +29,7 @@ static const struct value *part_text(const struct value *part)
     return text && text->kind == VALUE_STRING ? text : NULL;
 }
 
-// Other members of the part are ignored.
+// Checks type and text of a part. Its other members are ignored.
 static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
 {
     const struct value *type = value_get(part, "type"), *text = part_text(part);
@@ -89,7 +89,8 @@ static bool calls_tools(const struct value *message)
     return calls && calls->kind == VALUE_ARRAY && calls->array.n_items > 0;
 }
 
-// Templates test whether a member is there, and print a null as "None": it is left out, as transformers does.
+// Removes null members, as transformers does: templates test whether a member exists, and would print null as
+// "None".
 static void drop_nulls(struct value *message)
 {
     size_t n_kept = 0;
@@ -112,8 +113,8 @@ static enum status put_member(struct decoding *decoding, struct value *message, 
     return STATUS_OK;
 }
 
-// vLLM's servers call an answer's thoughts "reasoning", its older ones and templates "reasoning_content": one
-// given is both, as in vLLM.
+// Copies "reasoning" to "reasoning_content" or back if one is given, as vLLM does: new servers use the first
+// name, older servers and templates the second.
 static enum status put_reasoning_content(struct decoding *decoding, size_t index, struct value *message)
 {
     static const char *const names[] = {"reasoning_content", "reasoning"};
@@ -128,7 +129,7 @@ static enum status put_reasoning_content(struct decoding *decoding, size_t index
     return put_member(decoding, message, names[given[0] != NULL], *given[given[1] != NULL]);
 }
 
-// Known members of messages that are not built.
+// Refuses members of messages that are known but not supported.
 static enum status refuse_members(struct decoding *decoding, size_t index, const struct value *message)
 {
     static const char *const names[] = {"function_call", "audio"};
@@ -140,7 +141,7 @@ static enum status refuse_members(struct decoding *decoding, size_t index, const
     return STATUS_OK;
 }
 
-// A member that may have been meant as the content.
+// A member whose name may be a misspelled "content" or "text".
 static struct text find_misnamed_content(const struct value *message)
 {
     static const struct text names[] = {TEXT("content"), TEXT("text")};
@@ -152,8 +153,8 @@ static struct text find_misnamed_content(const struct value *message)
     return (struct text){0};
 }
 
-// An assistant may have said nothing: an empty text, as in vLLM, but beside tool calls, where templates test
-// whether there is a content. Others have to say something.
+// For a message without content. An assistant's becomes an empty text, as in vLLM; with tool calls it stays
+// missing, because templates test for it. Other roles must have a content.
 static enum status put_empty_content(struct decoding *decoding, size_t index, struct value *message)
 {
     const struct value *role = value_get(message, "role");
@@ -251,8 +252,8 @@ enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
     return decode_ids(decoding, "tokens", value);
 }
 
-// OpenAI allows a string, token ids, or a list of prompts. A list of one is that prompt, as many clients send
-// it; one of several would be several jobs in one.
+// OpenAI allows a string, token ids, or a list of prompts. A list of one prompt, which many clients send, is
+// that prompt. A list of several is refused: it would be several jobs.
 enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
 {
     const struct value *first =
@@ -317,7 +318,8 @@ enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value)
     return refuse_bytes(decoding, "chat_template_kwargs", value);
 }
 
-// A field beside the messages is a member of chat_template_kwargs, and agrees with one that is there already.
+// Checks a field that becomes a member of chat_template_kwargs: an explicit member there must have the same
+// value.
 static enum status check_variable(struct decoding *decoding, const char *name, const struct value *value,
                                   struct text spelled)
 {
@@ -331,7 +333,7 @@ static enum status check_variable(struct decoding *decoding, const char *name, c
     return STATUS_OK;
 }
 
-// As Qwen's and other servers accept it.
+// A field that Qwen's and other servers accept.
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
@@ -352,8 +354,7 @@ enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct val
     return check_variable(decoding, "reasoning_effort", value, value->text);
 }
 
-// As in vLLM, an effort also switches the thinking of templates that read enable_thinking, unless the request
-// names that itself.
+// As in vLLM, reasoning_effort also sets enable_thinking (false for "none"), unless the request gives it.
 static void put_reasoning(struct value *variables, const struct value *thinking, const struct value *effort)
 {
     if (thinking && !value_get(variables, "enable_thinking"))
@@ -378,7 +379,8 @@ static enum status make_variables(struct decoding *decoding)
     struct value *variables = &request->prompt.variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 2, variables))
         return decoding_out_of_memory(decoding);
-    // transformers always passes tools and documents, None if absent, so that "is defined" is true.
+    // transformers always passes tools and documents, as None if absent, so that "is defined" is true in
+    // templates.
     static const struct value none = {.kind = VALUE_NULL};
     bool shown =
         tools && !(choice && choice->kind == VALUE_STRING && text_equals_string(choice->text, "none"));
@@ -394,7 +396,8 @@ static enum status make_variables(struct decoding *decoding)
     return STATUS_OK;
 }
 
-// As in transformers and vLLM, a message is continued instead of a new one begun.
+// Checks continue_final_message: as in transformers and vLLM it excludes add_generation_prompt, and the last
+// message must have a text.
 static enum status check_continuation(struct decoding *decoding)
 {
     const struct request *request = &decoding->job->request;

@@ -171,7 +171,7 @@ static const struct field fields[] = {
     {TEXT("max_time"), FIELD_ONLY},
     {TEXT("watermarking_config"), FIELD_ONLY},
     {TEXT("stop_strings"), FIELD_ALIAS, .only = "stop"},
-    // llama.cpp. A parameter of a method that is off by its main field has no effect.
+    // llama.cpp. Parameters of a method that its main field switches off have no effect.
     {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
     {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},
@@ -242,7 +242,7 @@ static enum status decode_number(struct decoding *decoding, const struct field *
 {
     double number = value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
     bool is_number = value->kind == VALUE_INTEGER || value->kind == VALUE_FLOAT;
-    // As a float32 it must be in range too: 1e-60 would become the 0 that is out of range.
+    // It must be in range as a float32 too: 1e-60 becomes 0, which may be out of range.
     if (is_number && number >= (double)field->minimum && number <= (double)field->maximum &&
         !(field->above_minimum && (float)number <= (float)field->minimum)) {
         *out = (float)number + 0.0f; // not -0
@@ -280,7 +280,7 @@ static enum status compare_only(struct decoding *decoding, const struct field *f
     if (!field->only)
         return STATUS_OK;
     int64_t integer;
-    struct buffer json = {.size_max = 64}; // longer than any `only`
+    struct buffer json = {.size_max = 64}; // longer than any field's `only`
     if (value_whole_number(value, &integer))
         buffer_add_format(&json, "%lld", (long long)integer);
     else
@@ -382,14 +382,14 @@ void sampling_complete(struct sampling *sampling, const struct sampling *default
     }
 }
 
-// "method", "url" and "body" are openai.c's.
+// Whether the name is a member of an OpenAI batch line, which openai.c decodes.
 static bool is_line_field(struct text name)
 {
     return text_equals_string(name, "method") || text_equals_string(name, "url") ||
            text_equals_string(name, "body");
 }
 
-// A field that is refused, or has no effect, is none to recommend.
+// Whether a message may recommend the field: not if it is refused or has no effect.
 static bool is_read(const struct field *field)
 {
     return field->kind != FIELD_ONLY && field->kind != FIELD_NO_EFFECT;
@@ -451,7 +451,7 @@ enum status request_decode_identity(struct decoding *decoding)
     return first.status;
 }
 
-// The value of an alias becomes the field's, unless both are given with different values.
+// Gives an alias's value to its field. Refuses if both are given with different values.
 static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;
@@ -525,7 +525,7 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     return true;
 }
 
-// The answer does not depend on it.
+// Whether the answer does not depend on the field: identity, priority, deadline.
 static bool is_of_job(const struct field *field)
 {
     return field->identity || field->offset == offsetof(struct job, priority) ||

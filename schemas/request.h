@@ -1,18 +1,18 @@
-// The fields of a job record: one table that decodes, checks and encodes them, and that tests compare with
-// job.schema.json. Internal to schemas/: job_record.c drives it, prompt.c, parameters.c, job_constraint.c and
-// tools.c hold the fields that need more than a type and a range.
+// The fields of a job record: one table by which they are decoded, checked and encoded; tests compare it with
+// job.schema.json. Internal to schemas/. job_record.c uses the table; prompt.c, parameters.c,
+// job_constraint.c and tools.c have the fields that need more than a type and a range.
 #pragma once
 
 #include "schemas/decoding.h"
 
-// The start of a record's decoding by the table.
+// Begins to decode a record by the table.
 struct decoding request_decoding(struct job *job, struct error *error);
 // The table, in the order in which job_encode writes.
 const struct field *request_fields(size_t *n_fields);
 
 enum collect { COLLECT_ALL, COLLECT_IDENTITY, COLLECT_REQUEST };
-// Sorts an object's members into decoding->values; unknown ones become warnings. COLLECT_IDENTITY is the
-// outer object of an OpenAI batch line: request fields there are errors, reported after all members are
+// Sorts an object's members into decoding->values; unknown members become warnings. COLLECT_IDENTITY: the
+// outer object of an OpenAI batch line, where request fields are errors, reported after all members are
 // sorted.
 enum status request_collect(struct decoding *decoding, struct value *object,
                             enum collect collect) WARN_UNUSED;
@@ -22,7 +22,8 @@ enum status request_decode_identity(struct decoding *decoding) WARN_UNUSED;
 // Decodes the other collected values, and checks combinations of fields.
 enum status request_decode(struct decoding *decoding) WARN_UNUSED;
 bool request_encode(const struct job *job, struct arena *arena, struct value *object);
-// Without the job's identity, priority and deadline: all that the answer depends on.
+// Encodes everything that the answer depends on: the request without the job's identity, priority and
+// deadline.
 bool request_encode_alone(const struct job *job, struct arena *arena, struct value *object);
 
 // prompt.c
@@ -35,7 +36,7 @@ enum status prompt_decode_add_special_tokens(struct decoding *decoding, struct v
 enum status prompt_decode_kwargs(struct decoding *decoding, struct value *value);
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value);
 enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct value *value);
-// Exactly one of messages, prompt and tokens; makes the template's variables.
+// Checks that exactly one of messages, prompt and tokens is given, and builds the template's variables.
 enum status prompt_finish(struct decoding *decoding) WARN_UNUSED;
 bool prompt_encode_messages(const struct job *job, struct arena *arena, struct value *value);
 bool prompt_encode_prompt(const struct job *job, struct arena *arena, struct value *value);
@@ -46,7 +47,7 @@ bool prompt_encode_add_special_tokens(const struct job *job, struct arena *arena
 bool prompt_encode_kwargs(const struct job *job, struct arena *arena, struct value *value);
 
 // tool_calls.c
-// Makes the arguments of an assistant's tool_calls objects, as vLLM does. `index`: of the message.
+// Converts the arguments of an assistant's tool_calls to objects, as vLLM does. `index`: of the message.
 enum status tool_calls_decode(struct decoding *decoding, size_t index, struct value *message) WARN_UNUSED;
 
 // tools.c
@@ -75,7 +76,7 @@ enum status constraint_decode_json_spacing(struct decoding *decoding, struct val
 enum status constraint_decode_guided_whitespace_pattern(struct decoding *decoding, struct value *value);
 enum status constraint_decode_json_schema(struct decoding *decoding, struct value *value);
 enum status constraint_decode_grammar(struct decoding *decoding, struct value *value);
-// After all fields: refuses fields that contradict the constraint.
+// Called after all fields. Refuses fields that contradict the constraint.
 enum status constraint_finish(struct decoding *decoding);
 enum status parameters_decode_logit_bias(struct decoding *decoding, struct value *value);
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value);
@@ -94,5 +95,5 @@ bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, st
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
 
 // openai.c
-// A whole OpenAI batch line: an object that has a "body".
+// Decodes an OpenAI batch line: an object with a "body".
 enum status openai_line_decode(struct decoding *decoding, struct value *line) WARN_UNUSED;

@@ -1,7 +1,7 @@
 // The result map. Members in this order, empty ones left out:
-//   job_id, dataset, custom_id, index   which job; dataset and custom_id are always there
+//   job_id, dataset, custom_id, index   which job; dataset and custom_id are always present
 //   status                              "done", "failed", "cancelled"
-//   object                              "chat.completion" or "text_completion": what the job asked for
+//   object                              "chat.completion" or "text_completion", by the job's request
 //   model                               the worker's name for its model
 //   system_fingerprint                  name of the arithmetic: model's content, backend, options
 //   created                             the job's time of submission
@@ -13,10 +13,13 @@
 //                                       "reasoning_tokens", "cached_tokens"}
 //   error                               else: {"code", "message"}
 //   warnings                            [string]
-// "logprobs" has one flat list a token, three items an alternative: token id, logprob, bytes (msgpack bin, in
-// JSON base64). The first three are the token that was drawn, the others the most likely ones, best first. A
-// prompt's first token has null as its logprob. With "echoed_tokens" those of the prompt come first.
-// "text_offset", of plain completions with logprobs, has the characters of the text before each token.
+//
+// "logprobs" has one flat list per token, with three items per alternative: token id, logprob, bytes (msgpack
+// bin; in JSON base64). The first alternative is the drawn token, the others are the most likely tokens, best
+// first:
+//   [drawn, logprob, bytes, best, logprob, bytes, second, logprob, bytes]
+// The first token of a prompt has null as its logprob. With "echoed_tokens" the prompt's tokens come first.
+// "text_offset" (plain completions with logprobs) has the number of characters of the text before each token.
 #include "schemas/base64.h"
 #include "schemas/job.h"
 #include "schemas/scores.h"
@@ -68,7 +71,7 @@ const char *result_status_name(enum result_status status)
 
 enum status result_check(const struct job *job, struct error *error)
 {
-    // A dozen members with their keys, the usage, the error; eight for a choice.
+    // about a dozen members with their keys, the usage and the error; eight values per choice
     size_t n_values = 64 + JOB_WARNINGS_MAX + scores_n_values(&job->result);
     bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
@@ -125,7 +128,7 @@ static bool build_offsets(struct arena *arena, const struct choice *choice, stru
     return true;
 }
 
-// [{"id", "type": "function", "function": {"name", "arguments"}}], as OpenAI writes them.
+// Builds [{"id", "type": "function", "function": {"name", "arguments"}}], as OpenAI writes calls.
 static bool build_tool_calls(struct arena *arena, const struct choice *choice, struct value *calls)
 {
     if (!value_array_create(arena, (size_t)choice->n_tool_calls, calls))
@@ -357,7 +360,7 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     return STATUS_OK;
 }
 
-// Bytes as msgpack has them, or base64.
+// Reads bytes: msgpack bin, or base64 text.
 static enum status read_bytes(struct job *job, const struct value *value, struct text *out,
                               struct error *error)
 {

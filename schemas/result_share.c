@@ -5,7 +5,7 @@ enum status result_share(struct job *job, struct text record, enum encoding enco
     struct job before = *job;
     job->result = (struct result){0};
     enum status status = result_decode(job, record, encoding, error);
-    struct arena arena = job->arena; // has grown
+    struct arena arena = job->arena; // has grown: kept below
     struct result shared = job->result;
     *job = before;
     job->arena = arena;

@@ -46,7 +46,7 @@ static enum keyword keyword_of(struct text name)
     return KEYWORD_OTHER;
 }
 
-// Whether text of a reference may lead into an annotation: "#/examples/0", "#/$defs/a/title"; one with an escape may.
+// Whether a reference may lead into an annotation: "#/examples/0", "#/$defs/a/title", or any with an escape.
 static bool may_lead_into_annotation(struct text reference)
 {
     static const char *const parts[] = {"/title", "/description", "/examples", "/$comment", "%"};
@@ -56,8 +56,8 @@ static bool may_lead_into_annotation(struct text reference)
     return false;
 }
 
-// Whether any text below a "$ref" of any depth does, also where no keyword that is known holds a schema: a
-// reference may lead there. Recursive as deep as the schema, which is limited (VALUE_DEPTH_MAX).
+// Whether any "$ref" at any depth does. Searches all members, not only known keywords with schemas, because
+// references may lead anywhere. Recursive, at most VALUE_DEPTH_MAX deep.
 static bool refers_to_annotations(const struct value *value)
 {
     if (value->kind == VALUE_ARRAY)
@@ -77,7 +77,7 @@ static bool refers_to_annotations(const struct value *value)
 
 static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth);
 
-// Each item of a list, or each member of an object whose names are not keywords.
+// strip_schema for each item of a list, or each member of an object whose keys are not keywords.
 static bool strip_each(struct arena *arena, const struct value *several, struct value *bare, int depth)
 {
     *bare = *several;
@@ -103,7 +103,7 @@ static bool strip_each(struct arena *arena, const struct value *several, struct 
     return true;
 }
 
-// Recursive, ANNOTATIONS_DEPTH_MAX deep; what is deeper stays.
+// Removes annotations. Recursive, ANNOTATIONS_DEPTH_MAX deep; deeper schemas are not changed.
 static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth)
 {
     *bare = *schema;

@@ -1,12 +1,11 @@
-// A JSON Schema without its annotations: title, description, examples and $comment say nothing of which
-// values are valid, so requests that differ in them alone are equal. Thread: any.
+// Removes the annotations title, description, examples and $comment from a JSON Schema. They don't change
+// which values are valid, so requests that differ only in them are equal. Thread: any.
 #pragma once
 
 #include "schemas/arena.h"
 #include "schemas/value.h"
 
-// *bare shares values with `schema`; the objects and lists that changed are in the arena. Values of const,
-// enum and default stay, and members of unknown keywords. A schema with a $ref that may lead into one of
-// these four stays whole.
-// False: out of memory.
+// *bare shares values with `schema`; changed objects and lists are in the arena. The values of const, enum,
+// default and unknown keywords are not changed. A schema with a $ref that may lead into an annotation is not
+// changed at all. False: out of memory.
 bool schema_without_annotations(const struct value *schema, struct arena *arena, struct value *bare);

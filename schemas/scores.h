@@ -1,14 +1,14 @@
-// Scores in a result: logprobs of given texts, not of drawn ones. Internal to schemas/; result.c and openai.c
-// include them as members.
+// Scores in a result: logprobs of given texts, not of generated ones. Internal to schemas/; result.c and
+// openai.c write them as members.
 //   choice_logprobs   [{"choice", "logprob", "probability"}], in the order of the job's choices
 #pragma once
 
 #include "schemas/job.h"
 
-size_t scores_n_values(const struct result *result); // at most, of the result map
-// Members of the result map. False: out of memory.
+size_t scores_n_values(const struct result *result); // upper bound of the values in the result map
+// Adds members to the result map. False: out of memory.
 bool scores_build(struct arena *arena, const struct result *result, struct value *object) WARN_UNUSED;
-// From the result map into the job's result.
+// Reads the members of the result map into the job's result.
 enum status scores_read(struct job *job, const struct value *root, struct error *error) WARN_UNUSED;
-// Members of a completion, each after a comma.
+// Writes members of a completion, each after a comma.
 void scores_add_members(struct buffer *out, const struct result *result);

@@ -40,7 +40,7 @@ void text_spans_cut(struct text_spans *spans, size_t size)
 
 bool text_spans_touch(const struct text_spans *spans, size_t start, size_t end)
 {
-    size_t low = 0, high = spans->n_items; // the first part that ends behind `start`
+    size_t low = 0, high = spans->n_items; // finds the first part that ends after `start`
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (spans->items[middle].end > start)

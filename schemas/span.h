@@ -7,7 +7,7 @@
 
 struct text_span {
     size_t start, end;
-    uint32_t source; // which of the caller's texts it is of; 0: of no particular one
+    uint32_t source; // number of the caller's text that it comes from; 0: unspecified
 };
 
 // A zeroed struct is empty. If memory runs out, `failed` is set and remains set.
@@ -17,7 +17,8 @@ struct text_spans {
     bool failed;
 };
 
-// The span must not precede the last one; if it begins at its end and has its source, the last one is extended.
+// Adds a span, which must not precede the last one. If it begins at the end of the last one and has the same
+// source, the last one is extended.
 void text_spans_add(struct text_spans *spans, size_t start, size_t end); // of source 0
 void text_spans_add_of(struct text_spans *spans, struct text_span span);
 // Truncates the spans at `size`.

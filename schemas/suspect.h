@@ -3,7 +3,7 @@
 #pragma once
 
 enum suspect_state {
-    SUSPECT_AMONG_MANY = 0, // with all jobs of its worker, for the first time; or waiting
+    SUSPECT_AMONG_MANY = 0, // first time, with all jobs of its worker; or waiting
     SUSPECT_AMONG_FEW = 1,  // with a few other suspects
     SUSPECT_ALONE = 2,      // with no other job
 };

@@ -1,8 +1,11 @@
-// Calls of tools in messages: [{"id", "type": "function", "function": {"name", "arguments"}}]. OpenAI writes
-// the arguments as a JSON text; chat templates expect an object, so vLLM (vllm/entrypoints/chat_utils.py)
-// parses them first. The rule is vLLM's: arguments that are absent, null or empty are {}; so are, with a
-// warning, those that are not JSON or not an object: otherwise a bad call in a conversation's history would
-// fail every later turn. An empty list of calls is dropped.
+// Tool calls in messages: [{"id", "type": "function", "function": {"name", "arguments"}}]. OpenAI writes the
+// arguments as a JSON text, but chat templates expect an object, so vLLM (vllm/entrypoints/chat_utils.py)
+// parses them first. Rules as in vLLM:
+//
+//   absent, null or empty arguments       {}
+//   not JSON, or JSON but not an object   {}, with a warning: otherwise a bad call in the history would fail
+//                                         every later turn of a conversation
+//   an empty list of calls                removed
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -24,7 +27,7 @@ static bool is_empty(const struct value *arguments)
     return arguments->kind == VALUE_NULL || (arguments->kind == VALUE_STRING && arguments->text.size == 0);
 }
 
-// `arguments` becomes an object.
+// Parses `arguments` into an object.
 static enum status parse_arguments(struct decoding *decoding, const char *path, struct value *arguments)
 {
     static const struct value nothing = {.kind = VALUE_OBJECT};
@@ -57,7 +60,7 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
     return STATUS_OK;
 }
 
-// A copy of a function without arguments, with an empty object as arguments.
+// Adds empty arguments to a copy of a function without arguments.
 static enum status add_arguments(struct decoding *decoding, struct value *function)
 {
     struct value copy;
@@ -96,7 +99,7 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
     return arguments ? parse_arguments(decoding, member, arguments) : add_arguments(decoding, function);
 }
 
-// Templates test whether a message has tool_calls, not their number.
+// Removes a member. Templates test whether a message has tool_calls, not whether the list is empty.
 static void drop_member(struct value *object, const char *key)
 {
     size_t n_kept = 0;

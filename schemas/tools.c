@@ -1,8 +1,9 @@
 // Tools: the functions that an answer may call, and whether it must. OpenAI's form:
-//   "tools": [{"type": "function", "function": {"name", "description", "parameters": a JSON Schema,
-//   "strict"}}] "tool_choice": "none", "auto", "required" or {"type": "function", "function": {"name"}}
+//   "tools": [{"type": "function",
+//              "function": {"name", "description", "parameters": a JSON Schema, "strict"}}]
+//   "tool_choice": "none", "auto", "required" or {"type": "function", "function": {"name"}}
 //   "parallel_tool_calls": false: at most one call
-// `strict` changes nothing: arguments are always those of the schema.
+// `strict` has no effect: arguments always match the schema.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -20,7 +21,7 @@ static enum status member_expected(struct decoding *decoding, size_t index, cons
     return decoding_expected(decoding, path, expected, got ? got : &missing);
 }
 
-// Names are part of the text of calls, so that they must not look like a format's own characters.
+// Names are part of the text of calls, so they must not contain characters of a call format.
 static bool is_name(const struct value *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";
@@ -33,7 +34,7 @@ static bool is_name(const struct value *name)
     return true;
 }
 
-// Arguments are an object, so that its type needs not be said, but nothing else may be.
+// Arguments are an object: the schema may leave out its type, but must not give another one.
 static enum status check_parameters(struct decoding *decoding, size_t index, const struct value *parameters)
 {
     const struct value *type = value_get(parameters, "type");
@@ -125,7 +126,7 @@ static enum status decode_named(struct decoding *decoding, const struct value *v
     return decoding_expected(decoding, "tool_choice.function.name", "a function of tools", name);
 }
 
-// "none": the template sees no tools. Decoded after tools.
+// Decoded after tools. With "none" the template gets no tools.
 enum status tools_decode_choice(struct decoding *decoding, struct value *value)
 {
     struct tools *tools = &decoding->job->request.tools;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Below this many members every pair is compared: faster than sorting, and most objects are small.
+// Up to this number of members every pair is compared, which is faster than sorting; most objects are small.
 enum { PAIRWISE_MEMBERS_MAX = 24 };
 
 const struct value *value_get(const struct value *object, const char *key)
@@ -70,7 +70,7 @@ static bool objects_equal(const struct value *a, const struct value *b)
 
 bool value_whole_number(const struct value *value, int64_t *integer)
 {
-    if (value_is_long_integer(value)) // its number is rounded
+    if (value_is_long_integer(value)) // `number` is rounded
         return false;
     if (value->kind == VALUE_INTEGER)
         *integer = value->integer;
@@ -88,7 +88,7 @@ bool value_is_long_integer(const struct value *value)
            strspn(value->digits, "-0") < strlen(value->digits) && !strpbrk(value->digits, ".eE");
 }
 
-// The float32 0.7 is not the double 0.7, but both are written "0.7".
+// Compares floats of either width. The float32 0.7 is not the double 0.7, but both are written "0.7".
 static bool floats_equal(const struct value *a, const struct value *b)
 {
     if (a->digits && b->digits)
@@ -174,7 +174,7 @@ static int compare_keys(const void *left, const void *right)
     return a->size ? memcmp(a->data, b->data, a->size) : 0;
 }
 
-// Sorting, not hashing: no choice of keys makes it slow.
+// Sorts instead of hashing, so that no choice of keys makes it slow.
 static bool find_duplicate_sorted(const struct value_member *members, size_t n_members,
                                   const struct text **duplicate)
 {
@@ -208,7 +208,7 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 uint64_t value_hash(const struct value *value, uint64_t seed)
 {
     uint64_t hash = hash_bytes(&value->kind, sizeof value->kind, seed);
-    // as value_equal: of any width; zero has one sign
+    // consistent with value_equal: either width; -0 equals 0
     float number = value->kind == VALUE_FLOAT ? (float)value->number + 0.0f : 0;
     switch (value->kind) {
     case VALUE_NULL:

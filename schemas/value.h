@@ -24,14 +24,14 @@ struct value_member;
 
 struct value {
     enum value_kind kind;
-    bool single;  // VALUE_FLOAT: made from a float32, so that its text is that type's shortest ("0.7")
-    bool spelled; // VALUE_FLOAT: json_decode_spelled read it, so that `digits` are its text everywhere
+    bool single;  // VALUE_FLOAT: made from a float32, so it is written with that type's fewest digits ("0.7")
+    bool spelled; // VALUE_FLOAT: read by json_decode_spelled, so it is written as `digits`
     union {
         bool boolean;
         int64_t integer;
         struct {
             double number;
-            const char *digits; // as its JSON spells it, where the number may differ; else NULL
+            const char *digits; // its JSON text, if `number` may differ from it; else NULL
         };
         struct text text; // VALUE_STRING, VALUE_BYTES
         struct {
@@ -52,12 +52,12 @@ struct value_member {
 
 // Limits of both decoders. Reaching one is ERROR_LIMIT_EXCEEDED.
 enum {
-    VALUE_DEPTH_MAX = 64,             // arrays and objects inside one another
+    VALUE_DEPTH_MAX = 64,             // nested arrays and objects
     VALUE_COUNT_MAX = 1 << 20,        // values of one record, keys included
     VALUE_INPUT_BYTES_MAX = 64 << 20, // one encoded record
 };
 
-// The member with that key, or NULL when there is none or `object` is not an object.
+// The member with that key. NULL: none, or `object` is not an object.
 const struct value *value_get(const struct value *object, const char *key);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
 // A short description of the value for an error's text: "hot", 3.5, null, "an array of 3". At most
@@ -65,10 +65,10 @@ const char *value_kind_name(enum value_kind kind); // "null", "boolean", "intege
 enum { VALUE_DESCRIPTION_BYTES = 64 };
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]);
 
-// Equal kinds, contents and order of members. Floats compare as numbers, of either width; where both have
-// digits, by these.
+// Whether kinds, contents and order of members are equal. Floats of either width compare as numbers; if both
+// have digits, by digits.
 bool value_equal(const struct value *a, const struct value *b);
-// Equal values have equal hashes, also when one is the JSON and the other the msgpack of a job.
+// Equal values have equal hashes, also if one is from the JSON and the other from the msgpack of a job.
 uint64_t value_hash(const struct value *value, uint64_t seed);
 // The same value with all its memory in the arena. False: out of memory.
 bool value_copy(const struct value *value, struct arena *arena, struct value *copy) WARN_UNUSED;
@@ -82,8 +82,8 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 // digits, or below the smallest), become VALUE_FLOAT with their digits. json_read.c and json_write.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value,
                         struct error *error) WARN_UNUSED;
-// The same with the digits of all numbers but integers within int64: encoded again, each is spelled as it
-// was.
+// The same, but keeps the digits of all numbers except integers within int64, so that they are encoded as
+// they were spelled.
 enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
                                 struct error *error) WARN_UNUSED;
 // The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21
@@ -91,28 +91,29 @@ enum status json_decode_spelled(struct text input, struct arena *arena, struct v
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error) WARN_UNUSED;
-// Compact JSON, UTF-8 kept but for U+0085, U+2028 and U+2029, at which some readers end a line, keys in order, doubles by their digits, else shortest-round-trip. Bytes are
-// written as base64 text.
+// Writes compact JSON. Keys are in order. UTF-8 is kept, except U+0085, U+2028 and U+2029, at which some
+// readers end a line. Floats are written with their `digits` if set, else with the fewest digits that read
+// back the same. Bytes are written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
 
-// msgpack (github.com/msgpack/msgpack, spec.md), to the same rules as JSON. Map keys must be strings; NaN and
-// infinities are refused, and extension types but for 1: the JSON text of a number with digits that msgpack's
-// own types cannot hold. Written in the shortest forms. msgpack.c.
+// msgpack (github.com/msgpack/msgpack, spec.md), with the same rules as JSON. Map keys must be strings. NaN,
+// infinities and extension types are refused, except extension type 1: the JSON text of a number that
+// msgpack's own types can't hold. Writes the shortest forms. msgpack.c.
 enum status msgpack_decode(struct text input, struct arena *arena, struct value *value,
                            struct error *error) WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);
 
-// Builders, for the encoders' callers. NULL or false when memory ran out.
+// Builders, for callers of the encoders. NULL or false: out of memory.
 struct value value_string(struct text text);
 struct value value_integer(int64_t integer);
 struct value value_float(double number);
 struct value value_single(float number);
 struct value value_bool(bool boolean);
-// The integer of an integer or of a float without fraction (3.0 is 3) that fits; else false.
+// Reads an integer, or a float without fraction (3.0 is 3) that fits. False: another value.
 bool value_whole_number(const struct value *value, int64_t *integer) WARN_UNUSED;
-// Whether it is an integer beyond int64, whose digits say what its number can't.
+// Whether the value is an integer beyond int64: only its digits are exact.
 bool value_is_long_integer(const struct value *value);
 bool value_array_create(struct arena *arena, size_t n_items, struct value *array);
 // Room for at most n_members_max; value_put appends.

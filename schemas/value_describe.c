@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-// Copies as much as fits; "..." marks a cut.
+// Copies as much as fits; "..." marks a truncated text.
 static void copy_cut(const struct buffer *json, char out[VALUE_DESCRIPTION_BYTES])
 {
     bool cut = json->size >= VALUE_DESCRIPTION_BYTES;
@@ -13,7 +13,7 @@ static void copy_cut(const struct buffer *json, char out[VALUE_DESCRIPTION_BYTES
 
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES])
 {
-    struct buffer json = {.size_max = 8 * VALUE_DESCRIPTION_BYTES}; // an escape takes six bytes
+    struct buffer json = {.size_max = 8 * VALUE_DESCRIPTION_BYTES}; // an escape has six bytes
     struct value start = *value;
     if (value->kind == VALUE_STRING && value->text.size > VALUE_DESCRIPTION_BYTES + 4)
         start.text.size = utf8_complete_prefix(value->text.data, VALUE_DESCRIPTION_BYTES + 4);

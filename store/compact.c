@@ -4,7 +4,7 @@
 
 #include "schemas/clock.h"
 
-enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer do not pay for the statements
+enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer are not worth the statements
 
 // Runs a statement with up to two integers bound.
 static enum status run_statement(struct store *store, sqlite3_stmt *statement, int64_t first, int64_t second,
@@ -61,7 +61,8 @@ static enum status compact_steps_to(struct store *store, int64_t last_id, struct
                          last_id, 0, error);
 }
 
-// A query with one max() or min() reads an end of the table; one with both reads all of it.
+// Two subqueries: SQLite answers a query with only min() or only max() from one end of the table, but reads
+// the whole table for a query with both.
 enum status compact_surplus_steps(struct store *store, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
@@ -77,8 +78,8 @@ enum status compact_surplus_steps(struct store *store, struct error *error)
     return status == STATUS_OK && last_id ? compact_steps_to(store, last_id, error) : status;
 }
 
-// Steps are in order of time unless the clock was set: the slice ends before the first step that is not
-// older.
+// Compacts the steps up to the last old one among the oldest STORE_COMPACT_ROWS. Ids are in order of time
+// unless the clock was set.
 static enum status compact_old_steps(struct store *store, int64_t before_us, bool *more, struct error *error)
 {
     sqlite3_stmt *select = database_statement(&store->database,
@@ -99,7 +100,7 @@ static enum status compact_old_steps(struct store *store, int64_t before_us, boo
 
 // ---- jobs ----
 
-// The jobs in temp.compacting.
+// Compacts the jobs in temp.compacting.
 static enum status compact_chosen_jobs(struct store *store, struct error *error)
 {
     struct database *database = &store->database;
@@ -135,7 +136,7 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     return status;
 }
 
-// `choose` fills temp.compacting with ids of finished jobs; ?1 is the time, ?2 how many at most.
+// `choose` fills temp.compacting with ids of finished jobs. ?1: `before_us`; ?2: maximum number of jobs.
 static enum status compact_jobs(struct store *store, const char *choose, int64_t before_us, bool *more,
                                 struct error *error)
 {
@@ -149,14 +150,14 @@ static enum status compact_jobs(struct store *store, const char *choose, int64_t
     return status == STATUS_OK && n_chosen ? compact_chosen_jobs(store, error) : status;
 }
 
-// Answers that are stored in a results topic: by age, and by number.
+// Jobs whose answers are in a results topic: those older than ?1, then those beyond the ?1 newest.
 static const char old_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us < ?1"
     " ORDER BY finished_at_us LIMIT ?2";
 static const char surplus_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us IS NOT NULL"
     " AND id <= (SELECT max(id) FROM jobs) - ?1 ORDER BY id LIMIT ?2";
-// Answers that are stored here: after they were collected, if the dataset has no unfinished job.
+// Jobs whose answers are only in this store: once they were collected and the dataset has no unfinished job.
 static const char collected_jobs[] =
     "INSERT INTO temp.compacting SELECT id FROM datasets d CROSS JOIN jobs USING (dataset)"
     " WHERE collected_at_us < ?1 AND last_finished_at_us < ?1"

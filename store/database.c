@@ -38,7 +38,7 @@ enum status database_error(const struct database *database, const char *doing, s
     case SQLITE_FULL:
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: the disk is full", path, doing);
     case SQLITE_IOERR:
-        cause = sqlite3_system_errno(database->sqlite); // 0: SQLite knows none
+        cause = sqlite3_system_errno(database->sqlite); // 0: none known
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s%s%s%s", path, doing,
                          sqlite3_errmsg(database->sqlite), cause ? " (" : "", cause ? strerror(cause) : "",
                          cause ? ")" : "");
@@ -126,7 +126,7 @@ static enum status set_version(struct database *database, int version, struct er
     return database_execute(database, pragma, error);
 }
 
-// Is it in one of the versions' SQL?
+// Whether one of the versions' SQL creates the view.
 static bool is_our_view(const char *name)
 {
     for (size_t i = 0; i < STORE_VERSION; i++)
@@ -139,8 +139,8 @@ static bool is_our_view(const char *name)
     return false;
 }
 
-// SQLite carries a view over when it renames a column, but not one that reads a view that is replaced. After
-// a failed migration: the first view that is not ours, and what to do with it.
+// After a failed migration: names the first view that is not ours, and says what to do with it. SQLite adapts
+// views when a column is renamed, but fails if a view reads another view that is replaced.
 static enum status name_own_view(struct database *database, struct error *error)
 {
     struct error cause = *error;
@@ -153,7 +153,7 @@ static enum status name_own_view(struct database *database, struct error *error)
     bind_text(select, 1, text_from_string(cause.text));
     while (sqlite3_step(select) == SQLITE_ROW) {
         const char *name = (const char *)sqlite3_column_text(select, 0);
-        if (!name || is_our_view(name)) // without memory for the name the cause is reported as it is
+        if (!name || is_our_view(name)) // no memory for the name: only the cause is reported
             continue;
         error_set(error, STATUS_REFUSE, ERROR_STORE,
                   "%s: the view \"%s\" is not sheaf's and stops the change of the store"
@@ -167,8 +167,8 @@ static enum status name_own_view(struct database *database, struct error *error)
 }
 
 // Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
-// one transaction; a second process that migrates at the same time finds nothing left to do. A new store is made
-// by `store_new`, which they amount to (embed_sql.py).
+// one transaction; a second process that migrates at the same time finds nothing left to do. A new store is
+// created with `store_new`, which has the same effect as all versions together (embed_sql.py).
 static enum status migrate_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -219,9 +219,9 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
                                "%s: opening the store: expected a file, got a device or a pipe", path);
 }
 
-// Processes that open a new file at once all read it before they change its mode. SQLite does not call the
-// busy handler of one that would wait for a lock while others wait for its own
-// (https://sqlite.org/c3ref/busy_handler.html).
+// Retries until `patience_ms` has passed. Processes that open a new file at the same time all hold a read
+// lock when they change its mode. To avoid a deadlock SQLite then returns SQLITE_BUSY to some of them at
+// once, without calling the busy handler (https://sqlite.org/c3ref/busy_handler.html).
 static enum status set_log_mode(struct database *database, int patience_ms, struct error *error)
 {
     const int64_t until_us = clock_us() + (int64_t)patience_ms * 1000;
@@ -240,24 +240,24 @@ static enum status configure_connection(struct database *database, enum store_mo
     sqlite3_extended_result_codes(database->sqlite, 1);
     enum status status = STATUS_OK;
     if (mode != STORE_READ_ONLY)
-        // NORMAL: a power cut may lose the last transactions but never corrupts the file; a killed process
-        // loses nothing.
         status = set_log_mode(database, patience_ms, error);
     if (status == STATUS_OK)
+        // NORMAL: a power cut may lose the last transactions but never corrupts the file; a killed process
+        // loses nothing.
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA cache_size = -65536", error);
     if (status == STATUS_OK && mode != STORE_READ_ONLY)
         status = database_execute(database, "PRAGMA journal_size_limit = 67108864",
-                                  error); // of the log, once its pages are in the file
-    if (status == STATUS_OK)              // 32 MB: pages that many commits write are copied to the file once
+                                  error); // limit of the log file after a checkpoint
+    if (status == STATUS_OK)              // 32 MB: a page written by many commits is copied once
         status = database_execute(database, "PRAGMA wal_autocheckpoint = 8192", error);
     return status;
 }
 
-// In WAL mode even a reader creates PATH-shm. If it can't, the file is opened as immutable
-// (https://sqlite.org/wal.html#readonly), but only if the write-ahead log is empty: an immutable file is read
-// without its log.
+// In WAL mode even a reader must create PATH-shm. If it can't, the file is opened as immutable
+// (https://sqlite.org/wal.html#readonly). SQLite ignores the write-ahead log of an immutable file, so this is
+// only done if the log is empty.
 static enum status reopen_immutable(struct database *database, struct error *error)
 {
     struct buffer uri = {0};
@@ -290,7 +290,7 @@ static enum status reopen_immutable(struct database *database, struct error *err
     return status == STATUS_OK ? configure_connection(database, STORE_READ_ONLY, error) : status;
 }
 
-// Whether the last error is SQLite's for a log that it can't share.
+// Whether SQLite's last error says that it can't open or share the write-ahead log.
 static bool lacks_log(const struct database *database)
 {
     int code = sqlite3_errcode(database->sqlite) & 0xFF;
@@ -342,8 +342,7 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = migrate_schema(database, error);
     if (status == STATUS_RETRY)
-        error->status = status =
-            STATUS_REFUSE; // the store is being opened: the caller has nothing to retry with
+        error->status = status = STATUS_REFUSE; // opening failed: there is no store to retry with
     if (status != STATUS_OK)
         database_close(database);
     return status;
@@ -419,7 +418,7 @@ enum status database_read_blob(struct database *database, sqlite3_stmt *select, 
     return status;
 }
 
-// SQLite takes a NULL pointer as NULL: an empty text needs an address.
+// SQLite binds a null pointer as NULL, so an empty text needs an address.
 void bind_text(sqlite3_stmt *statement, int index, struct text text)
 {
     sqlite3_bind_text64(statement, index, text.data, text.size, SQLITE_STATIC, SQLITE_UTF8);

@@ -12,7 +12,7 @@ enum { DATABASE_STATEMENTS_MAX = 128 };
 struct database {
     sqlite3 *sqlite;
     char *path;
-    sqlite3_stmt *rollback; // prepared by database_open: no memory may be left when it is needed
+    sqlite3_stmt *rollback; // prepared by database_open: memory may have run out when it is needed
     struct {                // cached statements; `sql` is a literal, compared by address
         const char *sql;
         sqlite3_stmt *statement;
@@ -29,29 +29,29 @@ enum { STORE_FILES = 3 }; // the store, its log, its log's index
 
 // The worker's share of the jobs near the end of the queue (store/share.c).
 struct store_share {
-    int32_t n_batch;   // the worker's sequences in one step
-    int32_t n_workers; // that share the jobs, as last counted; 0: not counted yet
-    int64_t looked_us;
-    bool has_finished;   // some jobs, since n_held_most was computed
-    int64_t n_held_most; // near the end
-    int64_t n_free_seen; // then; -1: no longer valid
+    int32_t n_batch;     // the worker's sequences in one step
+    int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
+    int64_t looked_us;   // when they were counted
+    bool has_finished;   // this worker finished jobs since n_held_most was computed
+    int64_t n_held_most; // jobs that this worker may hold near the end of the queue
+    int64_t n_free_seen; // free jobs when last counted; -1: n_held_most is no longer valid
 };
 
 struct store {
     struct database database;
     bool read_only;
     int64_t worker;                          // 0: none started
-    char *arithmetic;                        // of the worker's answers; NULL: not known
+    char *arithmetic;                        // worker_description.arithmetic; NULL: unknown
     int lock_fd;                             // the workers' lock file, -1: not open
-    bool locks_unreadable;                   // the file is there, but another user's
-    struct file_identity files[STORE_FILES]; // as they were when the worker started (store/files.h)
-    int64_t data_version;                    // of the datasets seen by store_poll_cancelled
+    bool locks_unreadable;                   // the file exists, but belongs to another user
+    struct file_identity files[STORE_FILES]; // when the worker started (store/files.h)
+    int64_t data_version;                    // PRAGMA data_version of the last store_poll_cancelled
     int64_t cancelled_seen_at_us;
-    int64_t n_claimed;    // since the store was opened
-    int64_t mirror_token; // store_mirror_start's; 0: not called
+    int64_t n_claimed;    // jobs claimed since the store was opened
+    int64_t mirror_token; // from store_mirror_start; 0: not called
     struct store_share share;
     const struct job_set *rows; // store_set_rows; NULL: none
-    bool claims_rows;           // those of temp.claimed_rows alone (store_claim_rows)
+    bool claims_rows;           // claims only jobs in temp.claimed_rows (store_claim_rows)
 };
 
 enum status database_open(struct database *database, const char *path, enum store_mode mode,

@@ -13,7 +13,7 @@
 
 struct dataset_facts {
     bool found, compacted, on_kafka;
-    int64_t n_running; // held by living workers
+    int64_t n_running; // held by other living workers
 };
 
 static enum status read_flag(struct store *store, const char *sql, struct text dataset, int64_t *value,
@@ -41,7 +41,7 @@ enum status store_dataset_is_older(struct store *store, struct text dataset, boo
                      error);
 }
 
-// Jobs of other living workers; this worker's own are not counted.
+// Counts the jobs that other living workers hold.
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {
     enum status status = workers_open_locks(store, error);
@@ -106,7 +106,7 @@ static enum status refuse_running(const struct store *store, struct text dataset
                      (int)dataset.size, dataset.data, (long long)n_running, advice);
 }
 
-// Runs statements whose only parameter is the dataset.
+// Runs statements with the parameters ?1, the dataset, and ?2, `value`.
 static enum status run_all(struct store *store, const char *const *statements, size_t n, struct text dataset,
                            int64_t value, struct error *error)
 {
@@ -236,7 +236,7 @@ static const char *const deletions[] = {
     "DELETE FROM outputs WHERE dataset = ?",       "DELETE FROM datasets WHERE dataset = ?",
 };
 
-// A worker may still compute a deleted job.
+// A worker may still be computing a deleted job.
 static enum status delete_jobs(struct store *store, struct text dataset, struct error *error)
 {
     char name[BEFORE_NAME_BYTES];

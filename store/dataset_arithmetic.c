@@ -129,7 +129,8 @@ static enum status bind_one(struct store *store, struct text dataset, const char
     return database_run(&store->database, update, error);
 }
 
-// The copies outlive the statement. *dataset NULL: none is left.
+// Finds a dataset that is not bound to this worker's arithmetic. The caller frees *name and *theirs. *name
+// NULL: none is left.
 static enum status next_unbound(struct store *store, struct text dataset, char **name, char **theirs,
                                 struct error *error)
 {

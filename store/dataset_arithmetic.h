@@ -1,11 +1,11 @@
-// Binds a dataset to the arithmetic of its answers, one for all of them (store.h, struct worker_description).
+// Binds a dataset to one arithmetic, the same for all its answers (store.h, struct worker_description).
 #pragma once
 
 #include "store/database.h"
 
 // Within a transaction: binds the unfinished datasets, or the named one, to this worker's arithmetic.
-// STATUS_REFUSE: the dataset has answers of another arithmetic, or a worker with another one computes its
-// jobs; the text names the parts that differ. With `force_new` all its jobs are queued again instead, unless
-// a worker computes some.
+// STATUS_REFUSE: the dataset has answers of another arithmetic, or a worker with another arithmetic is
+// computing its jobs; the text names the parts that differ. With `force_new` all its jobs are queued again
+// instead, unless a worker is computing some of them.
 enum status dataset_arithmetic_bind(struct store *store, struct text dataset, bool force_new,
                                     struct error *error) WARN_UNUSED;

@@ -6,12 +6,12 @@
 
 struct dataset_name {
     struct dataset_name *next;
-    struct text dataset, topic; // a job's
+    struct text dataset, topic; // of the jobs
     struct text name;
 };
 
-// All rows of a name are of one topic. Of a dataset without rows, because they were compacted, the embedded
-// queue alone keeps a fingerprint.
+// Whether jobs of `topic` may use the name. All rows of a name have the same topic. If the rows were
+// compacted, a fingerprint shows that the name belongs to the embedded queue: datasets from Kafka have none.
 static enum status name_is_free(struct store *store, struct text dataset, struct text topic, bool *is_free,
                                 struct error *error)
 {

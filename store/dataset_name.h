@@ -1,6 +1,6 @@
-// Names of Kafka's datasets in a store. Two job topics, or a topic and the embedded queue, may have datasets
-// with the same name, whose rows would share their keys. The first one in the store has the name, the other
-// is called NAME@TOPIC. Within a transaction.
+// Names of datasets from Kafka in a store. Two job topics, or a topic and the embedded queue, may have
+// datasets with the same name, whose rows would share their keys. The first dataset in the store has the
+// name, the other is called NAME@TOPIC. Called within a transaction.
 #pragma once
 
 #include "schemas/arena.h"
@@ -8,22 +8,24 @@
 
 struct dataset_name;
 
-// Names looked up within the transaction. Zeroed: none.
+// Names looked up in the current transaction. Zeroed: none.
 struct dataset_names {
     struct arena arena;
     struct dataset_name *first;
 };
 
-// *name lives until dataset_names_finish; `dataset` and `topic` must too. Without a topic it is `dataset`.
+// *name is valid until dataset_names_finish, as `dataset` and `topic` must be. Without a topic *name is
+// `dataset`.
 enum status dataset_name_of(struct store *store, struct dataset_names *names, struct text dataset,
                             struct text topic, struct text *name, struct error *error) WARN_UNUSED;
 void dataset_names_finish(struct dataset_names *names);
 
-// Whether the embedded queue may take jobs of the dataset. STATUS_REFUSE: its rows are a topic's.
+// Checks whether the embedded queue may accept jobs of the dataset. STATUS_REFUSE: its rows are from a topic.
 enum status dataset_name_check_queue(struct store *store, struct text dataset,
                                      struct error *error) WARN_UNUSED;
 
-// Where the answers of lines that a changed file no longer has wait for equal requests (store_replace_begin):
-// rows of `jobs` without a row of `datasets`, under a name longer than a dataset may have. Not terminated.
+// Dataset name of answers that are put aside (store_replace_begin): a changed file no longer has their lines,
+// but equal requests may use them. They have rows in `jobs`, but none in `datasets`. The name is longer than
+// a dataset's may be, and not terminated.
 enum { BEFORE_NAME_BYTES = JOB_DATASET_BYTES_MAX + 8 };
 struct text dataset_name_before(struct text dataset, char name[BEFORE_NAME_BYTES]);

@@ -8,9 +8,9 @@ static struct text bytes_of(const struct digest *digest)
     return (struct text){(const char *)digest, sizeof *digest};
 }
 
-// The indexes jobs_computed and jobs_open have few rows a request. A dataset of a topic has its own name, or,
-// where that was another's, one with the topic (store/dataset_name.h): one statement looks for both, so the
-// name need not be found first.
+// The indexes jobs_computed and jobs_open have few rows per request. A dataset from a topic is stored as
+// NAME, or as NAME@TOPIC if NAME was in use (store/dataset_name.h). The statement looks for both names, so
+// the name need not be looked up first.
 #define RECORDS  "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE "
 #define COMPUTED " AND is_duplicate = 0 AND status = 'done'"
 #define IN_DATASET                                                                                           \

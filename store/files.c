@@ -8,7 +8,7 @@
 
 static const char *const suffixes[STORE_FILES] = {"", "-wal", "-shm"};
 
-// False: there is no file of that name; errno.
+// False: the file can't be found; errno says why.
 static bool identify_file(const struct store *store, int file, struct file_identity *identity)
 {
     char path[PATH_MAX];
@@ -28,7 +28,7 @@ void files_note(struct store *store)
             store->files[i] = (struct file_identity){0};
 }
 
-// A file that was not found when files were noted is not compared.
+// Does not compare a file that was not found by files_note.
 enum status store_check_files(struct store *store, struct error *error)
 {
     for (int i = 0; i < STORE_FILES; i++) {

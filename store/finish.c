@@ -54,7 +54,7 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     return STATUS_OK;
 }
 
-// The earlier and the later of two times, either of which may be NULL.
+// SET clauses for the earlier and the later of two times, either of which may be NULL.
 #define EARLIER(column, parameter)                                                                           \
     column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
 #define LATER(column, parameter)                                                                             \
@@ -103,8 +103,9 @@ void totals_finish(struct dataset_totals *totals)
 
 // ---- a job's end ----
 
-// Before its limit: a constraint that ends an answer with its last token leaves none for the end, which counts
-// too where there is room.
+// Whether every choice stopped below max_tokens. A finish reason of stop at exactly max_tokens is not enough:
+// a constraint may have completed the text with the last token, where a larger limit would allow an end
+// token, which counts too.
 static bool ended_by_itself(const struct job *job)
 {
     const struct result *result = &job->result;
@@ -177,7 +178,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     return database_run(database, update, error);
 }
 
-// Removes the job from the queue. *held false: this worker no longer holds it.
+// Removes the job from the queue. *held false: this worker no longer held it.
 static enum status take_from_queue(struct store *store, int64_t id, bool *held, struct error *error)
 {
     sqlite3_stmt *delete =
@@ -190,7 +191,8 @@ static enum status take_from_queue(struct store *store, int64_t id, bool *held, 
     return status;
 }
 
-// Removes all jobs by one statement. *n_held: the jobs that this worker held, fewer if others have taken some.
+// Removes all jobs with one statement. *n_held: the number of jobs that this worker held; others may have
+// taken some.
 static enum status take_all_from_queue(struct store *store, const struct finished_job *jobs, size_t n,
                                        size_t *n_held, struct error *error)
 {
@@ -217,7 +219,8 @@ static enum status take_all_from_queue(struct store *store, const struct finishe
     return status;
 }
 
-// Begins the transaction and removes the jobs from the queue; committed: [n] those that this worker held.
+// Begins the transaction and removes the jobs from the queue. committed: [n], true for jobs that this worker
+// held.
 static enum status begin_finish(struct store *store, const struct finished_job *jobs, size_t n,
                                 bool *committed, struct error *error)
 {
@@ -231,7 +234,7 @@ static enum status begin_finish(struct store *store, const struct finished_job *
         committed[i] = true;
     if (n_held == n)
         return STATUS_OK;
-    status = database_end(&store->database, STATUS_RETRY, error); // rolled back: which were held is not known
+    status = database_end(&store->database, STATUS_RETRY, error); // rolled back: unknown which jobs were held
     status = database_begin(&store->database, error);
     if (status != STATUS_OK)
         return status;
@@ -264,7 +267,7 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
 
 // ---- cancelling ----
 
-// A job that was never read: its identity is its row's.
+// A job whose record was never read: its identity is from its row.
 static struct job *cancelled_job(sqlite3_stmt *row, struct text dataset)
 {
     struct job *job = job_create();
@@ -350,7 +353,7 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
         status = write_finished(store, id, job, (struct text){record.data, record.size}, now_us, error);
     if (status == STATUS_OK)
         status = delete_queued(store, id, error);
-    job->dataset = dataset; // outlives the job: the totals refer to it
+    job->dataset = dataset; // the totals refer to the dataset, so its text must outlive the job
     if (status == STATUS_OK)
         status = totals_add(totals, job, false, now_us, error);
     buffer_finish(&record);
@@ -428,8 +431,8 @@ static enum status dataset_exists(struct store *store, struct text dataset, stru
                      (int)dataset.size, dataset.data);
 }
 
-// A dataset without unfinished jobs remains open for more jobs, unless its file was submitted in part: then
-// the rest is cancelled.
+// A completely submitted dataset without unfinished jobs is not marked: it stays open for more jobs. If its
+// file was submitted in part, the rest is cancelled.
 static enum status mark_cancelled(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -458,7 +461,7 @@ enum status store_cancel(struct store *store, struct text dataset, int64_t *n_ca
     return database_end(&store->database, status, error);
 }
 
-// PRAGMA data_version changes when another connection has written: a cheap test before the query.
+// PRAGMA data_version changes when another connection has written: a cheap test that avoids the query.
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error)
 {

@@ -5,7 +5,7 @@
 
 // Totals of the jobs that one transaction finished, by dataset; written once at its end.
 struct dataset_total {
-    struct text dataset; // belongs to a job
+    struct text dataset; // points into a job
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
     int64_t n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens;
     int64_t submitted_at_us;                           // of the first job; 0: unknown
@@ -19,7 +19,7 @@ struct dataset_totals {
 
 // The dataset's entry in the totals. NULL: `error` is filled.
 struct dataset_total *totals_of(struct dataset_totals *totals, struct text dataset, struct error *error);
-// A job that finished; is_new: it was not counted as submitted.
+// Counts a finished job; is_new: it was not yet counted as submitted.
 enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new,
                        int64_t finished_at_us, struct error *error) WARN_UNUSED;
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
@@ -28,8 +28,7 @@ void totals_finish(struct dataset_totals *totals);
 // Binds the columns of a finished job to parameters first..first+19: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
 // finished_at_us (`now_us`), constrained_by, forced_tokens, is_duplicate, request_hash, drafted_tokens,
-// accepted_tokens, open_hash, max_tokens. The job outlives the
-// statement's run.
+// accepted_tokens, open_hash, max_tokens. The job must stay valid until the statement has run.
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 

@@ -1,4 +1,4 @@
-// A set of the store's jobs by their ids, a bit each: those of a table's rows. Thread: any, one at a time.
+// A set of job ids of the store, as a bit map: the jobs of a table's rows. Thread: any, one at a time.
 #pragma once
 
 #include <stdbool.h>

@@ -2,8 +2,9 @@
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
-// A job's id has the name that its dataset had when it was submitted, so a line is found by its number: it is
-// the next row of the dataset, or there is none.
+// Finds a line by its number, not by job_id: the job_id contains the dataset's name at the time of
+// submission. The line is the dataset's first row after *after with that number or a higher one, or it does
+// not exist.
 enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error)

@@ -1,5 +1,5 @@
-// Files that a dataset's answers were written to, so that a command knows its own output when it finds it.
-// Thread: the store's.
+// Files that a dataset's answers were written to, so that a command recognizes its own output. Thread: the
+// store's.
 #pragma once
 
 #include "schemas/digest.h"
@@ -7,17 +7,17 @@
 
 struct written_output {
     bool is_found;
-    bool is_first; // the dataset is of version 11 or before, which noted no outputs, and has none noted since
-    struct digest digest; // of the file as it was written
+    bool is_first;        // no output noted yet: the dataset is from version 11 or earlier, which noted none
+    struct digest digest; // of the file when it was written
 };
-// path: absolute, without links.
+// path: absolute, without symbolic links.
 enum status store_output_find(struct store *store, struct text dataset, const char *path,
                               struct written_output *output, struct error *error) WARN_UNUSED;
 enum status store_output_written(struct store *store, struct text dataset, const char *path,
                                  const struct digest *digest, struct error *error) WARN_UNUSED;
-// Did version 11 or before make the dataset?
+// *is_older: version 11 or earlier created the dataset.
 enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
                                    struct error *error) WARN_UNUSED;
-// The dataset's lines if its answers were removed (--retain); n_lines 0: they were not.
+// The mark of a dataset whose answers were removed (--retain). n_lines 0: they were not removed.
 enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,
                                 struct error *error) WARN_UNUSED;

@@ -1,8 +1,8 @@
-// Queries for people: progress of datasets, work of the workers, lag.
+// Queries for display: progress of datasets, work of the workers, lag.
 #include "schemas/clock.h"
 #include "store/workers.h"
 
-// Takes the number of a statement's only row.
+// Reads the number in a statement's only row.
 static enum status read_number(struct store *store, sqlite3_stmt *select, int64_t *n, struct error *error)
 {
     int code = sqlite3_step(select);
@@ -24,7 +24,7 @@ static enum status count_running(struct store *store, struct text dataset, int64
     return read_number(store, select, n, error);
 }
 
-// Recent failures are few, found by the index jobs_failed; older ones are counted in compacted_failures.
+// Recent failures are few; the index jobs_failed finds them. Older ones are counted in compacted_failures.
 static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n,
                                 struct error *error)
 {

@@ -2,7 +2,7 @@
 
 #include "schemas/clock.h"
 
-// To parameters first..first+9.
+// Binds identity and source to parameters first..first+9.
 static void bind_identity(sqlite3_stmt *statement, int first, const struct published_job *published)
 {
     const struct job *job = published->job;
@@ -19,7 +19,7 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     bind_text(statement, first + 9, published->made_by);
 }
 
-// A job that was mirrored before it ended has a row.
+// Finishes a job that has a row already: it was mirrored before it ended.
 static enum status end_job(struct store *store, const struct published_job *published,
                            struct dataset_totals *totals, struct error *error)
 {
@@ -44,7 +44,8 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at_us, error);
 }
 
-// OR FAIL: after an error the caller rolls back, so SQLite needs no journal of a statement of many rows.
+// OR FAIL: the caller rolls back after an error, so SQLite needs no statement journal for inserts of many
+// rows.
 #define JOBS                                                                                                 \
     "INSERT OR FAIL INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic,"     \
     " partition, offset, made_by, status, error_code, error, finish_reason, prompt_tokens,"                  \
@@ -61,8 +62,8 @@ static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS "
 
 enum { ROW_PARAMETERS = 32 };
 
-// Inserts one job, or PROJECTION_ROWS. *n_new: the number of jobs without a row before; they have the highest
-// ids.
+// Inserts one job, or PROJECTION_ROWS jobs. *n_new: the number of jobs that had no row before; they now have
+// the highest ids.
 static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs,
                                int *n_new, struct error *error)
 {
@@ -110,12 +111,13 @@ static enum status id_of(struct store *store, const struct job *job, int64_t *id
                               : database_error(&store->database, "looking for a job's row", error);
 }
 
-// Some jobs had rows before, or are listed twice: the new ones have the highest n_new ids, each counted once.
+// For jobs of which some had rows before or are listed twice. New jobs have the highest n_new ids; each is
+// counted once.
 static enum status separate_new(struct store *store, const struct published_job *published, int n_new,
                                 struct dataset_totals *totals, struct error *error)
 {
     int64_t last_id = sqlite3_last_insert_rowid(store->database.sqlite);
-    bool counted[PROJECTION_ROWS] = {false}; // by id, the highest first
+    bool counted[PROJECTION_ROWS] = {false}; // by id, highest first
     enum status status = STATUS_OK;
     for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++) {
         int64_t id;

@@ -1,18 +1,18 @@
-// Rows for Kafka's jobs and partitions, written by a worker after its commits and by a mirror from the
-// topics. Idempotent: the row of a finished job is left as it is. Called within a transaction.
+// Rows of Kafka's jobs and partitions, written by a worker after its commits, and by a mirror from the
+// topics. Idempotent: the row of a finished job is not changed. Called within a transaction.
 #pragma once
 
 #include "store/finish.h"
 
 struct published_job {
     const struct job *job;  // identity, source, figures and result
-    struct text made_by;    // the worker's name, for a mirror; data NULL: this store's worker
+    struct text made_by;    // mirror: the worker's name; data NULL: this store's worker
     int64_t finished_at_us; // microseconds since 1970 UTC
 };
 
 enum status projection_add_job(struct store *store, const struct published_job *published,
                                struct dataset_totals *totals, struct error *error) WARN_UNUSED;
-// The same for PROJECTION_ROWS jobs at once, at two thirds of the cost.
+// projection_add_job for PROJECTION_ROWS jobs at once, at two thirds of the cost.
 enum { PROJECTION_ROWS = 16 };
 enum status projection_add_jobs(struct store *store, const struct published_job published[PROJECTION_ROWS],
                                 struct dataset_totals *totals, struct error *error) WARN_UNUSED;

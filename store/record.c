@@ -1,4 +1,5 @@
-// The projection: figures of a commit, written after it. Losing a record loses figures, never a job.
+// The projection: writes the figures of a commit after it. If a record is lost, figures are lost, never a
+// job.
 #include "schemas/clock.h"
 #include "store/compact.h"
 #include "store/dataset_name.h"
@@ -101,7 +102,7 @@ static enum status add_group(struct store *store, const struct job *const *jobs,
                              struct error *error)
 {
     struct published_job published[PROJECTION_ROWS];
-    struct job renamed[PROJECTION_ROWS]; // copies with another dataset; all else is shared with the original
+    struct job renamed[PROJECTION_ROWS]; // copies with another dataset; the rest is shared
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n_jobs && status == STATUS_OK; i++) {
         struct text name;

@@ -42,8 +42,9 @@ static enum status run_all(struct store *store, const char *const *statements, s
     return status;
 }
 
-// One duplicate for each original and arithmetic. It may have another max_tokens than the original: the
-// smallest, which answers most requests. Its request or open hash equals the original's.
+// Promotes one duplicate per removed original and arithmetic: its request hash or open hash equals the
+// original's. If duplicates differ in max_tokens, the smallest is promoted, because it answers the most
+// requests.
 enum status removal_promote(struct store *store, struct error *error)
 {
 #define ORIGINALS                                                                                            \

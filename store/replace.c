@@ -1,4 +1,4 @@
-// The lines of a changed file in place of those that were submitted.
+// Replaces the submitted lines of a dataset by the lines of a changed file.
 #include "schemas/clock.h"
 #include "store/database.h"
 #include "store/dataset_name.h"
@@ -56,13 +56,14 @@ enum status store_replace_begin(struct store *store, struct text dataset, struct
                          "INSERT OR IGNORE INTO temp.replaced_lines (custom_id, job) SELECT custom_id, id"
                          " FROM jobs WHERE dataset = ?",
                          dataset, error);
-    if (status == STATUS_OK) // names of lines, which the new ones take
+    if (status == STATUS_OK) // frees the job_ids, which new lines may get
         status = run_for(store, "UPDATE jobs SET job_id = char(1) || id, job_index = NULL WHERE dataset = ?",
                          dataset, error);
     return status == STATUS_OK ? STATUS_OK : database_end(&store->database, status, error);
 }
 
-// *id 0: no line of before has that custom_id and asks for the same.
+// *id: the job of the old line with the same custom_id and an equal record; 0: none. *is_named: an old line
+// has the custom_id.
 static enum status find_line(struct store *store, const struct submission *submission, int64_t *id,
                              bool *is_named, struct error *error)
 {
@@ -100,7 +101,7 @@ static enum status keep_line(struct store *store, const struct submission *submi
         sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
         if (!statement)
             return error->status;
-        // a statement has the parameters that it names: others are out of its range, which does not matter
+        // binding a parameter that the statement does not have fails, without effect
         bind_integer(statement, 1, id);
         bind_text(statement, 2, submission->job_id);
         BIND_INTEGERS(statement, 3, submission->index, submission->priority);
@@ -139,7 +140,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
     return status;
 }
 
-// Jobs of lines that are gone, or that ask for something else, have no place.
+// Jobs of lines that are gone or have changed have no job_index.
 #define GONE     "dataset = ?1 AND job_index IS NULL"
 #define ANSWERED GONE " AND status = 'done' AND request_hash IS NOT NULL"
 
@@ -178,7 +179,8 @@ static enum status remove_gone(struct store *store, struct text dataset, struct 
     return status;
 }
 
-// Lines without a custom_id that moved have another one, and the same record.
+// Refuses a file without any old line. A moved line without a custom_id gets a new custom_id from its number,
+// so lines are compared by their records.
 static enum status check_is_same(struct store *store, struct text dataset, struct replacement *replacement,
                                  struct error *error)
 {

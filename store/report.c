@@ -15,10 +15,10 @@ _Static_assert(BUCKETS == REPORT_BUCKETS && BARS == REPORT_BARS && LABELS == REP
 
 enum { FIELDS_MAX = 20 };
 
-// A job's time with the worker.
+// A job's time at the worker, in us.
 #define JOB_US "coalesce(queued_us, 0) + coalesce(prefill_us, 0) + coalesce(decode_us, 0)"
 
-// The dataset's time from `a` on, in buckets of `w` us.
+// The dataset's time, from `a` to `b`, divided into REPORT_BUCKETS buckets of `w` us.
 #define SPAN                                                                                                 \
     "WITH span AS (SELECT min(finished_at_us - (" JOB_US ")) AS a, max(finished_at_us) AS b FROM jobs"       \
     " WHERE dataset = ?1 AND finished_at_us IS NOT NULL),"                                                   \
@@ -30,7 +30,7 @@ enum { FIELDS_MAX = 20 };
     " m AS (SELECT max(x) AS top, min(max(x) + 1, " BARS_TEXT ") AS n FROM v)"                               \
     " SELECT x * n / (top + 1), n, top, count(*) FROM v, m WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
 
-// The value that a share of the done jobs' times does not exceed.
+// The percentile of the times of done jobs, in seconds; `share`: 0..1.
 #define PERCENTILE(share)                                                                                    \
     "(SELECT (" JOB_US ") / 1e6 FROM jobs WHERE dataset = ?1 AND status = 'done' ORDER BY 1 LIMIT 1 OFFSET"  \
     " (SELECT CAST((count(*) - 1) * " share                                                                  \

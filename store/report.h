@@ -1,4 +1,4 @@
-// The figures of one dataset for `sheaf report`. Each query returns rows of the fields listed at its name.
+// The figures of one dataset for `sheaf report`. The fields of each query's rows are listed at its name.
 // Thread: main.
 #pragma once
 
@@ -6,36 +6,40 @@
 #include "store/store.h"
 
 enum {
-    REPORT_BUCKETS = 48, // of the course of time
-    REPORT_BARS = 24,    // of a histogram, at most
-    REPORT_LABELS = 20,  // different values that a property may have to be a label
-    REPORT_EXAMPLES = 3, // of an error
+    REPORT_BUCKETS = 48, // intervals of time
+    REPORT_BARS = 24,    // maximum per histogram
+    REPORT_LABELS = 20,  // a property with more different values is no label
+    REPORT_EXAMPLES = 3, // per error code
 };
 
 enum report_query {
-    // one row, none: no such dataset. model, arithmetic, submitted, done, failed, cancelled, prompt tokens,
-    // completion tokens, cached tokens, first and last time as text (UTC), seconds from the first job's start
-    // to the last one's end, median and 95th percentile of a job's seconds, jobs and rows answered from equal
-    // ones, of these jobs prompt and completion tokens, of these rows both
+    // one row; no row: no such dataset. Fields:
+    //   model, arithmetic
+    //   submitted, done, failed, cancelled (jobs); prompt, completion, cached tokens
+    //   first and last time a job finished, as text (UTC)
+    //   seconds from the first job's start to the last job's end; median and 95th percentile of a job's time
+    //   duplicates: jobs and table rows answered from equal ones; prompt tokens of these jobs; their
+    //   completion tokens; all tokens of these rows
+    //   jobs per second
     REPORT_TOTALS,
-    // bucket, seconds of a bucket, jobs finished
+    // bucket, seconds per bucket, jobs finished
     REPORT_JOBS_BY_TIME,
-    // bucket, seconds of a bucket, tokens computed, mean sequences of a step; of the steps in the dataset's
-    // time
+    // steps between the dataset's first start and last end: bucket, seconds per bucket, tokens computed, mean
+    // sequences per step
     REPORT_STEPS_BY_TIME,
     // bar, number of bars, largest value, jobs
     REPORT_LATENCIES, // us
     REPORT_PROMPT_LENGTHS,
     REPORT_ANSWER_LENGTHS,
-    // code, jobs of the code, an example's custom_id, its message; up to REPORT_EXAMPLES rows a code
+    // up to REPORT_EXAMPLES rows per code: code, jobs with the code, an example's custom_id, its message
     REPORT_ERRORS,
-    // property, value, rows, rows of the table: of the table that annotate wrote last, else property
-    // ("answer": the whole text), value, answers of jobs, null; by property, the most frequent first
+    // by property, the most frequent value first. With a table written by annotate: property, value, rows
+    // with it, rows of the table. Else: property ("answer": the whole text), value, answers with it, null
     REPORT_LABELS_BY_PROPERTY,
     // gold label, answer, rows
     REPORT_EVALUATION,
-    // of running workers: number, host and process, backend, tokens generated, per busy second, mean batch,
-    // prompt tokens from the cache in percent; of all datasets
+    // running workers, for all datasets: id, host and process, backend, tokens generated, tokens per busy
+    // second, mean batch, percentage of prompt tokens from the cache
     REPORT_WORKERS,
     REPORT_QUERY_COUNT
 };
@@ -55,12 +59,12 @@ enum status store_evaluation_write(struct store *store, struct text dataset,
                                    const struct evaluation_cell *cells, size_t n_cells,
                                    struct error *error) WARN_UNUSED;
 
-// Rows of a label in a column of annotate's table.
+// Number of rows with a label in a column of annotate's table.
 struct label_cell {
     struct text property, label;
     int64_t n_rows;
 };
-// Replaces the dataset's labels and the number of its table's rows.
+// Replaces the dataset's labels and the number of rows of its table.
 enum status store_labels_write(struct store *store, struct text dataset, int64_t n_rows,
                                const struct label_cell *cells, size_t n_cells,
                                struct error *error) WARN_UNUSED;

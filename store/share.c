@@ -3,8 +3,8 @@
 #include "schemas/clock.h"
 #include "store/workers.h"
 
-// Living workers that claim the same jobs, this one included. Counted every STORE_SHARING_LOOK_US: each costs
-// a system call.
+// Counts the living workers that claim the same jobs, including this one. At most once per
+// STORE_SHARING_LOOK_US: each worker costs a system call.
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
     int64_t now_us = clock_wall_us();
@@ -62,7 +62,7 @@ static enum status count_held(struct store *store, int64_t *n, struct error *err
     return read_count(store, select, n, error);
 }
 
-// At most n_max: no more rows are read.
+// Counts free jobs, up to n_max: reads no more rows.
 static enum status count_free(struct store *store, struct text dataset, int64_t n_max, int64_t *n,
                               struct error *error)
 {
@@ -83,10 +83,11 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// The jobs to hold so that all workers have equally many left. After a commit, of what each of the others
-// holds beyond this worker only a third is counted: where equal batches end at one time, the first worker to
-// commit sees the others hold theirs, which are about to end too. With none of it the last pieces would
-// shrink to single jobs, and with all of it the first workers would take all of them.
+// The number of jobs to hold so that all workers have equally many left. Right after a commit, only a third
+// of what the others hold beyond this worker's jobs is counted. The reason: if equal batches end at the same
+// time, the first worker to commit sees the others hold theirs, which are about to end too. Counting none of
+// it, the last claims would shrink to single jobs; counting all of it, the first workers would take all the
+// rest.
 static int64_t level_share(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
                            bool has_finished)
 {
@@ -96,9 +97,9 @@ static int64_t level_share(int64_t n_free, int64_t n_held, int64_t n_others_hold
     return divide_up(n_free + n_held + n_others_hold, n_others + 1);
 }
 
-// Near the end: lowers *n_most. The level is that of the last commit, or of the last time that jobs became
-// free (submitted, released, a dead worker's) or the number of workers changed: computed at every claim it
-// would rise with this worker's own.
+// Near the end of the queue: lowers *n_most to the level. The level is only computed after a commit, and when
+// jobs became free (submitted, released, from a dead worker) or the number of workers changed. Computed at
+// every claim, it would rise with this worker's own claims.
 static enum status lower_to_level(struct store *store, struct text dataset, int64_t n_unfinished,
                                   int64_t n_held, int64_t *n_most, struct error *error)
 {
@@ -129,7 +130,7 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
     if (status != STATUS_OK)
         return status;
     int64_t share = divide_up(n_unfinished, store->share.n_workers), most = divide_up(share, 2);
-    // it remains full during a commit
+    // one and a half batches: the batch remains full during a commit
     int64_t batch = store->share.n_batch + divide_up(store->share.n_batch, 2);
     if (most < batch) {
         most = batch;

@@ -114,7 +114,7 @@ enum status spool_read(struct spool *spool,
                        enum status (*receive)(void *context, struct text record, struct error *error),
                        void *context, struct error *error)
 {
-    // In index order: sorting the records themselves would write all of them once more.
+    // Read in index order: sorting the records would write all of them once more.
     sqlite3_stmt *select =
         database_statement(&spool->database,
                            "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival",

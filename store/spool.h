@@ -1,4 +1,4 @@
-// Spool for a dataset's results between the topics and an output file: an unnamed temporary SQLite file, so
+// Spools a dataset's results between the topics and an output file, in an unnamed temporary SQLite file, so
 // that memory is bounded for any number of results. The file is deleted by spool_close, or when the process
 // ends.
 #pragma once
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { SPOOL_CACHE_KIB = 64 << 10 }; // of pages in memory
+enum { SPOOL_CACHE_KIB = 64 << 10 }; // pages in memory
 
 struct spool;
 
@@ -18,11 +18,11 @@ void spool_close(struct spool *spool);
 struct spool_counts {
     int64_t n_jobs, n_results;
     int64_t n_missing;  // jobs without a result
-    int64_t n_finished; // of these
-    int64_t n_repeated; // results of a job that had one, left out
+    int64_t n_finished; // of the missing ones, jobs added as finished
+    int64_t n_repeated; // results left out because the job had one already
 };
 
-// Adds a job that needs a result. A job submitted twice under one id counts once, as finished if it is both times.
+// Adds a job that needs a result. Jobs with the same id count as one, which is finished if all of them are.
 enum status spool_add_job(struct spool *spool, struct text job_id, bool is_finished,
                           struct error *error) WARN_UNUSED;
 // Adds a result; the first of each id is kept. `index` -1: none, sorted last.

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// Sums of x: tokens, y: milliseconds.
+// Least squares from sums over steps; x: tokens, y: milliseconds.
 static void fit_line(struct step_cost *cost, double x, double y, double xx, double xy)
 {
     double n = (double)cost->n_steps, spread = n * xx - x * x;
@@ -15,7 +15,7 @@ static void fit_line(struct step_cost *cost, double x, double y, double xx, doub
         cost->base_ms = y / n;
     } else if (cost->base_ms < 0) {
         cost->base_ms = 0;
-        cost->token_ms = xy / xx; // a line that falls below 0 is of several x
+        cost->token_ms = xy / xx; // xx > 0: a negative base_ms requires different x
     }
 }
 
@@ -28,7 +28,7 @@ static void fit_cost(struct step_cost *cost, double x, double y, double xx, doub
     cost->noise_ms = n > 2 && squares > 0 ? sqrt(squares / (n - 2)) : 0;
 }
 
-// The newest worker with steps, and those before it of its kind.
+// The newest worker with steps, and earlier workers with the same host, backend, model, dataset and batch.
 #define ALIKE                                                                                                \
     "(SELECT w.id FROM workers w JOIN workers newest ON newest.id = (SELECT max(worker) FROM steps)"         \
     " WHERE w.host = newest.host AND w.backend = newest.backend AND w.model = newest.model"                  \
@@ -43,7 +43,7 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
         " max(workers.n_sequences_max), max(workers.n_tokens_max), total(x),"
         " total(y), total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
         " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
-        // those that used up their tokens were full of prompts: more sequences fit into the others
+        // steps at their token limit were full of prompts; other steps had room for more sequences
         " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0 AND x < workers.n_tokens_max),"
         " max(workers.n_sequences_max))"
         " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"

@@ -1,5 +1,5 @@
-// Costs of the steps of the newest worker, and of those before it on its host with its model, dataset and
-// batch, for estimates: the newest may have had few jobs. Thread: main.
+// Costs of steps, for estimates: of the newest worker, and of earlier workers on the same host with the same
+// model, dataset and batch, because the newest may have had few jobs. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -11,13 +11,13 @@ struct store;
 struct step_cost {
     int64_t n_steps, prefill_tokens, generated_tokens;
     int64_t n_tokens, n_sequence_steps; // in all steps: tokens, sequences
-    int64_t n_jobs;                     // that the workers finished
-    // mean of the steps that had room for more tokens while others waited; without such ones the batch's most
+    int64_t n_jobs;                     // finished by these workers
+    // mean sequences of steps below n_tokens_max while sequences waited; without such steps n_sequences_max
     double n_sequences_full;
     int32_t n_sequences_max, n_tokens_max; // of the worker's batch
     // milliseconds of a step, by least squares: base_ms + token_ms * its tokens; neither is negative
     double base_ms, token_ms;
-    double noise_ms; // standard deviation of a step from that
+    double noise_ms; // standard deviation of a step from this line
 };
 
 // n_steps 0: no step was recorded.

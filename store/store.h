@@ -3,7 +3,7 @@
 // others. The file is created with mode 0600, because it contains prompts.
 //
 // Errors: STATUS_RETRY if the file is busy or the disk is full (the text says which; the transaction is
-// rolled back), STATUS_REFUSE if the store cannot be used. Thread: the one that opened it.
+// rolled back), STATUS_REFUSE if the store cannot be used. Thread: the thread that opened it.
 #pragma once
 
 #include "schemas/figures.h"
@@ -17,14 +17,14 @@ struct store;
 
 enum {
     STORE_VERSION = 12,
-    STORE_BUSY_MS = 10000,          // waiting time for a lock,
-    STORE_TURN_MS = 500,            // and where the caller must not block: a member of a group
-    STORE_STEPS_KEPT = 100000,      // the newest; older ones are compacted
-    STORE_JOBS_KEPT = 2000000,      // from Kafka, likewise
+    STORE_BUSY_MS = 10000,          // waiting time for a lock
+    STORE_TURN_MS = 500,            // the same for a member of a Kafka group, which must not block
+    STORE_STEPS_KEPT = 100000,      // the newest steps; older ones are compacted
+    STORE_JOBS_KEPT = 2000000,      // the newest jobs from Kafka; older ones are compacted
     STORE_COMPACT_ROWS = 5000,      // per call of store_compact
     STORE_SHARE = 8,                // every eighth claim takes the oldest job, regardless of urgency
-    STORE_SHARING_MAX = 64,         // workers among which jobs are shared; the newest ones
-    STORE_SHARING_LOOK_US = 100000, // interval between counts of them
+    STORE_SHARING_MAX = 64,         // workers among which jobs are shared: the newest
+    STORE_SHARING_LOOK_US = 100000, // interval at which these workers are counted
 };
 
 enum store_mode {
@@ -49,30 +49,30 @@ void store_set_patience(struct store *store, int wait_ms);
 
 struct worker_description {
     const char *transport, *model, *backend;
-    // Everything besides the jobs on which answers depend, as "name=value" parts separated by spaces, for
+    // Everything that answers depend on, except the jobs, as "name=value" parts separated by spaces, for
     // example "model=f00d arithmetic=cpu kv=f16" (the model's fingerprint, the backend's arithmetic, options
     // that change answers; not threads, window or memory). NULL: unknown, and not compared.
     const char *arithmetic;
-    struct text dataset; // embedded queue: the only dataset it claims jobs of; size 0: any
+    struct text dataset; // embedded queue: claims only jobs of this dataset; size 0: of any
     int32_t n_sequences_max, n_tokens_max, n_pages, page_positions;
 };
 
-// Registers this process and locks its byte of the file "PATH-workers" for as long as it lives: a dead worker
-// is detected by its lock, at once and without a timeout.
+// Registers this process and locks its byte of the file "PATH-workers" as long as it lives. So a dead worker
+// is detected by its missing lock, at once and without a timeout.
 enum status store_worker_start(struct store *store, const struct worker_description *description,
                                int64_t *worker, struct error *error) WARN_UNUSED;
 enum status store_worker_stop(struct store *store, struct error *error) WARN_UNUSED;
 // STATUS_REFUSE: a file of the store was deleted or replaced since store_worker_start; it names the file.
 enum status store_check_files(struct store *store, struct error *error) WARN_UNUSED;
-// If the workers' lock file was deleted or replaced, locks this worker's byte in the new one. Must be called
-// at least every STORE_LOCK_GRACE_S seconds, or other workers claim this one's jobs, without counting a
-// crash.
+// If the workers' lock file was deleted or replaced, locks this worker's byte in the new file. Must be called
+// at least every STORE_LOCK_GRACE_S seconds; otherwise other workers claim this worker's jobs (without
+// counting a crash).
 enum { STORE_LOCK_GRACE_S = 3 };
 enum status store_keep_lock(struct store *store, struct error *error) WARN_UNUSED;
 
-// All answers of a dataset have one arithmetic, that of the first worker that claims its jobs. Checks the
-// named dataset, else all unfinished ones, as each claim does. STATUS_REFUSE names the parts that differ;
-// with `force_new` all jobs of such a dataset are queued again instead.
+// All answers of a dataset have the same arithmetic: the first worker that claims its jobs sets it. Checks
+// the named dataset, else all unfinished datasets; each claim does the same. STATUS_REFUSE: the text names
+// the parts that differ. With `force_new` all jobs of such a dataset are queued again instead.
 enum status store_check_arithmetic(struct store *store, struct text dataset, bool force_new,
                                    struct error *error) WARN_UNUSED;
 
@@ -93,15 +93,15 @@ enum status store_submit(struct store *store, struct text dataset, const struct 
 // Progress of submitting a dataset's file: the number of lines submitted, and their hash
 // (consumer/command/input_lines.h).
 struct dataset_mark {
-    // STORE_WHOLE_FILE: version 4 submitted the whole file, and the hash is of its bytes
+    // STORE_WHOLE_FILE: version 4 submitted the whole file; `hash` is the hash of its bytes
     int64_t n_lines;
     uint64_t hash; // 63 bits
-    // set by store_dataset_begin: its jobs are no lines but requests, named by their hash
+    // set by store_dataset_begin: the jobs are no lines of a file, but requests named by their hash
     bool is_of_requests;
 };
 enum { STORE_WHOLE_FILE = -1 };
 // Creates the dataset if it is missing, and returns its mark, zero if nothing was submitted from a file.
-// STATUS_REFUSE: version 4 submitted the file in part; its jobs have other ids.
+// STATUS_REFUSE: version 4 submitted a part of the file; its jobs have other ids.
 enum status store_dataset_begin(struct store *store, struct text dataset, struct dataset_mark *mark,
                                 struct error *error) WARN_UNUSED;
 // store_submit and the new mark in one transaction. STATUS_RETRY: another process has moved the mark
@@ -109,34 +109,35 @@ enum status store_dataset_begin(struct store *store, struct text dataset, struct
 enum status store_submit_lines(struct store *store, struct text dataset, const struct submission *submissions,
                                size_t n, const struct dataset_mark *from, const struct dataset_mark *upto,
                                size_t *n_added, struct error *error) WARN_UNUSED;
-// The record of a submitted line, even if the dataset was renamed since. *after: 0 for the first call; later
-// calls pass ascending lines. *found false: there is none, or its record was removed.
+// Reads the record of a submitted line, also if the dataset was renamed since. *after: 0 for the first call;
+// later calls pass ascending lines. *found false: no such line, or its record was removed.
 enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error) WARN_UNUSED;
-// Removes the job of the last line and moves the mark back. STATUS_RETRY: a worker computes it, or another
-// process has moved the mark meanwhile.
+// Removes the job of the last line and moves the mark back. STATUS_RETRY: a worker is computing the job, or
+// another process has moved the mark meanwhile.
 enum status store_remove_line(struct store *store, struct text dataset, int64_t line,
                               const struct dataset_mark *from, const struct dataset_mark *back_to,
                               struct error *error) WARN_UNUSED;
-// Replaces a dataset's lines by those of a changed file, in one transaction: store_replace_begin,
-// store_replace_lines for all of them in order, store_replace_end. A line is its custom_id and its request: one
-// that is there stays with its answer, wherever it stands now, and its place becomes the new one. Answers of
-// the other lines are put aside (store/dataset_name.h), where equal requests find them, until store_replace_forget
-// deletes them. STATUS_RETRY: a worker computes jobs of the dataset.
+// Replaces a dataset's lines by the lines of a changed file, in one transaction: store_replace_begin,
+// store_replace_lines for all lines in order, store_replace_end. Two lines are the same if custom_id and
+// request are equal. The same line keeps its answer and gets its new place, wherever it is in the new file.
+// Answers of old lines that are not in the file are put aside (store/dataset_name.h), where equal requests
+// find them, until store_replace_forget deletes them. STATUS_RETRY: a worker is computing jobs of the
+// dataset.
 struct replacement {
     int64_t n_kept;
     int64_t n_new;     // added or changed
-    int64_t n_changed; // the custom_id of a line before, with another request
-    int64_t n_gone;    // the custom_id is in no line any more
-    // by store_replace_end, with STATUS_REFUSE: no line of before is in the file, so it is another input
+    int64_t n_changed; // an old line has the custom_id, with another request
+    int64_t n_gone;    // old lines whose custom_id is in no new line
+    // set by store_replace_end, with STATUS_REFUSE: no old line is in the file, so it is another input
     bool is_other;
 };
 enum status store_replace_begin(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 enum status store_replace_lines(struct store *store, struct text dataset,
                                 const struct submission *submissions, size_t n,
                                 struct replacement *replacement, struct error *error) WARN_UNUSED;
-// `status`: of the calls before. Returns another than STATUS_OK: all is as it was.
+// `status`: result of the previous calls. If it returns another status than STATUS_OK, nothing was changed.
 enum status store_replace_end(struct store *store, struct text dataset, const struct dataset_mark *upto,
                               enum status status, struct replacement *replacement,
                               struct error *error) WARN_UNUSED;
@@ -152,20 +153,20 @@ struct claimed_job {
     struct text record;
     enum encoding encoding;
     int32_t attempts; // earlier ones
-    int32_t crashes;  // of workers that may have been computing it
+    int32_t crashes;  // crashes of workers that may have been computing it
 };
 
-// Releases the jobs of dead workers, claims up to n_max free jobs for this worker, and counts an attempt for
-// each. In order of priority, then deadline, then submission, except that every eighth is the oldest. None
-// is claimed once the records have bytes_max bytes together. `dataset` with size 0: any. If other workers
-// live, at most this worker's share (store/share.h). *n_claimed: the jobs passed to `receive`, which are this
-// worker's even if an error is returned.
+// Releases the jobs of dead workers, then claims up to n_max free jobs for this worker and counts an attempt
+// for each. The order is priority, then deadline, then submission, except that every eighth claim takes the
+// oldest job. Stops when the claimed records have bytes_max bytes together. `dataset` with size 0: any. If
+// other workers live, claims at most this worker's share (store/share.h). *n_claimed: number of jobs passed
+// to `receive`; this worker holds them even if an error is returned.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
                         size_t *n_claimed, struct error *error) WARN_UNUSED;
 enum status store_release(struct store *store, const int64_t *ids, size_t n, struct error *error) WARN_UNUSED;
-// Records which of the claimed jobs are computed now: only they become suspects if this worker dies. With a
-// job that is SUSPECT_ALONE, no other job of this worker is a suspect.
+// Records which of the claimed jobs are being computed: only they become suspects if this worker dies. If one
+// of them is SUSPECT_ALONE, no other job of this worker becomes a suspect.
 enum status store_suspect(struct store *store, const int64_t *ids, size_t n, enum suspect_state state,
                           struct error *error) WARN_UNUSED;
 // Finishes claimed jobs: results, status, dataset totals and the queue in one transaction. committed[i]
@@ -184,11 +185,12 @@ enum status store_queue_is_drained(struct store *store, struct text dataset, boo
 // completely submitted dataset without unfinished jobs is not cancelled: more can be submitted to it.
 enum status store_cancel(struct store *store, struct text dataset, int64_t *n_cancelled,
                          struct error *error) WARN_UNUSED;
-// Datasets cancelled since the last call that succeeded, for workers: behind an error some are passed again.
+// For workers: passes the datasets cancelled since the last successful call. After an error some are passed
+// again.
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error) WARN_UNUSED;
 
-// Results of a dataset in order of index; unfinished jobs are counted in *n_missing.
+// Passes the results of a dataset in order of index. *n_missing: number of unfinished jobs.
 enum status store_collect(struct store *store, struct text dataset,
                           enum status (*receive)(void *context, struct text record, struct error *error),
                           void *context, int64_t *n_missing, struct error *error) WARN_UNUSED;
@@ -210,12 +212,12 @@ const char *dataset_state_name(enum dataset_state state);
 
 struct dataset_row { // texts are valid during the call
     struct text dataset;
-    struct text model, arithmetic; // empty: no job was computed, or on Kafka
+    struct text model, arithmetic; // empty: no job was computed, or the jobs are from Kafka
     enum dataset_state state;
     int64_t submitted, done, failed, cancelled, running;
     int64_t submitted_at_us, last_finished_at_us; // microseconds since 1970 UTC; 0: none
 };
-// In order of submission.
+// Lists the datasets in order of submission.
 enum status store_datasets(struct store *store, void (*receive)(void *context, const struct dataset_row *row),
                            void *context, struct error *error) WARN_UNUSED;
 
@@ -224,22 +226,22 @@ enum status store_datasets(struct store *store, void (*receive)(void *context, c
 enum { REOPEN_FAILED = 1, REOPEN_CANCELLED = 2, REOPEN_DONE = 4 };
 enum status store_dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
                                  struct error *error) WARN_UNUSED;
-// The same for the failed jobs of the dataset; size 0: of all datasets of the embedded queue.
+// Reopens the failed jobs of the dataset; size 0: of all datasets of the embedded queue.
 enum status store_retry_failed(struct store *store, struct text dataset, int64_t *n_reopened,
                                struct error *error) WARN_UNUSED;
-// STATUS_REFUSE while a living worker computes its jobs, unless `force`: then the results of that worker are
+// STATUS_REFUSE while a living worker is computing its jobs, unless `force`: then that worker's results are
 // dropped.
 enum status store_dataset_delete(struct store *store, struct text dataset, bool force,
                                  struct error *error) WARN_UNUSED;
-// STATUS_REFUSE while a living worker computes its jobs, or if the name exists.
+// STATUS_REFUSE while a living worker is computing its jobs, or if the name exists.
 enum status store_dataset_rename(struct store *store, struct text dataset, struct text name,
                                  struct error *error) WARN_UNUSED;
 
 // ---- old rows ----
 
-// Replaces rows older than `before_us` by sums (schemas/store-3.sql lists which): at most STORE_COMPACT_ROWS
-// rows of each kind, in one transaction. `with_answers`: collected datasets of the embedded queue too, whose
-// answers are nowhere else. *more: further rows are old enough.
+// Replaces rows older than `before_us` by sums (schemas/store-3.sql lists which rows): at most
+// STORE_COMPACT_ROWS rows of each kind, in one transaction. `with_answers`: also collected datasets of the
+// embedded queue, whose answers are stored nowhere else. *more: more rows are old enough.
 enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                           struct error *error) WARN_UNUSED;
 
@@ -249,17 +251,17 @@ struct partition_row {
     struct text topic;
     int32_t partition;
     int64_t position, committed, log_end, in_flight, map_covered;
-    struct text owner; // the group member's name, from a mirror; data NULL: this store's worker
-    int64_t deleted;   // records, before they were read
+    struct text owner; // mirror: name of the group member; data NULL: this store's worker
+    int64_t deleted;   // records deleted by retention before they were read
 };
 
 // The figures of one commit, written in one transaction. Any part may be empty. Jobs of the embedded queue
-// are stored already.
+// are already stored.
 struct store_record {
     const struct job *const *jobs; // published jobs from Kafka
     size_t n_jobs;
     const struct text
-        *results; // [n_jobs] records kept for equal requests (equal_requests.h), size 0: not; or NULL
+        *results; // [n_jobs] records to keep for equal requests (equal_requests.h); size 0: none; or NULL
     const struct step_figures *steps;
     size_t n_steps;
     const struct prefix_report *prefixes; // NULL: unchanged
@@ -269,7 +271,7 @@ struct store_record {
 enum status store_record(struct store *store, const struct store_record *record,
                          struct error *error) WARN_UNUSED;
 
-// ---- a mirror: the fleet from the topics alone ----
+// ---- a mirror: the fleet's figures from the topics ----
 
 // A job's record on the jobs topic; times in microseconds since 1970 UTC.
 struct mirrored_job {
@@ -283,13 +285,13 @@ struct mirrored_job {
 
 struct mirrored_result {
     const struct job *job; // identity, source (the job's record), figures and result
-    struct text worker;    // its name; may be empty
+    struct text worker;    // name of the worker; may be empty
     int64_t finished_at_us;
-    bool is_of_other_group; // it ends its job, but is not counted in the fleet
+    bool is_of_other_group; // finishes its job, but is not counted in the fleet
 };
 
-// The last record mirrored from a partition. If its offset holds another record now, the topic was deleted and
-// made again.
+// The last record mirrored from a partition. If its offset has another record now, the topic was deleted and
+// recreated.
 struct mirrored_last {
     bool exists;
     int64_t offset, hash;
@@ -299,11 +301,11 @@ struct mirrored_position {
     struct text topic;
     int32_t partition;
     int64_t next;
-    struct mirrored_last last; // not there: the one before stays
+    struct mirrored_last last; // exists false: the stored one is kept
 };
 
-// Records read from the topics, and the offsets reached, in one transaction: the next mirror of this store
-// continues there.
+// Records read from the topics, and the offsets reached, written in one transaction. The next mirror of this
+// store continues at these offsets.
 struct mirror_record {
     const struct mirrored_job *jobs;
     size_t n_jobs;
@@ -316,15 +318,15 @@ struct mirror_record {
 };
 enum status store_mirror(struct store *store, const struct mirror_record *record,
                          struct error *error) WARN_UNUSED;
-// Called before the first store_mirror. From then on store_mirror of every other process that mirrors into the
-// store is refused, since both would write what was read after the same offset. STATUS_REFUSE: the store
-// mirrors other topics; datasets of the same name would be mixed.
+// Called before the first store_mirror. From then on store_mirror of every other process is refused for this
+// store: two processes would write the same records. STATUS_REFUSE: the store mirrors other topics, so
+// datasets with the same name would be mixed.
 enum status store_mirror_start(struct store *store, struct text jobs, struct text results,
                                struct error *error) WARN_UNUSED;
-// The next offset to be read of a partition; -1: it was never read.
+// The next offset to read from a partition; -1: it was never read.
 enum status store_mirror_position(struct store *store, struct text topic, int32_t partition, int64_t *next,
                                   struct error *error) WARN_UNUSED;
-// The last record read of a partition.
+// The last record read from a partition.
 enum status store_mirror_last(struct store *store, struct text topic, int32_t partition,
                               struct mirrored_last *last, struct error *error) WARN_UNUSED;
 // Deletes everything that was mirrored from Kafka, to mirror from the start. Jobs of the embedded queue
@@ -333,20 +335,21 @@ enum status store_mirror_reset(struct store *store, struct error *error) WARN_UN
 
 // ---- queries ----
 
-// A row of the view `progress`, with its names: flat.
+// A row of the view `progress`, with the names of its columns.
 struct dataset_progress {
     struct text dataset; // valid during the call
     int64_t submitted, done, failed, cancelled, running;
     int64_t prompt_tokens, completion_tokens, cached_tokens;
     struct {
         int64_t n_jobs, n_tokens;
-    } duplicates;           // jobs, of annotate rows, answered from others
+    } duplicates;           // jobs (annotate: rows) answered from equal ones
     double jobs_per_second; // 0: unknown
     double seconds_left;    // negative: unknown
     // failed jobs: past their deadline; rejected because they crashed workers
     int64_t late, crashed;
     bool is_cancelled;
-    // Over Kafka, not of a mirror: `submitted` are the jobs that this store's workers took, and there are more.
+    // Kafka, without a mirror: `submitted` counts only the jobs that this store's workers read; there may be
+    // more.
     bool is_total_unknown;
 };
 // Calls `receive` once per dataset; `dataset` with size 0: all.
@@ -360,8 +363,8 @@ struct waiting_jobs {
     struct text dataset; // valid during the call
     int32_t priority;
     int64_t waiting, running;
-    int64_t late;     // their deadline has passed
-    int64_t suspects; // may have crashed workers
+    int64_t late;     // jobs past their deadline
+    int64_t suspects; // jobs that may have crashed workers
 };
 enum status store_waiting(struct store *store, struct text dataset,
                           void (*receive)(void *context, const struct waiting_jobs *jobs), void *context,
@@ -373,21 +376,21 @@ struct suspect_job {
     int32_t crashes, attempts;
     enum suspect_state state; // SUSPECT_AMONG_MANY: waiting
 };
-// The worst first, at most n_max.
+// Lists at most n_max suspects, the worst first.
 enum status store_suspects(struct store *store, struct text dataset, size_t n_max,
                            void (*receive)(void *context, const struct suspect_job *job), void *context,
                            struct error *error) WARN_UNUSED;
 
 struct store_totals {
-    bool is_mirror;          // it has no workers of its own: all else is 0
-    int64_t n_workers_alive; // -1: unknown, because the file of their locks can't be read
+    bool is_mirror;          // the store has no workers of its own: all other fields are 0
+    int64_t n_workers_alive; // -1: unknown, the workers' lock file can't be read
     int64_t n_steps, prefill_tokens, generated_tokens, busy_us;
     double mean_batch;
     double prefix_hit_share, tokens_saved_share; // 0..1
 };
 enum status store_totals(struct store *store, struct store_totals *totals, struct error *error) WARN_UNUSED;
 
-// One worker of the fleet, as a mirror saw it.
+// Figures of one worker of the fleet, from a mirror.
 struct fleet_worker {
     struct text worker; // valid during the call
     int64_t done, failed, cancelled, prompt_tokens, completion_tokens, cached_tokens;
@@ -400,7 +403,7 @@ enum status store_fleet(struct store *store,
 
 // Lag of all partitions together.
 struct store_lag {
-    int64_t n_partitions, n_owned; // owned: by a member of the group
+    int64_t n_partitions, n_owned; // n_owned: owned by a member of the group
     int64_t jobs_behind, map_covered;
 };
 enum status store_lag(struct store *store, struct store_lag *lag, struct error *error) WARN_UNUSED;

@@ -1,9 +1,9 @@
-// A mirror's writes: the contents of the topics, as the rows that workers would have written.
+// Writes of a mirror: stores the contents of the topics as the rows that workers would have written.
 #include "schemas/clock.h"
 #include "store/dataset_name.h"
 #include "store/projection.h"
 
-// Of one transaction.
+// State of one transaction.
 struct mirroring {
     struct store *store;
     struct dataset_totals totals;
@@ -77,7 +77,7 @@ static enum status add_result(struct mirroring *mirroring, const struct mirrored
                               struct error *error)
 {
     struct store *store = mirroring->store;
-    struct job job = *mirrored->job; // what it points to is the other's
+    struct job job = *mirrored->job; // pointers are shared with the original
     enum status status = dataset_name_of(store, &mirroring->names, mirrored->job->dataset, job.source.topic,
                                          &job.dataset, error);
     if (status != STATUS_OK)
@@ -103,7 +103,8 @@ static enum status set_mirrored(struct store *store, struct text topic, int64_t 
     return database_run(&store->database, upsert, error);
 }
 
-// Rows of table `mirrored` of negative partitions have the offset and the hash of a partition's last record.
+// Rows of the table `mirrored` with negative partitions have the offset and the hash of a partition's last
+// record.
 static int64_t row_of_last_offset(int32_t partition)
 {
     return -2 - 2 * (int64_t)partition;
@@ -127,7 +128,8 @@ static enum status set_position(struct store *store, const struct mirrored_posit
     return status;
 }
 
-// Table `mirrored` has a row of no topic and partition -1: how many processes began to mirror into the store.
+// The token is the number of processes that began to mirror into the store. Table `mirrored` has it in a row
+// without topic, partition -1.
 static enum status take_token(struct store *store, int64_t *token, struct error *error)
 {
     sqlite3_stmt *next = database_statement(
@@ -140,7 +142,8 @@ static enum status take_token(struct store *store, int64_t *token, struct error 
     return database_read_integer(&store->database, next, 0, token, "beginning to mirror", error);
 }
 
-// Within the transaction that writes: a process that began to mirror later has a token of its own.
+// Called within each transaction that writes. Refuses if another process has begun to mirror since: it took a
+// newer token.
 static enum status check_token(struct store *store, struct error *error)
 {
     if (!store->mirror_token)
@@ -183,7 +186,7 @@ enum status store_mirror(struct store *store, const struct mirror_record *record
     return database_end(&store->database, status, error);
 }
 
-// Refuses to mix datasets of two jobs topics that have one name.
+// Refuses a store that mirrors another jobs topic: datasets with the same name would be mixed.
 static enum status check_topics(struct store *store, struct text jobs, struct text results,
                                 struct error *error)
 {
@@ -266,7 +269,7 @@ enum status store_mirror_reset(struct store *store, struct error *error)
         "DELETE FROM jobs WHERE topic IS NOT NULL",
         "DELETE FROM partitions",
         "DELETE FROM mirrored WHERE partition <> -1",
-        "UPDATE mirrored SET next_offset = next_offset + 1", // the token: ends a mirror that runs
+        "UPDATE mirrored SET next_offset = next_offset + 1", // changes the token, which ends a running mirror
         "DELETE FROM fleet",
         "DELETE FROM datasets WHERE NOT complete AND dataset NOT IN (SELECT dataset FROM jobs)",
         "DELETE FROM dataset_hours WHERE dataset NOT IN (SELECT dataset FROM datasets)",

@@ -12,8 +12,8 @@
 
 // ---- claiming ----
 
-// CROSS JOIN makes SQLite scan the queue and look up each job: the queue holds unfinished jobs, `jobs` all of
-// them.
+// CROSS JOIN makes SQLite scan `queue`, which has only unfinished jobs, and look up each job in `jobs`, which
+// has all.
 
 static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker,
                                         struct error *error)
@@ -31,8 +31,9 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for workers", error);
 }
 
-// Counts a worker's crash for the jobs that may have caused it: the job that was computed alone; else one
-// more crash for the suspects that were computed, and a first one for each other job of the worker.
+// Counts a worker's crash for the jobs that may have caused it: only the job that was computed alone, if any;
+// else one more crash for the suspects that were being computed, and a first crash for each other job of the
+// worker.
 static enum status blame_jobs_of(struct store *store, int64_t worker, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -66,11 +67,11 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
     return status == STATUS_OK ? database_run(database, queue, error) : status;
 }
 
-// Releases the jobs of dead workers; those of cancelled datasets are finished as cancelled.
+// Releases the jobs of dead workers. Jobs of cancelled datasets are finished as cancelled.
 static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
 {
     bool any = false;
-    enum status status = workers_open_locks(store, error); // of a process that is no worker
+    enum status status = workers_open_locks(store, error); // not yet open in a process that is no worker
     if (status == STATUS_OK)
         status = store_keep_lock(store, error);
     if (status != STATUS_OK)
@@ -86,7 +87,7 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         if (state == WORKER_ALIVE)
             continue;
         any = true;
-        store->share.n_workers = 0; // a worker less: count again
+        store->share.n_workers = 0; // the number of workers changed: count again
         if (state == WORKER_DEAD)
             status = blame_jobs_of(store, worker, error);
         if (status == STATUS_OK)
@@ -96,8 +97,8 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
     }
 }
 
-// As a JSON array, for one statement for all of them: opening a table's indexes costs as much as changing a
-// row.
+// Lists the ids as a JSON array, so that one statement changes all of them: opening a table's indexes costs
+// as much as changing a row.
 static enum status list_ids(const int64_t *ids, size_t n, struct buffer *list, struct error *error)
 {
     buffer_add_byte(list, '[');
@@ -140,11 +141,11 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// The size of a queued job's record: SQLite reads no more than the row's beginning for it.
+// The size of a queued job's record. SQLite reads only the beginning of the row for it.
 #define RECORD_BYTES "(SELECT length(record) FROM records WHERE records.job = queue.job)"
 
 // Claims free jobs for this worker, the most urgent or the oldest first, until their records have *bytes_left
-// bytes; *n grows.
+// bytes. Adds them to `ids` and *n.
 static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
                               int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
@@ -210,8 +211,8 @@ static struct claimed_job claimed_job(sqlite3_stmt *row)
                                 .crashes = sqlite3_column_int(row, 8)};
 }
 
-// Called after the claim is durable and the write lock released: decoding the records takes longer than
-// claiming them. In the order of `ids`.
+// Reads the claimed jobs in the order of `ids`. Called after the claim is committed and the write lock
+// released: decoding the records is slower than claiming them.
 static enum status read_claimed(struct store *store, const int64_t *ids, size_t n,
                                 void (*receive)(void *context, const struct claimed_job *job), void *context,
                                 size_t *n_read, struct error *error)
@@ -230,7 +231,7 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     int code = SQLITE_ROW;
     while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
         struct claimed_job job = claimed_job(select);
-        if (job.id != ids[*n_read]) // the one before it is missing
+        if (job.id != ids[*n_read]) // a job of the list is missing
             break;
         receive(context, &job);
         ++*n_read;
@@ -242,8 +243,8 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Releases claimed jobs that could not be read: this worker lives, so no other would release them.
-// STATUS_RESTART: they can't be released either; the end of the process frees them.
+// Releases claimed jobs that could not be read: as long as this worker lives, no other worker releases them.
+// STATUS_RESTART: they can't be released; ending the process frees them.
 static enum status release_unread(struct store *store, const int64_t *ids, size_t n, enum status status,
                                   struct error *error)
 {

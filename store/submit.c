@@ -1,4 +1,4 @@
-// Submitting to the embedded queue, and how far a dataset's file was submitted.
+// Submits jobs to the embedded queue, and keeps the progress of submitting a dataset's file.
 #include "schemas/clock.h"
 #include "store/dataset_name.h"
 #include "store/hashed_jobs.h"
@@ -48,8 +48,8 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     return STATUS_OK;
 }
 
-// The id for the first job that is added. 0: SQLite's next one; another only if the highest ids belonged to
-// deleted jobs.
+// The id for the first job that is added. 0: SQLite's next id. Otherwise the highest ids belonged to deleted
+// jobs, and are not used again.
 static enum status first_id(struct store *store, int64_t *id, struct error *error)
 {
     sqlite3_stmt *select =
@@ -97,7 +97,7 @@ static enum status find_id(struct store *store, struct text dataset, struct text
 
 // Jobs that this transaction has added; their ids are the highest.
 struct added {
-    int64_t next;  // id of the first one; 0: SQLite's next one
+    int64_t next;  // id for the first job; 0: SQLite's next id
     int64_t first; // lowest id; 0: none
     size_t n;
 };
@@ -139,14 +139,14 @@ static enum status submit_one(struct store *store, struct text dataset, const st
     return insert_record(store, submission, *id, error);
 }
 
-// ---- several jobs a statement, which opens the table and its indexes once ----
+// ---- several jobs per statement, which opens the table and its indexes once ----
 
 enum { SUBMIT_ROWS = 16 };
 
 #define FOUR_OF(row)    row ", " row ", " row ", " row
 #define SIXTEEN_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
 
-// *n_new: the number of jobs that were not there before; they have the highest ids.
+// *n_new: the number of jobs that did not exist before; they have the highest ids.
 static enum status insert_jobs(struct store *store, struct text dataset,
                                const struct submission jobs[SUBMIT_ROWS], int64_t now_us, int *n_new,
                                struct error *error)
@@ -192,7 +192,8 @@ static enum status insert_records(struct store *store, const struct submission j
     return database_run(&store->database, insert, error);
 }
 
-// Some were there before, or are listed twice: new are the ids from `first` on, in this order.
+// For jobs of which some existed before or are listed twice. New jobs have the ids from `first` on, in the
+// order of `jobs`.
 static enum status separate_new(struct store *store, struct text dataset,
                                 const struct submission jobs[SUBMIT_ROWS], int64_t first,
                                 int64_t ids[SUBMIT_ROWS], struct error *error)

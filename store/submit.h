@@ -1,8 +1,8 @@
-// Submitting within a transaction, for other files of the store. Thread: the store's.
+// Submits jobs within a transaction, for other files of the store. Thread: the store's.
 #pragma once
 
 #include "store/store.h"
 
-// ids: [n] of the jobs, those that were there before too; may be NULL.
+// ids: [n], ids of all jobs, including those that existed before; may be NULL.
 enum status submit_jobs(struct store *store, struct text dataset, const struct submission *submissions,
                         size_t n, size_t *n_added, int64_t *ids, struct error *error) WARN_UNUSED;

@@ -20,7 +20,7 @@ static enum status refuse_memory(const char *path, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", path);
 }
 
-// sql may be NULL: no memory. It is freed.
+// Executes and frees `sql`; NULL: out of memory.
 static enum status execute_sql(struct table_insert *insert, char *sql, struct error *error)
 {
     enum status status =
@@ -35,7 +35,7 @@ static enum status open_database(struct table_insert *insert, struct error *erro
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return database_error(&insert->database, "opening", error);
     sqlite3_busy_timeout(insert->database.sqlite, STORE_BUSY_MS);
-    // an answer of "is it a database?" before anything is computed
+    // fails now, before anything is computed, if the file is no database
     return database_execute(&insert->database, "SELECT count(*) FROM sqlite_schema", error);
 }
 
@@ -89,7 +89,7 @@ static void add_name(struct buffer *out, struct text column)
     sqlite3_free(name);
 }
 
-// The primary key's columns in their order.
+// Adds the primary key's columns in their order.
 static void add_key(struct buffer *out, const struct text *columns,
                     const struct table_declaration *declarations, size_t n)
 {
@@ -122,7 +122,7 @@ static enum status define_columns(struct table_insert *insert, const struct text
     return out->failed ? refuse_memory(insert->database.path, error) : STATUS_OK;
 }
 
-// The list of columns, and the parameters of a row.
+// Creates the temporary table of rows, and the statement that inserts a row.
 static enum status create_rows(struct table_insert *insert, const struct text *columns, struct error *error)
 {
     struct buffer names = {0}, row = {0};
@@ -171,18 +171,19 @@ enum status table_insert_open(struct table_insert **insert, const char *path, co
     return status;
 }
 
-// SQLite's code: a text is converted where the file is of UTF-16, and JSON is copied.
+// Returns SQLite's code. Binding may run out of memory: SQLite converts texts for a UTF-16 database, and
+// copies JSON.
 static int bind_value(struct table_insert *insert, int index, const struct value *value)
 {
     switch (value->kind) {
     case VALUE_NULL:
         return SQLITE_OK;
-    case VALUE_BOOL: // SQLite has no type of them: TRUE is 1
+    case VALUE_BOOL: // SQLite has no booleans: TRUE is 1
         return sqlite3_bind_int64(insert->row, index, value->boolean);
     case VALUE_INTEGER:
         return sqlite3_bind_int64(insert->row, index, value->integer);
     case VALUE_FLOAT:
-        if (value_is_long_integer(value)) // REAL would be another number
+        if (value_is_long_integer(value)) // as REAL it would be another number
             return sqlite3_bind_text64(insert->row, index, value->digits, strlen(value->digits),
                                        SQLITE_STATIC, SQLITE_UTF8);
         return sqlite3_bind_double(insert->row, index, value->number);

@@ -30,7 +30,7 @@ static enum status open_lock_file(struct store *store, int *fd, struct error *er
         return status;
     *fd = open(path, store->read_only ? O_RDONLY | O_CLOEXEC : O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (*fd < 0 && store->read_only && errno == ENOENT)
-        return STATUS_OK; // no worker lives
+        return STATUS_OK; // no worker is alive
     store->locks_unreadable = *fd < 0 && store->read_only && errno == EACCES;
     if (store->locks_unreadable)
         return STATUS_OK;
@@ -52,7 +52,8 @@ static struct flock lock_of(int64_t worker, short type)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
 }
 
-// A byte far behind those of workers. Two datasets may share it: then one seems to be held.
+// The dataset's byte in the lock file, far beyond the bytes of workers. Two datasets may share a byte; then
+// both seem to be held if one is.
 static int64_t byte_of_dataset(struct text dataset)
 {
     return (INT64_C(1) << 61) + (int64_t)(hash_bytes(dataset.data, dataset.size, 0) & UINT32_MAX);
@@ -81,7 +82,7 @@ static int64_t inode_of(int fd)
     return fd >= 0 && fstat(fd, &about) == 0 ? (int64_t)about.st_ino : 0;
 }
 
-// The inode of the file in which the worker locked its byte. 0: unknown, the row is of an older version.
+// The inode of the file in which the worker locked its byte. 0: unknown, an older version wrote the row.
 static enum status inode_of_worker(struct store *store, int64_t worker, int64_t *inode, struct error *error)
 {
     sqlite3_stmt *select =
@@ -97,8 +98,8 @@ static enum status inode_of_worker(struct store *store, int64_t worker, int64_t 
                : database_error(&store->database, "looking for a worker", error);
 }
 
-// Workers that live lock their bytes in a new lock file within this time of its creation. Nothing is written
-// to it, so its time of modification is that of its creation.
+// Whether the lock file was created within the last STORE_LOCK_GRACE_S: living workers may not have locked
+// their bytes in it yet. Nothing is written to the file, so its modification time is its creation time.
 static bool is_new(int fd)
 {
     struct stat about;
@@ -180,10 +181,10 @@ static enum status insert_worker(struct store *store, const struct worker_descri
     return status;
 }
 
-enum { NEXT_IDS_MAX = 10000 }; // tried
+enum { NEXT_IDS_MAX = 10000 }; // number of ids tried
 
-// The byte is locked by a worker of an earlier store of this name, which was deleted while that worker had it
-// open.
+// Takes the next id. The byte of the current one is locked by a worker of an earlier store of this name,
+// which was deleted while that worker had it open.
 static enum status take_next_id(struct store *store, struct error *error)
 {
     sqlite3_stmt *update =
@@ -196,7 +197,7 @@ static enum status take_next_id(struct store *store, struct error *error)
     return status;
 }
 
-// False, with errno: another process has locked the byte, or it cannot be locked.
+// False: another process has locked the byte, or it can't be locked; errno says why.
 static bool lock_id(const struct store *store, int fd)
 {
     struct flock lock = lock_of(store->worker, F_WRLCK);
@@ -228,7 +229,7 @@ enum status workers_release_partitions(struct store *store, int64_t worker, int6
     return status;
 }
 
-// Of workers that died, whose partitions others have.
+// Releases the partitions of dead workers, which other workers own now.
 static enum status release_of_dead(struct store *store, struct error *error)
 {
     int64_t worker = 0;
@@ -260,7 +261,7 @@ enum status store_worker_start(struct store *store, const struct worker_descript
 {
     enum status status = workers_open_locks(store, error);
     store->share.n_batch = description->n_sequences_max;
-    free(store->arithmetic); // of a start that failed
+    free(store->arithmetic); // set by a start that failed
     store->arithmetic = NULL;
     if (status == STATUS_OK && description->arithmetic &&
         !(store->arithmetic = strdup(description->arithmetic)))

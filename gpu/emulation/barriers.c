@@ -1,11 +1,11 @@
 // mbarriers and bulk copies of emulated kernels (PTX ISA 8, mbarrier and cp.async.bulk).
 //
-// A barrier's word in shared memory holds only a mark, which shows that the memory was not overwritten; its
-// state is kept here. A phase completes when all arrivals and all bytes that it expects have arrived.
+// A barrier's word in shared memory holds only a mark, which shows that the memory was not overwritten. The
+// barrier's state is kept in this file. A phase completes when all arrivals and all expected bytes have
+// arrived.
 //
-// Bulk copies are performed as late as possible, when no thread can run, or, where threads run in reverse
-// order (emulate_reverse), at once. The first finds loads that do not wait for a copy, the second copies to
-// memory that is still in use.
+// Bulk copies are performed as late as possible, when no thread can run; with emulate_reverse at once. Late
+// copies expose loads that do not wait for them, early copies expose memory that is still in use.
 #include "gpu/emulation/order.h"
 #include "gpu/emulation/run.h"
 
@@ -18,10 +18,10 @@ enum { ARRIVALS_MAX = (1 << 20) - 1, BYTES_MAX = (1 << 20) - 1 };
 struct barrier {
     struct emulate_event phase; // first; its generation is the number of completed phases
     uint64_t *word;
-    uint32_t n_arrivals, n_missing; // of a phase, of the current phase
-    int64_t n_bytes;                // expected by the current phase and not copied
-    int n_copies;                   // not performed
-    unsigned thread, n_barriers;    // that initialized it, and the block's barriers that it had passed
+    uint32_t n_arrivals, n_missing; // arrivals per phase; missing in the current one
+    int64_t n_bytes;                // expected by the current phase, not copied yet
+    int n_copies;                   // issued, not performed yet
+    unsigned thread, n_barriers;    // the initializing thread; __syncthreads it had passed
     bool fenced;
     struct emulate_order order;
     uint32_t copy_time; // of the last bulk copy
@@ -38,7 +38,7 @@ struct bulk_copy {
 
 static struct barrier barriers[EMULATE_BARRIERS_MAX]; // of the running block
 static int n_barriers;
-static struct bulk_copy *copies; // not performed, in order
+static struct bulk_copy *copies; // not performed yet, in order of issue
 static int n_copies, n_copies_room;
 
 static uint64_t mark_of(const uint64_t *word)
@@ -170,7 +170,7 @@ bool emulate_barriers_deliver(const struct emulate_event *event)
     return false;
 }
 
-// A copy stores at any time from now on, and its phase completes after it.
+// From now until its phase completes the copy may store at any time.
 static void issue_copy(struct bulk_copy *copy)
 {
     struct barrier *barrier = copy->barrier;
@@ -183,7 +183,7 @@ static void issue_copy(struct bulk_copy *copy)
     emulate_watch_asynchronous(&copy->by, copy->to, copy->n_bytes, EMULATE_STORES);
     if (copy->by.early)
         emulate_watch_asynchronous(&copy->by, copy->from, copy->n_bytes, EMULATE_LOADS);
-    copy->by.early = false; // it has been checked
+    copy->by.early = false; // early loads have been checked above
     if (!copy->clock)
         return;
     copy->clock->times[actor] = barrier->copy_time;

@@ -1,4 +1,4 @@
-// Asynchronous copies of a thread (PTX ISA 8, cp.async): performed when the thread waits for their group.
+// Asynchronous copies of threads (PTX ISA 8, cp.async), performed when the thread waits for their group.
 #include "gpu/emulation/run.h"
 
 #include <assert.h>
@@ -11,9 +11,9 @@ struct asynchronous_copy {
     int group;
 };
 
-// Of a thread.
+// The copies of each thread.
 static struct outstanding {
-    struct asynchronous_copy *copies; // not arrived, in order
+    struct asynchronous_copy *copies; // not performed yet, in order of issue
     int n_copies, n_copies_room, n_groups;
 } threads[EMULATE_THREADS_MAX];
 

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// An asynchronous operation that a thread waits for is performed, copies first.
+// Performs one asynchronous operation that a thread waits for, copies first. Fails if there is none: a
+// deadlock.
 static void perform_asynchronous(void)
 {
     unsigned n_threads = emulate_block_now().n_threads;
@@ -60,7 +61,8 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
                                                     .thread_ends = end_thread,
                                                     .none_can_run = perform_asynchronous},
                           n_threads);
-    // To the byte at the end, for the sanitizer; 128 bytes aligned at the start.
+    // Ends with the allocation, so that the address sanitizer sees an overrun of one byte; starts at a
+    // multiple of 128 bytes.
     unsigned char *memory = malloc(shared_bytes + 127);
     assert(memory);
     unsigned char *shared = memory + (-(uintptr_t)memory & 127);
@@ -95,12 +97,11 @@ uint16_t emulate_half(double value)
     double magnitude = fabs(value);
     if (isnan(value))
         return 0x7FFF;
-    if (magnitude >= 65520) // the middle between the largest and the next, rounded to even
+    if (magnitude >= 65520) // halfway from the largest to 2^16, a tie that rounds to infinity
         return sign | 0x7C00;
-    if (magnitude <
-        0x1p-14) // subnormal: a multiple of 2^-24, the last place of doubles above 2^28; 1024 of them are normal
+    if (magnitude < 0x1p-14) // subnormal: rounded to a multiple of 2^-24, the unit in the last place of 2^28
         return (uint16_t)(sign | (uint32_t)((magnitude + 0x1p28 - 0x1p28) * 0x1p24));
-    // The exponent and the upper 10 bits of the fraction; a carry into the exponent is the right one.
+    // Rounds to the upper 10 bits of the fraction, ties to even. A carry into the exponent is correct.
     bits &= INT64_MAX;
     bits += (UINT64_C(1) << 41) - 1 + (bits >> 42 & 1);
     return (uint16_t)(sign | (uint32_t)((bits >> 42) - ((1023 - 15) << 10)));

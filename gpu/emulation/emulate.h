@@ -1,9 +1,12 @@
 // Runs a kernel on the CPU, for tests: blocks one after another, the threads of a block as fibers that switch
-// only at barriers, warp operations and waits. It detects accesses out of bounds (with the address
-// sanitizer), divergent barriers and deadlocks (an assert), missing barriers (threads run in forward or
-// reverse order, with equal results required) and asynchronous copies and products without a wait.
+// only at barriers, warp operations and waits. It detects
 //
-// Thread: one at a time, the one that runs the emulated stream.
+//   accesses out of bounds                         with the address sanitizer
+//   divergent barriers and deadlocks               by an assert
+//   missing barriers                               other results if threads run in reverse order
+//   asynchronous copies and wgmma without a wait   performed at the wait
+//
+// Thread: one at a time: the thread that runs the emulated stream.
 #pragma once
 
 #include "gpu/emulation/races.h"
@@ -11,9 +14,9 @@
 #include <stdint.h>
 
 enum {
-    EMULATE_THREADS_MAX = 1024,           // of a block
-    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation: those of mma
-    EMULATE_SHARED_BYTES_MAX = 227 << 10, // of a block, as of compute capability 9.0
+    EMULATE_THREADS_MAX = 1024,           // per block
+    EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation; mma has the most
+    EMULATE_SHARED_BYTES_MAX = 227 << 10, // per block, as of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
     EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block
 };
@@ -26,7 +29,7 @@ struct emulate_shape {
 struct emulate_fiber {
     struct emulate_shape thread, block, block_shape, grid_shape;
     unsigned char *shared;
-    bool early; // launches before may not have ended: until launch_wait
+    bool early; // true until launch_wait: earlier launches may not have ended
 };
 
 #ifdef __cplusplus
@@ -37,14 +40,15 @@ extern "C" {
 // has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
                  void (*thread)(void *context), void *context);
-// All launches so far have ended before the next begins: a copy, an event, the border of a graph.
+// All launches so far end before the next one begins: called for a copy, an event, the begin or end of a
+// graph.
 void emulate_launches_end(void);
-// Runs blocks and threads from last to first, and bulk copies at once, not at the wait: a missing barrier
-// changes results in one of the two orders.
+// Runs blocks and threads from last to first, and bulk copies at once, not at the wait. A missing barrier
+// changes the results of one of the two orders.
 void emulate_reverse(bool reverse);
 
-// For gpu/emulation/races.c: the thread that accesses device memory now. False: no kernel is running, or the
-// memory is local to the thread.
+// For gpu/emulation/races.c: who accesses memory now. False: no kernel is running, or the memory is on a
+// thread's stack.
 struct emulate_moment {
     uint32_t launch, block, thread;    // launch is counted from 1; thread: an actor (gpu/emulation/order.h)
     uint32_t n_barriers, n_warp_syncs; // passed by the thread
@@ -53,18 +57,18 @@ struct emulate_moment {
     const struct emulate_clock *clock; // NULL: none is kept
     uint32_t n_fences;                 // shared_fence_async() of the thread
     bool shared;                       // shared memory of the block
-    bool early;                        // the thread has not called launch_wait when it issued the access
+    bool early;                        // the thread had not called launch_wait when it issued the access
     uint32_t n_ended;                  // launches that had certainly ended when this one began
 };
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
-// Callback for accesses by copies and atomics, which are not instrumented.
 uint32_t emulate_fences_of(uint32_t thread); // n_fences now
+// Callback for accesses by copies and atomics, which are not instrumented.
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
 
 // The rest is for kernels (gpu/emulation/kernel.h).
 
-struct emulate_fiber *emulate_fiber_now(void) __attribute__((const)); // of a thread always the same
+struct emulate_fiber *emulate_fiber_now(void) __attribute__((const)); // does not change while a thread runs
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
 void emulate_barrier_named(int id, int n_threads);
@@ -73,19 +77,20 @@ void emulate_update(const void *memory, size_t size); // before an atomic operat
 // second next exchange.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 
-void emulate_check_aligned(const void *address, size_t bytes); // a vector load's
+void emulate_check_aligned(const void *address, size_t bytes); // asserts the alignment of a vector load
 void emulate_copy(void *shared, const void *global, bool valid);
 void emulate_copies_commit(void);
 void emulate_copies_wait(int n_left);
 
 float emulate_half_float(uint16_t half);
-uint16_t emulate_half(double value); // nearest even, from any double
+uint16_t emulate_half(double value); // rounded to nearest even
 uint16_t emulate_bfloat(float value);
-// d += a b as a tensor core of the given compute capability adds (gpu/emulation/mma.c).
+// d += a b with the arithmetic of tensor cores of emulate_capability (gpu/emulation/mma.c).
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 void emulate_capability(int capability); // 80 or 90; 90 from the start
 int emulate_capability_now(void);
-// d += a b of 1 to 4 warps: a of their lanes, b [n_rows][16], sums of their lanes [n_rows / 2] as of n_rows / 8 mma.
+// emulate_mma for 1 to 4 warps: `a` of each lane, b [n_rows][16], and for each lane sums [n_rows / 2] in the
+// order of n_rows / 8 mma.
 void emulate_mma_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b, int n_rows,
                       bool bfloat);
 

@@ -1,6 +1,6 @@
 // The kernel language on the CPU (gpu/kernels/kernel.h): a block's threads are fibers of one CPU thread
-// (gpu/emulation/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load and store is
-// visible to the address sanitizer.
+// (gpu/emulation/emulate.h); shared memory is filled with NaNs for every block. It is slow, but every load
+// and store is visible to the address sanitizer.
 #pragma once
 
 #include "gpu/emulation/emulate.h"
@@ -28,8 +28,8 @@
 #define blockDim   (emulate_fiber_now()->block_shape)
 #define gridDim    (emulate_fiber_now()->grid_shape)
 
-// Rounded from double, so that predicted bytes do not depend on the host's libm: versions of glibc differ in
-// the last bit of erfcf and others (2.36 and 2.41), and are as good as exact in double.
+// Rounded from double, so that results do not depend on the host's libm: glibc 2.36 and 2.41 differ in the
+// last bit of erfcf and others. In double their differences vanish in the rounding.
 static inline float rounded_exp(float x)
 {
     return (float)exp((double)x);
@@ -290,11 +290,11 @@ template <typename T> static EMULATED_ATOMIC T atomicCAS(T *address, T expected,
     return old;
 }
 
-// Blocks run one after another.
+// No effect: blocks run one after another.
 static inline void __threadfence() {}
 
-// Its order is that of the atomic operations before it, which the race detector does not follow. volatile:
-// else the compiler moves the load to the caller.
+// Not instrumented: earlier atomic operations order this load, and the race detector does not follow those.
+// volatile keeps the compiler from moving the load to the instrumented caller.
 static EMULATED_ATOMIC float load_published(const float *address)
 {
     return *(const volatile float *)address;
@@ -343,7 +343,7 @@ static inline float __uint_as_float(uint32_t bits)
     return value;
 }
 
-static inline float half_float(uint32_t bits) // of the lower 16
+static inline float half_float(uint32_t bits) // converts the lower 16 bits
 {
     return emulate_half_float((uint16_t)bits);
 }
@@ -435,7 +435,7 @@ static inline uint4 load_streaming(const void *address)
 
 static inline void prefetch_line(const void *) {}
 
-// Layouts: kernel_cuda.h. Sums: gpu/emulation/mma.c.
+// Layouts: gpu/kernels/kernel_cuda.h. Sums: gpu/emulation/mma.c.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

@@ -1,8 +1,8 @@
 // The sums of tensor cores: a fused dot product. The products and the addend are exact, aligned to the
 // largest exponent among them, truncated there to a fixed number of fraction bits, added, and the sum is
 // truncated to float32. Compute capability 9.0 adds 16 products at once and keeps 25 bits; 8.0 adds 8, then
-// the other 8, and keeps 24. Model: P. Xie et al., MMA-Sim (arXiv 2511.10909), which its authors found
-// bit-exact on devices. Assumed: a zero raises no exponent.
+// the other 8, and keeps 24. Source: P. Xie et al., MMA-Sim (arXiv 2511.10909), a model that its authors
+// found bit-exact on devices. We assume that a zero does not raise the largest exponent.
 #include "gpu/emulation/run.h"
 
 #include <math.h>
@@ -18,14 +18,15 @@ enum {
     WARPS_MAX = 4
 };
 
-// Exponents of operands that have none. All other sums of two are within +-254.
+// Exponents of zeros, infinities and NaNs, outside the range of products: the exponents of two other operands
+// add to +-254 at most.
 enum {
     ZERO_EXPONENT = -4000,
     SPECIAL_EXPONENT = 10000, // an infinity or NaN
 };
 
-// Operands as doubles: products of two values are exact, at most 22 bits. Exponents of subnormals are the least, with a
-// significand below 1.
+// Operands as doubles: products of two values are exact, at most 22 bits. A subnormal has the least exponent
+// and a significand below 1.
 struct mma_row {
     double values[PRODUCTS];
     int16_t exponents[PRODUCTS];
@@ -34,18 +35,18 @@ struct mma_row {
 
 struct mma_columns {
     double values[PRODUCTS * COLUMNS];     // [16][8]
-    int16_t exponents[PRODUCTS * COLUMNS]; // of columns with an infinity or NaN all are zeros'
+    int16_t exponents[PRODUCTS * COLUMNS]; // columns with an infinity or NaN: all ZERO_EXPONENT
     bool is_special[COLUMNS], has_nan[COLUMNS];
-    double ordinary[PRODUCTS * COLUMNS]; // values, but of these columns zeros
-    bool are_zeros[COLUMNS / 4];         // four of its columns
+    double ordinary[PRODUCTS * COLUMNS]; // values, but 0 in those columns
+    bool are_zeros[COLUMNS / 4];         // whether all of four columns are 0
 };
 
-// The compiler's vectors, which it takes apart for older instruction sets.
+// Vector types of the compiler, which splits them for older instruction sets.
 typedef double vector_doubles __attribute__((vector_size(4 * sizeof(double))));
 typedef int32_t vector_terms __attribute__((vector_size(4 * sizeof(int32_t))));
 typedef int16_t vector_exponents __attribute__((vector_size(COLUMNS * sizeof(int16_t))));
 
-// Inlined into code for either instruction set, below.
+// Inlined below into functions for two instruction sets.
 #define INLINED static inline __attribute__((always_inline))
 
 static int capability_now = 90;
@@ -79,8 +80,8 @@ INLINED double power_of_two(int exponent)
     return double_of_bits((uint64_t)(exponent + 1023) << 52);
 }
 
-// Without branches, so that the compiler makes vectors of it. Shifted to a double's place, a subnormal operand is a
-// subnormal double, and one multiplication gives both kinds their value.
+// Without branches, so that the compiler vectorizes it. A subnormal operand, its bits shifted to a double's
+// position, is a subnormal double. One multiplication by 2^(1023 - bias) gives both kinds their value.
 INLINED void decode_operands(const uint16_t *items, int n, int fraction_bits, double *values,
                              int16_t *exponents)
 {
@@ -128,7 +129,7 @@ static float truncate_sum(int64_t sum, int unit)
     return sum < 0 ? -value : value;
 }
 
-// The exponents of the largest terms; of sums without any, one that no product has.
+// The largest exponent among the terms of each sum. If all terms are 0: -300, which is below any product's.
 INLINED void largest_exponents(const struct mma_row *row, const struct mma_columns *columns, int first, int n,
                                const float *addends, int16_t *largest)
 {
@@ -149,8 +150,8 @@ INLINED void largest_exponents(const struct mma_row *row, const struct mma_colum
     memcpy(largest, &most, sizeof most);
 }
 
-// Sums of 4 columns, with `scales` for the last bit that is kept. Each term is below 4 units of 2^largest, so it has 27 bits at
-// most, and int32_t has room for 8.
+// Sums of 4 columns, scaled so that the last kept bit is 1. Each term is below 4 * 2^largest, so it has at
+// most 27 bits, and an int32_t holds the sum of 8 terms.
 INLINED void sum_terms(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
                        int n, const vector_doubles *scales, vector_doubles *out)
 {
@@ -175,15 +176,15 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
     if (!row->is_zero)
         largest_exponents(row, columns, first, n, sums, largest);
     for (int column = 0; column < COLUMNS; column += 4) {
-        if (row->is_zero ||
-            columns->are_zeros[column / 4]) { // as of padding: the addend has fewer bits than are kept
+        // zeros, as in padding: the addend has fewer bits than are kept, so it is not changed
+        if (row->is_zero || columns->are_zeros[column / 4]) {
             for (int i = 0; i < 4; i++)
                 sums[column + i] += 0.0f;
             continue;
         }
         vector_doubles scales, units, addends;
         for (int i = 0; i < 4; i++) {
-            scales[i] = power_of_two(kept_bits - largest[column + i]); // makes the last bit that is kept 1
+            scales[i] = power_of_two(kept_bits - largest[column + i]); // the last kept bit becomes 1
             units[i] = power_of_two(largest[column + i] - kept_bits);
             addends[i] = (double)sums[column + i];
         }
@@ -192,7 +193,7 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
         sum_terms(row, columns, column, first, n, &scales, &totals);
         totals += __builtin_convertvector(addend_terms, vector_doubles);
         for (int i = 0; i < 4; i++) {
-            // Cut to the 24 bits of a float, toward zero.
+            // Truncate to the 24 bits of a float.
             double cut = double_of_bits(bits_of_double(totals[i]) & ~((UINT64_C(1) << 29) - 1)),
                    value = cut * units[i];
             if (fabs(value) < 0x1p-126 && cut != 0.0) // subnormal: fewer bits
@@ -203,7 +204,7 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
     }
 }
 
-// What double arithmetic makes of infinities and NaNs.
+// A sum with infinities or NaNs, by double arithmetic.
 static float special_sum(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
                          int n, float addend)
 {
@@ -232,7 +233,7 @@ INLINED void add_products(const struct mma_row *row, const struct mma_columns *c
             sums[c] = special_sum(row, columns, c, first, n, addends[c]);
 }
 
-// Operand k of items[16] or [16][8].
+// Decodes operands k of items[16].
 INLINED void decode_row(const uint16_t *items, bool bfloat, struct mma_row *row)
 {
     row->is_zero = true;
@@ -272,7 +273,7 @@ INLINED void decode_columns(const uint16_t *items, bool bfloat, struct mma_colum
     }
 }
 
-// Of each warp, its lanes' sums [n_rows / 2] and a.
+// Per lane of each warp: its sums [n_rows / 2] and its a.
 INLINED void multiply_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b,
                            int n_rows, bool bfloat)
 {
@@ -309,7 +310,7 @@ INLINED void multiply_rows(float *const *sums, const uint32_t (*a)[4], int n_war
     }
 }
 
-// The sums are the same in either.
+// Both instruction sets give the same sums.
 __attribute__((target("avx2"))) static void multiply_rows_avx2(float *const *sums, const uint32_t (*a)[4],
                                                                int n_warps, const uint16_t *b, int n_rows,
                                                                bool bfloat)

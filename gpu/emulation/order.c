@@ -10,8 +10,8 @@ static bool is_kept;
 static unsigned n_block_threads;
 static bool is_block_watched;
 
-// Clocks of the block before are lost in its events: all that exist are kept in a list by their `next`, so
-// none is. They are few, and the next block uses them again.
+// All clocks ever created. When a block ends, its events still hold some of them, so the next block reclaims
+// every clock from this list. They are few.
 static struct emulate_clock **all;
 static size_t n_all, n_room;
 

@@ -1,10 +1,10 @@
 // The happens-before order of an emulated block's threads, as vector clocks. It covers synchronization other
-// than __syncthreads, which gpu/emulation/races.c knows from counts. An actor is a thread, all bulk copies of one
-// mbarrier, or all wgmma of one warpgroup. It counts its times; an access at time t of actor x happened
-// before what now runs if now's clock has t or more for x.
+// than __syncthreads, which gpu/emulation/races.c knows from counts. An actor is a thread, all bulk copies of
+// one mbarrier, or all wgmma of one warpgroup. Each actor counts its own time. An access of actor x at time t
+// happened before the running thread's next access if that thread's clock has t or more for x.
 //
-// A block's clocks are kept from its first mbarrier, named barrier or wgmma on, and only if somebody watches
-// accesses. Elsewhere all functions do nothing, and clocks are NULL.
+// A block keeps clocks from its first mbarrier, named barrier or wgmma on, and only if accesses are watched.
+// Otherwise all functions do nothing, and clocks are NULL.
 //
 // Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
@@ -19,17 +19,18 @@ enum {
 
 struct emulate_clock {
     uint32_t times[EMULATE_ACTORS];
-    struct emulate_clock *next; // unused ones
+    struct emulate_clock *next; // in the list of unused clocks
 };
 
-// Of threads that meet: what those that arrived had seen, and the same of the last completed meeting.
+// A meeting of threads. gathered: joined clocks of the threads that have arrived; complete: of the last
+// complete meeting.
 struct emulate_order {
     struct emulate_clock *gathered, *complete;
 };
 
-// Of a block; all clocks of the one before become invalid. is_watched: somebody watches accesses.
+// Begins a block; all clocks of the previous block become invalid. is_watched: accesses are watched.
 void emulate_order_begin(unsigned n_threads, bool is_watched);
-void emulate_order_start(void); // to keep clocks
+void emulate_order_start(void); // starts to keep clocks
 struct emulate_clock *emulate_order_now(unsigned thread);
 
 struct emulate_clock *emulate_clock_create(void);

@@ -6,17 +6,17 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-// When a byte was touched, and by whom.
+// When a byte was accessed, and by which thread or other actor.
 struct touch {
     uint32_t launch; // 0: never
     uint32_t block, n_barriers, n_warp_syncs, time;
     union {
         uint32_t n_fences;   // of a store
-        uint32_t other_time; // of loads
+        uint32_t other_time; // of loads: the time of `other`
     };
-    uint16_t thread, other; // actors (gpu/emulation/order.h); where clocks are kept, two of several loads'
+    uint16_t thread, other; // actors (gpu/emulation/order.h); with clocks, two of several loading actors
     uint8_t access;
-    uint8_t crowd; // loads: 0 one thread's, 1 one warp's, 2 several warps'
+    uint8_t crowd; // loads: 0 by one thread, 1 by one warp, 2 by several warps
 };
 
 enum { NO_OTHER = UINT16_MAX };
@@ -28,7 +28,7 @@ struct byte_touches {
 enum { PAGE_BYTES = 256, PAGES_LEAST = 1 << 12 };
 
 struct page {
-    uintptr_t number; // of the address; 0: an empty place
+    uintptr_t number; // address / PAGE_BYTES; 0: an empty slot
     struct byte_touches *bytes;
 };
 
@@ -64,7 +64,7 @@ static void grow_table(void)
 
 static struct byte_touches *touches_of(uintptr_t address)
 {
-    static struct page last; // most touches are near the one before
+    static struct page last; // most accesses are to the page of the previous one
     uintptr_t number = address / PAGE_BYTES;
     if (last.number == number)
         return &last.bytes[address % PAGE_BYTES];
@@ -82,7 +82,8 @@ static struct byte_touches *touches_of(uintptr_t address)
 
 enum { WARP = 32 };
 
-// Where clocks are kept: whether an actor's access happened before. __syncwarp counts by itself before that.
+// For blocks that keep clocks: whether an actor's access at `time` happened before `now`. Accesses before the
+// clocks were kept have time 1; for these __syncwarp is known from its count.
 static bool is_ordered(const struct touch *before, unsigned actor, uint32_t time, const struct touch *now,
                        const struct emulate_clock *clock)
 {
@@ -97,7 +98,7 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
         (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
         return false;
     if (before->block != now->block)
-        return !moment->shared; // else a later block's memory at the same place
+        return !moment->shared; // shared memory: a later block's, at the same address
     if (moment->clock && before->n_barriers >= moment->n_barriers_issued)
         return !is_ordered(before, before->thread, before->time, now, moment->clock) ||
                (before->other != NO_OTHER &&
@@ -108,7 +109,8 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-// Before launch_wait: launches before may still load what is stored now, or store what is loaded.
+// Whether an access comes too early: before its thread's launch_wait, earlier launches may still load what it
+// stores, or store what it loads.
 static bool is_early(const struct touch *store, const struct touch *now, const struct emulate_moment *moment)
 {
     return moment->early && !moment->shared &&
@@ -124,7 +126,8 @@ static void report_race(const struct touch *before, const struct touch *now, uin
     receive_race(&race);
 }
 
-// Keeps the first load that did not happen before a later one, and the last of the others.
+// Keeps two loads that are not ordered: the first load that did not happen before a later one, and the last
+// of the other loads.
 static void add_load_by_clock(struct touch *loads, const struct touch *now, const struct emulate_clock *clock)
 {
     bool has_other = loads->other != NO_OTHER && loads->other != now->thread &&
@@ -140,7 +143,8 @@ static void add_load_by_clock(struct touch *loads, const struct touch *now, cons
     }
 }
 
-// A store follows all loads that are kept. A load that adds to them makes a crowd.
+// A later store must follow all recorded loads. A load that no barrier separates from the recorded ones joins
+// them as a crowd; else it replaces them.
 static void add_load(struct touch *loads, const struct touch *now, const struct emulate_moment *moment)
 {
     bool together =
@@ -160,7 +164,7 @@ static void add_load(struct touch *loads, const struct touch *now, const struct 
         loads->n_warp_syncs = now->n_warp_syncs;
 }
 
-// A thread's ordinary store that wgmma loads, and no shared_fence_async() of the thread since.
+// Whether a wgmma loads what a thread stored ordinarily without a shared_fence_async() of that thread since.
 static bool is_unfenced(const struct touch *before, const struct touch *now,
                         const struct emulate_moment *moment)
 {
@@ -203,7 +207,7 @@ static void note_access(const void *memory, size_t size, enum emulate_access acc
     }
 }
 
-// --- What compilers call: the thread sanitizer's interface (LLVM, compiler-rt/lib/tsan/rtl/tsan_interface.h)
+// --- Thread sanitizer interface, called by compiled code (LLVM, compiler-rt/lib/tsan/rtl/tsan_interface.h)
 // ---
 
 void __tsan_init(void);

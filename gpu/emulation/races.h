@@ -7,26 +7,28 @@
 //                        and mma exchange registers and do not order memory (CUDA programming guide, warp
 //                        shuffle functions)
 //   blocks of a launch   are not ordered
-//   warps of a block     are ordered by barrier_named too, if they meet there
+//   warps of a block     are ordered also by a barrier_named at which they meet
 //   mbarriers            order accesses before an arrival before accesses after a wait for its phase
 //                        (order.h)
 //   atomics              do not race with each other
-//   copies               (copy_async_16) store at any time between the call and the wait
-//   bulk copies          store at any time until their phase completes; a wait for the phase is ordered after
-//   wgmma                loads at any time from when its four warps issue it until a warp waits for it, which
-//                        is ordered after the loads of all four. What it loads is stored by bulk copies, or
-//                        before a shared_fence_async() of the storing thread (that the fence precedes the
-//                        barrier is not checked)
+//   copies               (copy_async_16) may store at any time between the call and the wait
+//   bulk copies          may store at any time until their phase completes; a wait for the phase is ordered
+//                        after them
+//   wgmma                may load at any time from its issue by its four warps until a warp waits for it; the
+//                        wait is ordered after the loads of all four. What it loads must have been stored by
+//                        bulk copies, or before a shared_fence_async() of the storing thread (not checked:
+//                        that the fence precedes the barrier)
 //
-// Of a launch that may begin before the launches before it have ended (launch_overlapped), a thread that has not
-// called launch_wait must store nothing outside of shared memory, and load nothing that a launch since the last copy,
-// event or border of a graph has stored: such an access is reported too. For asynchronous copies it counts when
-// they are issued.
+// A launch may begin before earlier launches have ended (launch_overlapped). Its threads must not, before
+// their launch_wait, store outside of shared memory, nor load what an earlier launch has stored since the
+// last copy, event, or begin or end of a graph. Such an access is reported too. Asynchronous copies are
+// checked at their issue.
 //
-// For each byte the last store and the last loads are recorded; of several loads since a barrier only whether
-// they were by one thread, one warp or more, so a report names one of them. A race that an atomic hides from
-// a later load is missed. In blocks with mbarriers, named barriers or wgmma two loads are recorded, the first
-// and the last that are not ordered: a store that races only with a third is missed.
+// Recorded for each byte: its last store and its last loads. Of several loads since a barrier it is recorded
+// only whether one thread, one warp or several warps made them, so a report names one of them. Not found: a
+// race of a load with a store, if an atomic operation on the byte came between. In blocks with mbarriers,
+// named barriers or wgmma two loads are recorded, the first and the last that are not ordered. Not found: a
+// store that races only with a third.
 //
 // Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
@@ -44,7 +46,7 @@ struct emulate_race {
     const void *address;
     enum emulate_access before, now;
     unsigned thread_before, thread_now, block_before, block_now;
-    bool early; // now is before its thread's launch_wait, and before is an earlier launch's, or nobody's
+    bool early; // reported for an access before the thread's launch_wait
 };
 
 // Callback for races; NULL, the default: an assert fails.

@@ -1,5 +1,6 @@
-// setmaxnreg of emulated kernels (PTX ISA 8): a block begins with equal parts of the multiprocessor's
-// registers for its threads; what a warp releases, others may take, and one that asks for more than is left waits.
+// setmaxnreg of emulated kernels (PTX ISA 8): at a block's begin its threads have equal shares of the
+// multiprocessor's registers. Warps can take the registers that others release; a warp that requests more
+// than are free waits.
 #include "gpu/emulation/run.h"
 
 #include <assert.h>

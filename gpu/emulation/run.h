@@ -1,7 +1,10 @@
-// Between the files of the emulation, of which each calls those before it: clocks (order.h), the
-// threads of the running block (threads.c), what these issue and wait for (barriers.c,
-// copies.c, registers.c, wgmma.c), and the run of all blocks (emulate.c), which passes
-// callbacks down.
+// Interface between the files of the emulation. Each layer calls only those above it in this list; emulate.c
+// passes callbacks to them.
+//
+//   order.h                                        clocks
+//   threads.c                                      the threads of the running block
+//   barriers.c, copies.c, registers.c, wgmma.c     what threads issue and wait for
+//   emulate.c                                      the run of all blocks
 //
 // Thread: one at a time, as gpu/emulation/emulate.h.
 #pragma once
@@ -10,7 +13,7 @@
 
 enum { EMULATE_WARP = 32 };
 
-// Where threads wait for an event, which raises the generation.
+// Threads wait for an event; when it happens its generation is raised.
 struct emulate_event {
     unsigned n_arrived, generation;
 };
@@ -20,10 +23,10 @@ struct emulate_program {
     void (*thread)(void *context);
     void *context;
     void (*thread_ends)(unsigned thread);
-    void (*none_can_run)(void); // raises the generation of an event that one waits for, or does not return
+    void (*none_can_run)(void); // raises the generation of an awaited event, or does not return
 };
 
-// A launch, whose blocks run one after another; one launch at a time.
+// Begins a launch. Its blocks run one after another; one launch at a time.
 void emulate_threads_begin(const struct emulate_program *program, unsigned n_threads);
 void emulate_threads_end(void);
 // Runs all threads of a block to their ends.
@@ -34,15 +37,15 @@ void emulate_threads_print(unsigned thread, const struct emulate_event *event); 
 void emulate_fail_deadlock(void) __attribute__((noreturn));
 // Other threads run until the event's next generation.
 void emulate_wait_for(const struct emulate_event *event);
-// emulate_warp_exchange. is_last: all other lanes wait until this one has returned to the kernel or waits itself, so it may
-// compute for all.
+// emulate_warp_exchange. is_last: this lane may compute for all. The other lanes wait until it waits again or
+// ends.
 const void *emulate_warp_gather(const void *mine, size_t size, bool *is_last);
-// Adds to what is said of a deadlock.
+// Appends to the report of a deadlock.
 void emulate_report(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void emulate_watch_access(const void *memory, size_t size, enum emulate_access access);
 bool emulate_is_watched(void);
 
-// An asynchronous access: another actor's (gpu/emulation/order.h), which was ordered when it was issued.
+// An asynchronous access, made by its own actor (gpu/emulation/order.h). It is ordered when it is issued.
 struct emulate_asynchronous {
     unsigned actor;
     uint32_t time, n_barriers; // passed when it was issued
@@ -65,24 +68,25 @@ struct emulate_block emulate_block_now(void);
 bool emulate_is_reverse(void);
 
 // gpu/emulation/barriers.c
-void emulate_barriers_begin(void); // of a block
-void emulate_barriers_end(void);   // all its threads ended
-// A bulk copy that threads at this event wait for. False: there is none.
+void emulate_barriers_begin(void); // at the begin of a block
+void emulate_barriers_end(void);   // when all threads of a block have ended
+// Performs a bulk copy that threads at this event wait for. False: none was issued.
 bool emulate_barriers_deliver(const struct emulate_event *event);
-void emulate_barriers_print(const struct emulate_event *event); // if it is a barrier's; the first is 0
+void emulate_barriers_print(const struct emulate_event *event); // nothing for other events
 
 // gpu/emulation/copies.c
-void emulate_copies_begin(unsigned n_threads); // of a block
+void emulate_copies_begin(unsigned n_threads); // at the begin of a block
 void emulate_copies_thread_ends(unsigned thread);
-void emulate_copies_end(unsigned n_threads); // of a launch
+void emulate_copies_end(unsigned n_threads); // at the end of a launch
 
 // gpu/emulation/registers.c
-void emulate_registers_begin(unsigned n_threads); // of a block
+void emulate_registers_begin(unsigned n_threads); // at the begin of a block
 void emulate_registers_print(const struct emulate_event *event);
 
 // gpu/emulation/wgmma.c
 void emulate_wgmma_begin(void);
 void emulate_wgmma_thread_ends(unsigned thread);
-// The wgmma that threads at this event wait for. False: there is none, or not all its threads issued it.
+// Performs the wgmma that threads at this event wait for. False: it is none, or not all its threads issued
+// it.
 bool emulate_wgmma_perform(const struct emulate_event *event);
 void emulate_wgmma_print(const struct emulate_event *event);

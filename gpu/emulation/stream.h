@@ -1,5 +1,5 @@
-// Work items of the emulated device's stream, which run when the stream is waited for or a graph is replayed.
-// For C and C++ (launches are templates).
+// Work items of the emulated device's stream, which run when the caller waits for the stream or replays a
+// graph. For C and C++ (launches are templates).
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ extern "C" {
 struct emulated_work {
     void (*run)(struct emulated_work *work);
     struct emulated_work *next; // in the stream
-    size_t shared_bytes;        // of a block
+    size_t shared_bytes;        // per block
     const char *fault;          // why CUDA would reject the launch; NULL: it is valid
     const char *kernel;         // its name; NULL: a copy, an event or a replay
 };

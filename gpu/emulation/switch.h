@@ -17,5 +17,5 @@ void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t st
                             void (*main)(void *argument), void *argument);
 // Continues in `to`; returns when another context switches back.
 void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to);
-// The same, for a stack that is not used any more.
+// The same, and the calling stack is never used again.
 _Noreturn void emulate_switch_last(struct emulate_switch *to);

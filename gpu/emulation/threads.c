@@ -1,5 +1,4 @@
-// The threads of the running block, as fibers: which of them runs, where they meet and wait, and what is known
-// of an access to memory.
+// The threads of the running block, as fibers: scheduling, meetings, waits, and who accesses memory now.
 #include "gpu/emulation/order.h"
 #include "gpu/emulation/run.h"
 #include "gpu/emulation/switch.h"
@@ -13,27 +12,28 @@
 enum {
     WARP = EMULATE_WARP,
     NAMED_BARRIERS = 16,     // 0 is __syncthreads
-    STACK_BYTES = 256 << 10, // an instrumented kernel without optimization takes a tenth
-    // 81 pages from stack to stack, and each begins some lines further down: else all stacks of a block would
-    // map to the same sets of the caches and of the TLB.
+    STACK_BYTES = 256 << 10, // an instrumented kernel without optimization uses a tenth
+    // Stacks are 81 pages apart (256 + 68 KiB), and each begins 9 cache lines lower than the previous one.
+    // With equal low address bits all stacks of a block would map to the same sets of the caches and of the
+    // TLB.
     GUARD_BYTES = 68 << 10,
     STACK_SHIFT_BYTES = 9 * 64,
     STACK_SHIFTS = 64,
 };
 
-// Of functions that run at each switch and touch memory of this file alone: checks there would find nothing
-// in a kernel.
+// For functions that run at each switch and access only this file's memory: sanitizer checks there would find
+// nothing in a kernel, and cost time.
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 struct warp {
     struct emulate_event meeting;
     struct emulate_order order; // of __syncwarp
-    size_t size;                // of what each lane gives to the exchange under way
+    size_t size;                // bytes that each lane passes to the current exchange
     _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
 };
 
 struct fiber {
-    struct emulate_fiber seen; // first: kernels know no more
+    struct emulate_fiber seen; // first: kernels know this part only
     struct emulate_switch state;
     const struct emulate_event *awaited; // NULL: can run
     unsigned awaited_generation;
@@ -41,7 +41,7 @@ struct fiber {
     uint32_t n_barriers, n_warp_syncs, n_fences;
 };
 
-// CUDA's threadIdx and its kin are implicit, so the run is too.
+// Global, because CUDA's threadIdx and the like are implicit.
 static struct emulated_run {
     struct fiber fibers[EMULATE_THREADS_MAX];
     struct warp warps[EMULATE_THREADS_MAX / WARP];
@@ -57,8 +57,8 @@ static struct emulated_run {
     unsigned char *stacks; // reused by later runs
     bool reverse, active;
     struct {
-        uint32_t launch, block; // of the launch
-        uint32_t n_ended;       // launches before the last border
+        uint32_t launch, block; // counted from 1; block: within the launch
+        uint32_t n_ended;       // launches before the last emulate_launches_end
     } counts;
     struct {
         unsigned char *bytes;
@@ -66,7 +66,7 @@ static struct emulated_run {
     } shared;
     struct {
         void (*watcher)(const void *memory, size_t size, enum emulate_access access);
-        const struct emulate_asynchronous *asynchronous; // the access watched now; NULL: the thread's
+        const struct emulate_asynchronous *asynchronous; // the access being watched; NULL: the thread's own
     } watch;
 } run;
 
@@ -107,7 +107,7 @@ uint32_t emulate_fences_of(uint32_t thread)
     return run.fibers[thread].n_fences;
 }
 
-// --- Who touches what ---
+// --- Who accesses what ---
 
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access))
 {
@@ -143,7 +143,7 @@ static bool is_within(const void *memory, const void *begin, size_t size)
     return (uintptr_t)memory >= (uintptr_t)begin && (uintptr_t)memory - (uintptr_t)begin < size;
 }
 
-// Kernels' static shared arrays are the program's own data.
+// Static shared arrays of kernels lie in the program's data segment.
 extern char __data_start[], _end[];
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment)
@@ -225,7 +225,7 @@ void emulate_fail_deadlock(void)
     __assert_fail(report.text, __FILE__, __LINE__, __func__); // prints it and aborts, as assert does
 }
 
-// The next that can run, from the current one on and around; itself last.
+// The next thread that can run, round-robin from the current one, which is tried last.
 UNCHECKED static unsigned next_runnable(void)
 {
     unsigned index = run.current;
@@ -310,7 +310,7 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
            "a warp's lanes meet in unlike operations");
     warp->size = size;
     unsigned char *own = warp->exchange[slot][run.current % WARP];
-    if (size == 4) // a shuffle's: without a call
+    if (size == 4) // a shuffle; compiles to no call
         memcpy(own, mine, 4);
     else if (size > 0)
         memcpy(own, mine, size);
@@ -324,7 +324,8 @@ const void *emulate_warp_gather(const void *mine, size_t size, bool *is_last)
     return emulate_warp_exchange(mine, size);
 }
 
-// Unchecked, because before a call that does not return the sanitizer clears the shadow of the whole stack.
+// Unchecked: before a call that does not return the address sanitizer clears the shadow of the whole stack,
+// which is slow.
 UNCHECKED static void fiber_main(void *argument)
 {
     struct fiber *fiber = argument;
@@ -338,7 +339,7 @@ UNCHECKED static void fiber_main(void *argument)
     emulate_switch_last(&run.fibers[run.current].state);
 }
 
-// Pages are touched when they are used; the guards never.
+// Maps all stacks once. Pages get memory when they are used; guard pages can't be accessed.
 static void stacks_map(void)
 {
     size_t each = STACK_BYTES + GUARD_BYTES;

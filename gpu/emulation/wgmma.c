@@ -1,12 +1,13 @@
 // wgmma of emulated kernels (PTX ISA 8, asynchronous warpgroup-level matrix instructions).
 //
-// An operation is one of all 128 threads of a warpgroup. Operands in registers are taken when it is issued;
-// b is read, and the sums are computed, when no thread can run and one waits for it: what is stored to b
-// before is found. It is complete for all four warps at once, so that one thread can say for all that b is
-// free. From the issue to the thread's own wait its d holds NaNs.
+// All 128 threads of a warpgroup issue an operation together. Operands in registers are copied at the issue.
+// b is read, and the sums are computed, as late as possible: when no thread can run and one waits for the
+// operation. So a store to b between issue and wait changes the sums. The operation completes for all four
+// warps at once, so one thread can announce for all that b is free. From the issue to the thread's own wait
+// its d holds NaNs.
 //
-// wgmma_fence is demanded before a thread's first wgmma and after each wait. The ISA demands it only if
-// registers of the wgmma were accessed since, which cannot be seen here.
+// wgmma_fence is required before a thread's first wgmma and after each wait. The ISA requires it only if
+// registers of the wgmma were accessed since, which the emulation cannot know.
 #include "gpu/emulation/order.h"
 #include "gpu/emulation/run.h"
 
@@ -17,13 +18,13 @@ enum {
     GROUP_WARPS = 4,
     GROUP_THREADS = GROUP_WARPS * EMULATE_WARP,
     GROUPS_MAX = EMULATE_THREADS_MAX / GROUP_THREADS,
-    IN_FLIGHT_MAX = 64, // operations of a warpgroup, and committed groups of a thread
+    IN_FLIGHT_MAX = 64, // operations per warpgroup, and committed groups per thread
     ACCUMULATORS_MAX = 16,
-    SUMS_MAX = 128, // of a thread and an operation
-    ITEMS = 16,     // of a row of b
+    SUMS_MAX = 128, // per thread and operation
+    ITEMS = 16,     // per row of b
 };
 
-// A thread's d of operations that it has not waited for.
+// A thread's d, used by operations that it has not waited for yet.
 struct accumulator {
     float *d;
     int n, n_operations;
@@ -37,8 +38,8 @@ struct operation {
     int n_rows;
     bool bfloat, performed;
     int n_left;                               // threads that have not waited for it
-    struct emulate_clock *warps[GROUP_WARPS]; // what their threads had seen when they issued it
-    uint32_t n_barriers;                      // that they had passed
+    struct emulate_clock *warps[GROUP_WARPS]; // joined clocks of each warp's threads at the issue
+    uint32_t n_barriers;                      // maximum that these threads had passed
     struct {
         uint32_t a[4];
         struct accumulator *accumulator;
@@ -47,15 +48,15 @@ struct operation {
 
 struct issuer {
     unsigned n_issued, n_done, n_commits;
-    unsigned ends[IN_FLIGHT_MAX]; // n_issued at a commit
+    unsigned ends[IN_FLIGHT_MAX]; // n_issued at each commit
     bool fenced;
     struct accumulator accumulators[ACCUMULATORS_MAX];
 };
 
 static struct issuer issuers[EMULATE_THREADS_MAX];
 static struct operation operations[GROUPS_MAX][IN_FLIGHT_MAX];
-static uint32_t times[GROUPS_MAX]; // of the last operation performed
-static bool is_used;               // by the block
+static uint32_t times[GROUPS_MAX]; // actor time of the warpgroup's last performed operation
+static bool is_used;               // by the running block
 
 void emulate_wgmma_begin(void)
 {
@@ -63,7 +64,7 @@ void emulate_wgmma_begin(void)
         return;
     is_used = false;
     memset(times, 0, sizeof times);
-    for (unsigned i = 0; i < EMULATE_THREADS_MAX; i++) { // the last block may have had more threads
+    for (unsigned i = 0; i < EMULATE_THREADS_MAX; i++) { // the previous block may have had more threads
         issuers[i].n_issued = issuers[i].n_done = issuers[i].n_commits = 0;
         issuers[i].fenced = false;
     }
@@ -124,7 +125,7 @@ static void release_accumulator(struct accumulator *accumulator)
     memcpy(accumulator->d, accumulator->sums, (size_t)accumulator->n * sizeof *accumulator->d);
 }
 
-// --- Descriptors: as the device's, with the offset from `shared_base` for the address ---
+// --- Descriptors: as on the device, but with the offset from `shared_base` as address ---
 
 static unsigned char *shared_base(void)
 {
@@ -145,7 +146,7 @@ uint64_t emulate_wgmma_rows(const void *shared)
     return (uint64_t)((const unsigned char *)shared - shared_base()) >> 4 | FIELDS;
 }
 
-// The swizzle exchanges bits 4..6 of the address with their exclusive or with bits 7..9.
+// The 128-byte swizzle: bits 4..6 of the address are XORed with bits 7..9.
 static void load_rows(const struct operation *operation, const struct emulate_asynchronous *by, uint16_t *b)
 {
     struct emulate_block block = emulate_block_now();
@@ -163,7 +164,8 @@ static void load_rows(const struct operation *operation, const struct emulate_as
         }
 }
 
-// The load is ordered after what all four warps had seen, and what follows a wait after the load.
+// The load is ordered after what all four warps had seen at the issue. Accesses after a wait are ordered
+// after the load.
 static void watch_and_load_rows(struct operation *operation, uint16_t *b)
 {
     unsigned group = (unsigned)((operation - &operations[0][0]) / IN_FLIGHT_MAX);

@@ -1,5 +1,5 @@
-// Hopper's part of the language of kernels on the CPU: mbarriers, bulk copies, wgmma. The names and their
-// rules: gpu/kernels/wgmma_cuda.h.
+// mbarriers, bulk copies and wgmma (compute capability 9.0) for kernels on the CPU. Contracts of the
+// functions: gpu/kernels/wgmma_cuda.h.
 #pragma once
 
 #include "gpu/emulation/emulate.h"
@@ -39,7 +39,7 @@ static inline void barrier_wait(uint64_t *barrier, uint32_t parity)
     emulate_barrier_wait(barrier, parity);
 }
 
-// A thread that waits for ever is found at once, whatever time it is.
+// Without a timeout: the emulation finds a deadlock at once.
 static inline void barrier_wait_timed(uint64_t *barrier, uint32_t parity, const uint32_t *)
 {
     emulate_barrier_wait(barrier, parity);

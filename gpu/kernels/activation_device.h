@@ -1,4 +1,4 @@
-// For kernels: activations (enum activation_kind), by the operations of engine/cpu/rows_body.h.
+// For kernels: activations (enum activation_kind), with the same operations as engine/cpu/rows_body.h.
 #pragma once
 
 #include "engine/model/model.h"

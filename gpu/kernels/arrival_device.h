@@ -1,11 +1,12 @@
-// For kernels: the last block to arrive. Blocks that compute parts of one result store them and count their
-// arrival; the last one finds all of them stored. No block waits for another.
+// For kernels: the last block to arrive. Blocks that compute parts of one result store their part and count
+// their arrival. When the last block arrives, all parts are stored. No block waits for another.
 #pragma once
 
 #include "gpu/kernels/kernel.h"
 
-// By one thread, after a barrier of those that stored; the others read after a barrier, by load_published.
-// True: `n` completes the `n_all` that are counted, and the counter is 0 again.
+// Called by one thread, after a barrier with the threads that stored. After it comes another barrier, then
+// threads read by load_published. Adds `n` arrivals; true: all `n_all` are complete, and the counter is 0
+// again.
 static __device__ __forceinline__ bool arrive_last(int32_t *arrivals, int32_t n, int32_t n_all)
 {
     __threadfence();

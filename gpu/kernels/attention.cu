@@ -1,5 +1,5 @@
-// Selects the attention kernels (gpu/kernels/attention_type.cu) of a step; the kernel that merges the partial results
-// of split-KV.
+// Selects the attention kernels (gpu/kernels/attention_type.cu) of a step. Contains the kernel that merges
+// the partial results of split-KV.
 #include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/attention_ring.h"
 
@@ -47,7 +47,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
 
 // ---- sizes ----
 
-enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; with fewer, segments are split over blocks
+enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; if fewer, segments are split over blocks
 
 // More scratch would help only many sequences that share prefixes of tens of thousands of positions. Segments
 // that do not fit are computed per sequence.

@@ -4,16 +4,16 @@
 #include "gpu/kernels/attention_walk.h"
 
 enum tile_way {
-    TILES_SMALL,  // of small sequences: decode
-    TILES_LARGE,  // of the other sequences: prefill
-    TILES_SHARED, // of shared segments
+    TILES_SMALL,  // decode: small sequences
+    TILES_LARGE,  // prefill: the other sequences
+    TILES_SHARED, // shared segments
 };
 
 enum { N_TILE_WIDTHS = 5, TILE_STRIPS_MAX = 4 };
 
 // The number of value dimensions selects the number of warps and their dimensions; `n_strips` is 1, 2 or 4.
-// `ring`: keys and values are copied asynchronously (gpu/kernels/attention_ring.h), at the first RING_WIDTHS widths
-// if a block has the shared memory.
+// `ring`: keys and values are copied asynchronously (gpu/kernels/attention_ring.h), at the first RING_WIDTHS
+// widths if a block has the shared memory.
 struct tile_choice {
     int width, n_strips;
     bool ring;

@@ -1,14 +1,14 @@
-// For kernels: the activation operand of rows that attention has completed (struct next_operand). Heads of a
-// row are computed by several blocks: each adds the number of its heads to the row's arrivals, and the one
-// that makes it the number of all heads converts the row. A block converts rows after its tile, while others
-// compute, so that no launch is left for it.
+// For kernels: converts rows that attention has completed to the activation operand (struct next_operand).
+// The heads of a row are computed by several blocks. Each block adds the number of its heads to the row's
+// arrivals, and the block that completes the number of heads converts the row. The conversion overlaps with
+// the tiles of other blocks, and needs no launch of its own.
 #pragma once
 
 #include "gpu/kernels/attention_tile.h"
 #include "gpu/kernels/operand_rows.h"
 
 enum {
-    ROWS_TILE_MAX = 64,   // rows of a tile: its queries, if a head of each is in it
+    ROWS_TILE_MAX = 64,   // rows of a tile: one per query, if each query is of another row
     ROWS_PIECES_HELD = 2, // in registers: 4,096 inputs of a row by 256 threads
 };
 
@@ -46,7 +46,7 @@ static __device__ __forceinline__ void finish_rows(const struct attention_launch
             end_query = place.first_query + place.n_queries,
             n = divide_by(end_query - 1, place.group_magic) + 1 - begin,
             first = place.sequence.first_row + begin;
-    __syncthreads(); // the results are stored, the tile's shared memory is read
+    __syncthreads(); // all results are stored; the tile's shared memory is no longer read
     for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) {
         int32_t from = (begin + i) * place.group, to = from + place.group;
         from = from > place.first_query ? from : place.first_query;

@@ -1,6 +1,6 @@
-// For kernels: addresses of keys and values in the pages (gpu/kernels/kernels_attention.h draws the layout), and
-// their conversion to mma fragments: binary16 unchanged, 8-bit integers by an addition and a multiplication
-// of pairs.
+// For kernels: addresses of keys and values in the pages (gpu/kernels/kernels_attention.h draws the layout),
+// and their conversion to mma fragments. binary16 is unchanged; 8-bit integers are converted in pairs, by an
+// addition and a multiplication.
 #pragma once
 
 #include "gpu/kernels/kernel.h"
@@ -42,7 +42,7 @@ template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint3
     return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);
 }
 
-// Keys of 8 bytes, times the scale of their position.
+// 8 keys of one byte, times the scale of their position.
 static __device__ __forceinline__ uint4 widen_keys(uint2 bytes, uint32_t scale)
 {
     return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scale),
@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint4 widen_values(uint2 bytes, uint2 scales)
                       half2_multiply(widen_bytes<1>(bytes.y), scales.y));
 }
 
-// A lane's keys of 8 positions x 32 dimensions: its dimensions of position g.
+// A lane's part of the keys of 8 positions x 32 dimensions: 8 dimensions of position g.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, const page_shape &shape,
                                                   int half, int32_t step)
@@ -72,7 +72,8 @@ static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, co
     return widen_keys(bytes, half2_low(((const uint16_t *)(block + shape.key_scales))[place * 8 + lane / 4]));
 }
 
-// A lane's values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g + 8.
+// A lane's part of the values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g
+// + 8.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_values(const unsigned char *block, const page_shape &shape,
                                                     int32_t value_block)

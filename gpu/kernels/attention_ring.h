@@ -1,15 +1,18 @@
-// For kernels: attention of a tile with asynchronous copies. A warp has a ring in shared memory that is
-// filled in the order in which it reads: keys of its 32 positions of a segment, values of its dimensions,
-// then the next segment's. So copies are in flight during the softmax and while other warps are waited for;
-// nothing but the block table precedes them. The arithmetic is that of gpu/kernels/attention_walk.h.
+// For kernels: attention of a tile with asynchronous copies. Each warp has a ring in shared memory, filled in
+// the order in which the warp reads it:
+//
+//   segment i: keys of its 32 positions, values of its dimensions | segment i + 1: keys, values | ..
+//
+// So copies are in flight also during the softmax and at barriers; they depend only on the block table. The
+// arithmetic is the same as in gpu/kernels/attention_walk.h.
 #pragma once
 
 #include "gpu/kernels/attention_walk.h"
 
 enum {
     RING_CHUNKS = 4, // per group, the unit of waiting
-    RING_GROUPS = 4, // of a warp: all keys of 32 positions x 128 dimensions
-    RING_WIDTHS = 3, // the first of tile_choice.width: at most 256 value dimensions
+    RING_GROUPS = 4, // per warp: all keys of 32 positions x 128 dimensions
+    RING_WIDTHS = 3, // only the first values of tile_choice.width: at most 256 value dimensions
 };
 
 static constexpr int ring_chunk_bytes(enum kv_type type)
@@ -25,7 +28,7 @@ static constexpr size_t ring_shared_bytes(enum kv_type type, int n_strips, int32
 }
 
 // A chunk is one register of each lane of a warp: keys of 8 positions x 32 dimensions or values of 16
-// positions x 16 dimensions; of KV_Q8_0 with its scales.
+// positions x 16 dimensions; for KV_Q8_0 with their scales.
 template <enum kv_type type, int n_strips, int n_blocks>
 struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
     // Two strips leave shared memory for one block.
@@ -33,16 +36,17 @@ struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
     static constexpr int n_groups = RING_GROUPS;
     static constexpr int data_bytes = type == KV_Q8_0 ? 256 : 512;
     static constexpr int chunk_bytes = ring_chunk_bytes(type);
-    static constexpr int value_groups = 16 * n_blocks / RING_CHUNKS; // of a warp and segment
+    static constexpr int value_groups = 16 * n_blocks / RING_CHUNKS; // per warp and segment
     static constexpr int group_bytes = RING_CHUNKS * chunk_bytes, warp_bytes = n_groups * group_bytes;
 };
 
-// Segments of a tile, and the positions of one that any of its queries sees.
+// The segments and the positions that any query of a tile sees. from(), to(): the part of a segment within
+// them.
 struct tile_span {
     int32_t first, last, begin, end; // segments [first, last], positions [begin, end)
-    bool parts;                      // each segment's partial result is left in the scratch
+    bool parts;                      // each segment's partial result is stored in the scratch
 
-    __device__ __forceinline__ int32_t from(int32_t segment) const // in the segment
+    __device__ __forceinline__ int32_t from(int32_t segment) const // position within the segment
     {
         return begin > segment * SEGMENT ? begin - segment * SEGMENT : 0;
     }
@@ -62,33 +66,34 @@ static __device__ __forceinline__ tile_span span_of(const struct attention_launc
     return span;
 }
 
-// Whether a segment of the span is computed from its keys and values.
+// Whether the tile reads the keys and values of a segment, instead of a shared tile's partial result.
 static __device__ __forceinline__ bool is_copied(const struct attention_launch &call, const tile_place &place,
                                                  const tile_span &span, int32_t segment)
 {
     return span.parts || !is_shared(call, place.sequence, place.position_most, segment);
 }
 
-// A bit for each block of 16 positions of a segment that has one in [from, to).
+// A bit for each block of 16 positions of a segment that overlaps [from, to).
 static __device__ __forceinline__ uint32_t seen_blocks(int32_t from, int32_t to)
 {
     return ((1u << (to + 15) / 16) - 1) & ~((1u << from / 16) - 1);
 }
 
-// `Tiles`: the tiles of the thread block in order. next(place, span) finds the next one, false: none.
+// A warp's ring. `Tiles` iterates over the tiles of the thread block: next(place, span) finds the next tile;
+// false: none is left.
 template <class shape, class Tiles> struct kv_ring {
     const struct attention_arguments &arguments;
     const page_shape &pages;
     unsigned char *memory; // the warp's
     int32_t lane, warp;
-    unsigned char *slot; // the next group's in the ring, for reading and for copying
-    // The segment that is copied: the next group, the blocks of 16 positions that are seen, and the address
+    unsigned char *slot; // slot of the next group in the ring: read, then overwritten by a copy
+    // The segment being copied: its next group, a bit for each visible block of 16 positions, and the address
     // of block lane % 16.
     bool copies;
     int32_t group;
     uint32_t seen;
     uint64_t block;
-    // The segment after it, so that its block table is read a segment ahead.
+    // The following segment: its block table entry is read a segment ahead.
     Tiles tiles;
     tile_place place;
     tile_span span;
@@ -113,7 +118,7 @@ template <class shape, class Tiles> struct kv_ring {
             copy_next();
     }
 
-    // Called once a segment, before the last of its keys are copied.
+    // Called once per segment, before the last of its groups is copied.
     __device__ __forceinline__ void find_after()
     {
         has_after = true;
@@ -127,7 +132,7 @@ template <class shape, class Tiles> struct kv_ring {
             }
         } while (!is_copied(arguments.call, place, span, segment));
         int32_t at = segment * (SEGMENT / 16) + lane % 16;
-        block_after = (uint64_t)arguments.call.pages.memory; // not read
+        block_after = (uint64_t)arguments.call.pages.memory; // any address: not read
         if (at * 16 + 16 > span.begin && at * 16 < span.end)
             block_after = (uint64_t)find_block(arguments.call, place, pages, at);
     }
@@ -145,14 +150,14 @@ template <class shape, class Tiles> struct kv_ring {
         return slot + n * shape::chunk_bytes;
     }
 
-    // The address of a block of 16 positions of the segment, by its lane.
+    // The address of block `index` of the segment, from the lane that has it.
     __device__ __forceinline__ const unsigned char *address_of(int32_t index) const
     {
         return (const unsigned char *)__shfl_sync(0xFFFFFFFFu, block, index);
     }
 
-    // Copies a chunk from a block of 16 positions: items, and `scale_bytes` of scales of bytes. Zeros if the
-    // block is not seen.
+    // Copies chunk n from the block of 16 positions at `at`: items, and for KV_Q8_0 `scale_bytes` of scales.
+    // Not `wanted`: zeros.
     __device__ __forceinline__ void copy_chunk(int n, const unsigned char *at, int32_t items, int32_t scales,
                                                int scale_bytes, bool wanted)
     {
@@ -195,7 +200,7 @@ template <class shape, class Tiles> struct kv_ring {
         }
     }
 
-    // Copies the next group to the slot of the one just read. A segment has more groups than the ring.
+    // Copies the next group to the slot of the group just read. A segment has more groups than the ring.
     __device__ __forceinline__ void copy_next()
     {
         if (copies) {
@@ -210,7 +215,7 @@ template <class shape, class Tiles> struct kv_ring {
         slot = slot + shape::group_bytes == memory + shape::warp_bytes ? memory : slot + shape::group_bytes;
     }
 
-    // Waits for the group in the next slot. A lane reads what it copied itself, except of bytes and scales.
+    // Waits for the group in the next slot. With binary16 a lane reads only what it copied itself.
     __device__ __forceinline__ void wait()
     {
         copy_async_wait<shape::n_groups - 1>();
@@ -218,7 +223,7 @@ template <class shape, class Tiles> struct kv_ring {
             __syncwarp();
     }
 
-    // The group in the next slot has been read.
+    // Called when the warp has read the group in the next slot.
     __device__ __forceinline__ void release()
     {
         if (shape::type == KV_Q8_0)
@@ -244,7 +249,7 @@ template <class shape, class Tiles> struct kv_ring {
     }
 };
 
-// Scores of a segment. The barrier before they are stored: the segment's before is no longer read.
+// Computes the scores of a segment. Stores them after a barrier, when no warp reads the previous segment's.
 template <class shape, class Ring>
 static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memory &memory, uint32_t seen,
                                                      int32_t n_queries)
@@ -268,12 +273,13 @@ static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memo
         store_scores<shape>(memory, ring.warp * 32, n_queries, acc);
 }
 
-// Weights times values of a segment; of blocks that are not seen, zeros times zeros. `to`: the positions.
+// Adds weights times values of the first `to` positions of a segment. Blocks that no query sees add zeros
+// times zeros.
 template <class shape, class Ring>
 static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory &memory, int32_t to,
                                                    float acc[shape::n_strips][shape::n_blocks][2][4])
 {
-    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // of a group
+    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // blocks: per group
 #pragma unroll 1
     for (int32_t group = 0; group < shape::value_groups; group++) {
         ring.wait();
@@ -301,7 +307,7 @@ static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory
     }
 }
 
-// One of the ring's tiles, in their order.
+// Computes one tile. Tiles come in the order of the ring.
 template <class shape, class Ring>
 static __device__ __forceinline__ void attend_ring(const struct attention_arguments &arguments,
                                                    const tile_place &place, const tile_span &span, Ring &ring,
@@ -338,15 +344,15 @@ static __device__ __forceinline__ void attend_ring(const struct attention_argume
         finish_tile<shape>(arguments, place, memory, totals);
 }
 
-// Counts the arrival of a block that left partial results of a cut sequence; the last one merges them, in
-// order of segments, and returns true.
+// Counts the arrival of a block that stored partial results of a cut sequence. The last block merges all of
+// them, in order of segments, and returns true.
 template <class shape>
 static __device__ __forceinline__ bool merge_arrived(const struct attention_arguments &arguments,
                                                      const tile_place &place, int32_t sequence)
 {
     const struct attention_launch &call = arguments.call;
     int32_t *is_last = (int32_t *)dynamic_shared(), dim = call.pages.value_dim, n_pairs = (dim + 1) / 2;
-    __syncthreads(); // all partial results are stored, all of the tile's shared memory was read
+    __syncthreads(); // all partial results are stored; the tile's shared memory is no longer read
     if (threadIdx.x == 0) {
         int32_t *arrivals = call.assigned.arrivals + (int64_t)blockIdx.y * call.extent.n_sequences + sequence;
         *is_last = arrive_last(arrivals, 1, place.sequence.n_runs);

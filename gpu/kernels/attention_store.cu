@@ -1,6 +1,7 @@
-// Rotates queries; rotates keys and stores them with the values in their pages (gpu/kernels/kernels_attention.h draws
-// the layout). Blocks are [rows, queries and then groups of 32 dimensions of keys and values]: a thread has
-// a few pairs of queries or one item, so that the only latency is that of the loads which lead to its place.
+// Rotates queries; rotates keys and stores them and the values in their pages
+// (gpu/kernels/kernels_attention.h draws the layout). Blocks are [rows, queries and then groups of 32
+// dimensions of keys and values]. A thread has a few pairs of queries or one item, so its only latency is the
+// chain of loads that finds its address.
 #include "gpu/kernels/attention_page.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
@@ -45,7 +46,7 @@ static __device__ float2 pair_angle(const struct attention_rotation &rotation, i
     return ((const float2 *)rotation.cos_sin)[(row * rotation.n_dims) / 2 + pair];
 }
 
-// Item `d` of a head's keys, rotated; both of a pair are read by the threads of both.
+// Item `d` of a head's keys, rotated. The threads of both items of a pair read both of them.
 static __device__ float key_item(const struct attention_store &store, int64_t row, int32_t head, int32_t d)
 {
     const struct attention_rotation &rotation = store.rotation;
@@ -67,7 +68,7 @@ static __device__ float value_item(const struct attention_store &store, int64_t 
     return d < dim ? store.v[row * store.v_stride + head * dim + d] : 0.0f;
 }
 
-// Pairs `at` to `at` + 3 of a row, of one head, by vectors.
+// Rotates pairs `pair` to `pair` + 3 of one head of a row, with vector loads.
 static __device__ void rotate_four(float *head, int32_t pair, const struct attention_rotation &rotation,
                                    int64_t row)
 {
@@ -90,7 +91,7 @@ static __device__ void rotate_four(float *head, int32_t pair, const struct atten
     }
 }
 
-// Pairs that a thread has: four, if heads and rows are aligned for vectors.
+// Pairs per thread: four if heads and rows are aligned for vector loads, else one.
 static __host__ __device__ int32_t thread_pairs(const struct attention_queries &queries)
 {
     bool aligned = queries.rotation.n_dims % 8 == 0 && queries.head_dim % 4 == 0 && queries.stride % 4 == 0 &&
@@ -142,7 +143,7 @@ static __device__ unsigned char quantize_item(float item, uint16_t scale)
     return (unsigned char)((int)integer + 128);
 }
 
-// An item of a group of 32 dimensions that a warp has, of keys or of values.
+// Stores one item of a key or a value. The warp has the group's 32 dimensions, one per lane.
 template <enum kv_type type>
 static __device__ __forceinline__ void store_item(unsigned char *block, const page_shape &shape, int32_t at,
                                                   int32_t group, bool key, float item)

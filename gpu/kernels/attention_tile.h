@@ -1,7 +1,7 @@
-// For kernels: grouped-query attention of one tile of queries over segments (gpu/kernels/kernels_attention.h defines
-// the arithmetic). A tile has `n_strips` strips of 16 queries (a query is one head of one row) with the same
-// key-value head, of one sequence or of several that share the segment's pages. A block of `n_warps` warps
-// computes a segment in three phases: scores (warps divide the positions), weights (warps divide the
+// For kernels: grouped-query attention of one tile of queries over segments (gpu/kernels/kernels_attention.h
+// defines the arithmetic). A tile has `n_strips` strips of 16 queries (a query is one head of one row) with
+// the same key-value head, of one sequence or of several that share the segment's pages. A block of `n_warps`
+// warps computes a segment in three phases: scores (warps divide the positions), weights (warps divide the
 // queries), values (warps divide the dimensions). Keys and values are loaded directly to registers, once for
 // all queries of the tile.
 #pragma once
@@ -36,13 +36,13 @@ struct query_state {
     float largest, sum;
 };
 
-// Factors of a merge for the old and the new sums. `seen` false: no visible position, the sums are unchanged.
+// Factors for the old and the new sums in a merge. `seen` false: no visible position, the sums are unchanged.
 struct merge_factors {
     float old_factor, new_factor;
     bool seen;
 };
 
-// Merges the largest score and sum of the next segment or of a sink.
+// Merges the largest score and the sum of weights of the next segment, or of a sink, into `state`.
 static __device__ __forceinline__ merge_factors merge_state(struct query_state &state, float largest,
                                                             float sum, bool seen)
 {
@@ -87,14 +87,14 @@ static __device__ __forceinline__ int32_t divide_by(int32_t n, uint64_t magic)
 
 // One tile of the launch.
 struct tile_place {
-    struct attention_sequence sequence; // of a shared tile: any member, for its block table
-    const int32_t *members;             // of a shared tile: its rows; else NULL
+    struct attention_sequence sequence; // shared tile: any member, for its block table
+    const int32_t *members;             // shared tile: its rows; else NULL
     int32_t kv_head, group;             // group: query heads per key-value head
-    int32_t first_query;                // of the sequence or the members: row * group + head in group
+    int32_t first_query;                // in the sequence or the members: row * group + head in group
     int32_t n_queries;                  // 0: empty
-    int32_t only_segment;               // writes its partial result to the scratch; negative: all segments
+    int32_t only_segment;               // its partial result goes to the scratch; negative: all segments
     int32_t position_least, position_most;
-    uint64_t group_magic, page_magic; // division by `group` and by a page's blocks
+    uint64_t group_magic, page_magic; // for divide_by: `group` and a page's blocks
 };
 
 static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
@@ -122,7 +122,7 @@ static __device__ __forceinline__ int32_t first_seen(const struct attention_laun
                                                                       : 0;
 }
 
-// Address of the 16 positions from 16 * `block` on.
+// Address of the keys and values of the 16 positions from 16 * `block` on.
 static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call,
                                                                   const tile_place &place,
                                                                   const page_shape &pages, int32_t block)
@@ -161,8 +161,8 @@ struct tile_memory {
 static_assert(tile_memory::size_bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
               "the smallest tile fits everywhere");
 
-// 8 dimensions from `dim` on of a query, times the scale; 0 beyond its end. `vectors`: rows and heads are
-// multiples of 16 bytes.
+// Loads 8 dimensions of a query, from `dim` on, times the scale; 0 beyond the end. `vectors`: rows and heads
+// are aligned to 16 bytes.
 static __device__ __forceinline__ void query_items(const struct attention_launch &call,
                                                    const tile_place &place, int32_t query, int32_t dim,
                                                    bool vectors, float items[8])
@@ -193,9 +193,9 @@ static __device__ __forceinline__ void query_items(const struct attention_launch
         items[i] = there ? items[i] * call.scoring.scale : 0.0f;
 }
 
-// Converts queries to fragments: register i of fragment f of step j holds dimensions 32 j + 8 t + 4 f + i / 2
-// * 2 + 0, 1 of query g (i even) or g + 8, as its upper and lower binary16. A lane converts both fragments of
-// both queries, from loads that are all in flight.
+// Converts queries to fragments, for the upper and the lower binary16 of their items. Register i of fragment
+// f of step j holds dimensions 32 j + 8 t + 4 f + i / 2 * 2 + 0, 1 of query g (i even) or g + 8 (i odd). A
+// lane converts both fragments of both queries; all its loads are in flight at once.
 template <class shape>
 static __device__ __forceinline__ void load_queries(const struct attention_launch &call,
                                                     const tile_place &place, int32_t key_steps,
@@ -249,7 +249,7 @@ static __device__ __forceinline__ void score_step(const tile_memory &memory, int
             }
 }
 
-// Stores the scores of 32 positions from `at` of the segment on, of the tile's queries.
+// Stores the scores of the tile's queries for 32 positions of the segment, from `at` on.
 template <class shape>
 static __device__ __forceinline__ void store_scores(const tile_memory &memory, int32_t at, int32_t n_queries,
                                                     const float acc[shape::n_strips][4][4])
@@ -269,8 +269,8 @@ static __device__ __forceinline__ void store_scores(const tile_memory &memory, i
             }
 }
 
-// Scores of 32 positions from `first` (a multiple of 32) for all strips; positions from `end` on are not
-// read.
+// Computes the scores of 32 positions from `first` (a multiple of 32) for all strips. Does not read positions
+// from `end` on.
 template <class shape>
 static __device__ __forceinline__ void score_positions(const struct attention_launch &call,
                                                        const tile_place &place, const page_shape &pages,
@@ -293,7 +293,8 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
     store_scores<shape>(memory, first % SEGMENT, place.n_queries, acc);
 }
 
-// Soft cap and linear bias of scores 32 positions apart, the first at `distance` from the query.
+// Applies soft cap and linear bias to scores 32 positions apart. `distance`: first position minus the
+// query's.
 static __device__ __forceinline__ void adjust_scores(const struct attention_launch &call, float slope,
                                                      int32_t distance, float items[SEGMENT / 32])
 {
@@ -307,9 +308,9 @@ static __device__ __forceinline__ void adjust_scores(const struct attention_laun
             items[i] = fmaf(slope, (float)(distance + i * 32), items[i]);
 }
 
-// Converts the scores of `n` queries from `query` on, `step` apart, to weights and merges their states; lane
-// l has positions l, l + 32, .. Queries side by side hide each other's latency. Padding queries see nothing:
-// their weights are 0. `first`: there is no segment before.
+// Converts the scores of queries `query`, `query` + `step`, .. (n of them) to weights, and merges their
+// states. Lane l has positions l, l + 32, .. Computing n queries together hides latency. Padding queries see
+// no position, so their weights are 0. `first`: this is the tile's first segment.
 template <int n>
 static __device__ __forceinline__ void
 weigh_queries_of(const struct attention_launch &call, const tile_place &place, int32_t query, int32_t step,
@@ -317,7 +318,7 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
 {
     int32_t lane = (int32_t)threadIdx.x % 32;
     float items[n][SEGMENT / 32], largest[n], sum[n];
-    bool seen[n]; // a position
+    bool seen[n]; // a position of the segment is visible
 #pragma unroll
     for (int j = 0; j < n; j++) {
         int32_t index = query + j * step;
@@ -331,7 +332,7 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
         seen[j] = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
 #pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++)
-            items[j][i] = scores[i * 32]; // none, where no position is seen
+            items[j][i] = scores[i * 32]; // undefined where no position is visible; masked below
         adjust_scores(call, slope, at - position, items[j]);
 #pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++) {
@@ -350,7 +351,7 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
     __syncwarp(); // all scores are in registers: the weights overwrite them
 #pragma unroll
     for (int j = 0; j < n; j++) {
-        // If all scores are NaN there is no largest one; the weights must be NaN too.
+        // If all scores are NaN, `largest` is still -infinity. The weights must be NaN too.
         largest[j] = largest[j] == -INFINITY ? 0.0f : largest[j];
         sum[j] = 0.0f;
         uint16_t *weights = (uint16_t *)(memory.scores + (query + j * step) * SCORE_STRIDE) + lane;
@@ -380,8 +381,8 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
     }
 }
 
-// Positions from `end` on of a block of 16 were never written and may be NaN, which a weight of 0 does not
-// cancel: `n` is the number before it, from the lane's first position on.
+// Sets the values of positions that were never written to 0. They may be NaN, which a weight of 0 does not
+// cancel. `n`: number of written positions, counted from the lane's first position.
 static __device__ __forceinline__ uint4 clear_values(uint4 value, int32_t n)
 {
     uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
@@ -389,7 +390,7 @@ static __device__ __forceinline__ uint4 clear_values(uint4 value, int32_t n)
     return make_uint4(value.x & first, value.y & second, value.z & first, value.w & second);
 }
 
-// A lane's weights of the 16 positions of block `block` of the segment, for a strip's queries.
+// Loads a lane's weights of the 16 positions of block `block` of the segment, for the queries of a strip.
 static __device__ __forceinline__ void load_weights(const tile_memory &memory, int strip, int32_t block,
                                                     uint32_t a[4])
 {
@@ -403,7 +404,7 @@ static __device__ __forceinline__ void load_weights(const tile_memory &memory, i
     a[3] = lower.y;
 }
 
-// Weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp +
+// Adds weights times values of positions [begin, end), for the warp's blocks of 16 dimensions: warp, warp +
 // n_warps, ..
 template <class shape>
 static __device__ __forceinline__ void add_values(const struct attention_launch &call,

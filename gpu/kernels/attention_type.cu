@@ -1,11 +1,11 @@
-// The attention kernels for one type of pages, KV_TYPE; compiled for each. They differ in their tiles; the
-// arithmetic is the same (gpu/kernels/kernels_attention.h).
+// The attention kernels for one type of pages, KV_TYPE. The build compiles this file for each type. The
+// kernels differ in their tiles; the arithmetic is the same (gpu/kernels/kernels_attention.h).
 #include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/attention_ring.h"
 
 #include <assert.h>
 
-// Positions of the first and the last query of the tile.
+// Sets the positions of the first and the last query of the tile.
 static __device__ __forceinline__ void set_positions(tile_place &place)
 {
     place.position_least = place.sequence.position + divide_by(place.first_query, place.group_magic);
@@ -13,7 +13,8 @@ static __device__ __forceinline__ void set_positions(tile_place &place)
         place.sequence.position + divide_by(place.first_query + place.n_queries - 1, place.group_magic);
 }
 
-// Decode (small sequences): blocks are [sequences or runs, key-value heads x tiles, segments or 1].
+// Tile of a decode block (small sequences). Blocks are [sequences or runs, key-value heads x tiles, segments
+// or 1].
 template <class shape>
 static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments,
                                                   tile_place &place)
@@ -32,14 +33,15 @@ static __device__ __forceinline__ bool find_small(const struct attention_argumen
            !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
 }
 
-// Prefill (other sequences): blocks are [tiles, key-value heads]. Tiles are numbered through the sequences.
+// Tile of a prefill block (other sequences). Blocks are [tiles, key-value heads]; tiles of all sequences are
+// numbered consecutively.
 template <class shape>
 static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments,
                                                   tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
     int32_t lane = (int32_t)threadIdx.x % 32;
-    int32_t index = (int32_t)(gridDim.x - 1 - blockIdx.x); // the last tiles see most: they begin first
+    int32_t index = (int32_t)(gridDim.x - 1 - blockIdx.x); // last tiles first: they see the most positions
     place.kv_head = (int32_t)blockIdx.y;
     for (int32_t base = 0; base < call.extent.n_sequences; base += 32) {
         int32_t n =
@@ -68,7 +70,7 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
     return false;
 }
 
-// Shared prefixes: blocks are [tiles, key-value heads].
+// Tile of a shared-prefix block. Blocks are [tiles, key-value heads].
 static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments,
                                                    tile_place &place)
 {
@@ -81,8 +83,8 @@ static __device__ __forceinline__ bool find_shared(const struct attention_argume
     place.first_query = tile.first_query;
     place.n_queries = tile.n_queries;
     place.only_segment = tile.segment;
-    // A sequence with a window that cuts the segment computes it itself (is_shared). The segment ends before
-    // all members' positions.
+    // If the window cuts the segment for a sequence, the sequence computes the segment itself (is_shared).
+    // The segment ends before the positions of all members.
     place.position_least = tile.position_least;
     place.position_most = (tile.segment + 1) * SEGMENT - 1;
     return tile.n_queries > 0 && first_seen(call, tile.position_least) <= tile.segment * SEGMENT;
@@ -104,7 +106,7 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
         attend_tile<shape>(arguments, place);
 }
 
-// Limits a tile's segments to one, or to none.
+// Limits a tile's segments to place.only_segment, or to none.
 static __device__ __forceinline__ void select_segment(const tile_place &place, tile_span &span)
 {
     span.parts = true;
@@ -114,11 +116,11 @@ static __device__ __forceinline__ void select_segment(const tile_place &place, t
         span.last = place.only_segment;
 }
 
-// The tiles of a run, of one sequence after the other; unassigned, of one sequence.
+// The tiles of a run, one sequence after another; without assigned runs, the tile of one sequence.
 template <class shape> struct run_tiles {
     const struct attention_arguments &arguments;
     struct attention_run begin, end;
-    int32_t sequence; // the next one
+    int32_t sequence; // next sequence to visit
 
     __device__ __forceinline__ run_tiles(const struct attention_arguments &arguments_) : arguments(arguments_)
     {
@@ -136,13 +138,13 @@ template <class shape> struct run_tiles {
         return begin.sequence == end.sequence && begin.segment == end.segment;
     }
 
-    // Whether blocks of several runs compute the tile.
+    // Whether the tile is divided between the blocks of several runs.
     __device__ __forceinline__ bool is_cut(const tile_place &place) const
     {
         return arguments.assigned && place.sequence.n_runs > 1;
     }
 
-    // The next tile, with an empty span if the run has none of its segments.
+    // Finds the next tile. Its span is empty if the run has none of its segments. False: none is left.
     __device__ __forceinline__ bool next(tile_place &place, tile_span &span)
     {
         int32_t last = end.segment > 0 ? end.sequence : end.sequence - 1;
@@ -162,7 +164,7 @@ template <class shape> struct run_tiles {
         return false;
     }
 
-    // Limits a tile's segments to those of the run.
+    // Limits a tile's segments to the run's segments.
     __device__ __forceinline__ void limit_span(const tile_place &place, int32_t index, tile_span &span) const
     {
         span.parts = true;
@@ -197,11 +199,11 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
             attend_ring<shape>(arguments, place, span, ring, memory);
         if (tiles.is_cut(place) ? merge_arrived<shape>(arguments, place, tiles.sequence - 1) : !span.parts)
             finish_rows(arguments.call, place);
-        __syncthreads(); // the tile's shared memory is used again
+        __syncthreads(); // the next tile uses the same shared memory
     }
 }
 
-// The one tile of a block.
+// Iterator over the only tile of a block.
 struct one_tile {
     tile_place place;
     tile_span span;
@@ -241,7 +243,7 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
         finish_rows(arguments.call, tile.place);
 }
 
-// Blocks of a way's tiles; x alone of the small ones.
+// Number of blocks for the tiles of `way`; n_threads and shared_bytes are left 0.
 static struct launch_shape blocks_of(const struct attention_arguments &arguments, enum tile_way way,
                                      int32_t n_strips)
 {

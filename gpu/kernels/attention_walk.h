@@ -1,6 +1,6 @@
-// For kernels: the loop of a tile over its segments (gpu/kernels/attention_tile.h computes one), and the partial
-// results of split-KV in the scratch: [rows of small sequences][heads][n_segments] of o, largest score, sum,
-// and whether a position was visible.
+// For kernels: the loop of a tile over its segments (gpu/kernels/attention_tile.h computes one segment), and
+// the partial results of split-KV in the scratch: [rows of small sequences][heads][n_segments], each o
+// [value_dim], largest score, sum, whether a position was visible.
 #pragma once
 
 #include "gpu/kernels/attention_operand.h"
@@ -16,7 +16,7 @@ struct attention_arguments {
     uint64_t group_magic, page_magic;
 };
 
-// A tile of any way.
+// The fields that tiles of all ways have in common.
 static __device__ __forceinline__ tile_place start_place(const struct attention_arguments &arguments)
 {
     tile_place place = {};
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float *query_part(const struct attention_argum
 
 enum { MERGE_LOADED = 8 }; // segments whose loads a thread has in flight
 
-// Merges n_items items from `d` on of the partial results of segments [first, last].
+// Merges the partial results of segments [first, last]: n_items items, from dimension `d` on.
 template <int n_items>
 static __device__ __forceinline__ void merge_parts(const struct attention_arguments &arguments, int64_t row,
                                                    int32_t head, int32_t first, int32_t last, int32_t d,
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void merge_parts(const struct attention_argume
             for (int j = 0; j < n_items; j++)
                 items[i][j] = there && d + j < dim ? load_published(part + d + j) : 0.0f;
 #pragma unroll
-            for (int j = 0; j < 3; j++) // not seen, if not there: all stays as it is
+            for (int j = 0; j < 3; j++) // beyond `last`: not seen, so the merge changes nothing
                 states[i][j] = there ? load_published(part + dim + j) : 0.0f;
         }
 #pragma unroll
@@ -95,7 +95,7 @@ template <class shape, class F> static __device__ __forceinline__ void for_items
                 }
 }
 
-// Initial states; weights of padding queries, where no scores are stored.
+// Initializes the states, and the weights of padding queries, for which no scores are stored.
 template <class shape>
 static __device__ __forceinline__ void clear_padding(const tile_place &place, const tile_memory &memory)
 {
@@ -108,8 +108,8 @@ static __device__ __forceinline__ void clear_padding(const tile_place &place, co
         memory.scores[i] = 0.0f;
 }
 
-// Each warp converts the scores of its queries to weights: of one query at a time in a tile of one strip,
-// which often has only a few.
+// Each warp converts the scores of its queries to weights. In a tile of one strip, which often has only a few
+// queries, it converts one query at a time.
 template <class shape>
 static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call,
                                                      const tile_place &place, int32_t segment,
@@ -122,7 +122,7 @@ static __device__ __forceinline__ void weigh_queries(const struct attention_laun
             weigh_queries_of<n>(call, place, query, shape::n_warps, segment, memory, first);
 }
 
-// Computes positions [from, to) of a segment: sums, merged states and factors.
+// Computes positions [from, to) of a segment: sums, merged states and merge factors.
 template <class shape>
 static __device__ __forceinline__ void
 compute_segment(const struct attention_launch &call, const tile_place &place, const page_shape &pages,
@@ -143,7 +143,7 @@ compute_segment(const struct attention_launch &call, const tile_place &place, co
     add_values<shape>(call, place, pages, memory, from, to, sums);
 }
 
-// The same, from the partial result of a shared tile.
+// Like compute_segment, from the partial result of a shared tile.
 template <class shape>
 static __device__ __forceinline__ void
 take_part(const struct attention_arguments &arguments, const tile_place &place, const tile_memory &memory,

@@ -1,6 +1,7 @@
-// Elementary functions for kernels. Those of CUDA's library differ in the last bit from other libraries' and
-// from version to version; here are plain IEEE operations in a written order, so that results can be
-// predicted: engine/base/elementary.h, engine/philox.h and engine/cpu/lanes_functions.h, with the same bits.
+// Elementary functions for kernels, with the same bits as engine/base/elementary.h, engine/philox.h and
+// engine/cpu/lanes_functions.h. CUDA's library differs from others in the last bit, and from version to
+// version. These functions are plain IEEE operations in a fixed order, so their results can be predicted on
+// the host.
 #pragma once
 
 #include "gpu/kernels/kernel.h"
@@ -73,7 +74,7 @@ static __device__ inline float device_exp_negative(float x)
     return x > -87.0f ? result : 0.0f;
 }
 
-// For normal numbers above 0.
+// `x` must be a normal number above 0.
 static __device__ inline double device_log(double x)
 {
     uint64_t bits;

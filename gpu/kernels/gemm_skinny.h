@@ -1,11 +1,14 @@
 // For kernels: the skinny GEMM (few rows, as in decode steps), bound by the bandwidth of the weights.
 //
 // A strip is the 1 or 2 panels that a warp computes together. A block computes a range of strips, one after
-// another, with split-K over its warps: in a round each warp computes one split-K chunk of the strip, and the
-// partial sums are added in order in shared memory. Weights pass through a ring of asynchronous copies, one
-// ring a warp: a warp asks for a stage of its next chunk as soon as it has read that stage of this one, so
-// that about a chunk is always under way, also between rounds and strips. x is held in registers: all of a
-// chunk if there is one column.
+// another, with split-K over its warps. In a round each warp computes one split-K chunk of the strip, and the
+// partial sums are added in order in shared memory:
+//
+//   strip of 10 chunks, 4 warps   round 0: chunks 0 1 2 3   round 1: 4 5 6 7   round 2: 8 9
+//
+// Weights pass through a ring of asynchronous copies, one ring per warp. As soon as a warp has read a stage
+// of its chunk, it issues the copy of the same stage of its next chunk. So about one chunk is always in
+// flight, also between rounds and strips. x is held in registers: a whole chunk's if there is one column.
 #pragma once
 
 #include "gpu/kernels/operand_rows.h"
@@ -14,7 +17,7 @@
 
 enum {
     SKINNY_WARPS_MAX = 8,
-    SKINNY_RING_BYTES_MAX = 74 << 10, // of a block: two blocks have the 163 KB of compute capability 8.0
+    SKINNY_RING_BYTES_MAX = 74 << 10, // per block: two blocks fit the 163 KiB of compute capability 8.0
     SKINNY_PIECES_HELD = 8,           // in registers: 16,384 inputs of a row by 256 threads
 };
 
@@ -27,25 +30,25 @@ static __device__ __forceinline__ void multiply_tile(float d[4], const uint32_t 
         mma_half(d, a, b);
 }
 
-// A stage is whole tiles of each panel of a strip.
+// A stage has whole tiles of each panel of a strip.
 template <enum tensor_type type_, int n_panels_, int n_columns_, int n_held_, int n_blocks_>
 struct skinny_shape {
     static constexpr enum tensor_type type = type_;
-    static constexpr int n_panels = n_panels_, n_columns = n_columns_; // columns: of 8 rows
+    static constexpr int n_panels = n_panels_, n_columns = n_columns_; // a column is 8 rows
     static constexpr int n_held = n_held_;                             // groups of x in registers
-    static constexpr int n_blocks = n_blocks_; // of SKINNY_WARPS_MAX warps, on a multiprocessor
+    static constexpr int n_blocks = n_blocks_; // of SKINNY_WARPS_MAX warps, per multiprocessor
     static constexpr struct tile_format format = tile_format(type);
     static constexpr int stage_groups = tile_bytes(format) < 2048 ? 2 : format.n_groups;
-    static constexpr int stage_bytes = stage_groups / format.n_groups * tile_bytes(format); // of a panel
-    static constexpr int n_stages = SPLIT_K_GROUPS / stage_groups;                          // of a chunk
+    static constexpr int stage_bytes = stage_groups / format.n_groups * tile_bytes(format); // per panel
+    static constexpr int n_stages = SPLIT_K_GROUPS / stage_groups;                          // per chunk
     static constexpr int chunk_bytes = n_stages * stage_bytes;
     static constexpr int slot_bytes = n_panels * stage_bytes;
     static constexpr int n_slots_fit = SKINNY_RING_BYTES_MAX / (SKINNY_WARPS_MAX * slot_bytes);
     static constexpr int n_slots = n_slots_fit >= n_stages ? n_stages : n_slots_fit >= 2 ? 2 : 1;
     static_assert(stage_groups % format.n_groups == 0 && n_stages % n_slots == 0,
                   "the slot of a stage is known");
-    // Partial sums of a panel, of a warp. Those of some rounds are added together, to have few barriers. A
-    // second buffer saves the barrier after the addition.
+    // Partial sums per panel and per warp. The sums of n_rounds_most rounds are added at once, to save
+    // barriers. A second buffer saves the barrier after the addition.
     static constexpr int panel_sums = n_columns * 128, n_sums = n_panels * panel_sums;
     static constexpr int n_rounds_most = n_sums > 128 ? 1 : n_slots *slot_bytes <= 7 << 10 ? 4 : 2;
     static constexpr int n_buffers = n_sums > 128 ? 1 : 2;
@@ -62,17 +65,17 @@ struct skinny_shape {
                   "fits on every device");
 };
 
-// Panels whose strips a block computes one after another, to combine their results.
+// Panels of a set. One block computes all strips of a set, to combine their results: gate and up, if gated.
 template <class shape>
 static __host__ __device__ __forceinline__ int32_t skinny_set_panels(const struct product_plan &plan)
 {
     return plan.call.gated ? 2 : shape::n_panels;
 }
 
-// Addresses of a strip's panels, found by an addition where the strip before is of the same parts.
+// Addresses of a strip's panels. If the previous strip is in the same part, an addition finds them.
 template <class shape> struct skinny_strip {
-    int32_t panel; // the first
-    // of the strip's panels, or of the two of its set
+    int32_t panel; // first panel
+    // tiles of the strip's panels; if gated, with strips of one panel: of both panels of the set
     const unsigned char *tiles[2];
     int32_t part_end;
 
@@ -106,7 +109,7 @@ template <class shape> struct skinny_strip {
         tiles[1] += bytes;
     }
 
-    // Of one of its panels.
+    // Address of panel m of the strip.
     __device__ __forceinline__ const unsigned char *place(const struct product_plan &plan, int m) const
     {
         return shape::n_panels == 2 ? tiles[m] : plan.call.gated && panel % 2 != 0 ? tiles[1] : tiles[0];
@@ -128,8 +131,8 @@ template <class shape> struct skinny_chunk {
             tiles[m] = kept_value(strip.place(plan, m) + (int64_t)index * shape::chunk_bytes + lane * 16);
     }
 
-    // Asks for a stage, if it exists. Its copies are one group, also if there are none. `ring` is the place
-    // of the lane's first piece.
+    // Issues the copies of a stage, if the chunk has it, and commits one group in any case. `ring`: place of
+    // the lane's first piece.
     __device__ __forceinline__ void copy_stage(int stage, unsigned char *ring, int lane) const
     {
         constexpr int n_pieces = shape::stage_bytes / 16;
@@ -150,7 +153,7 @@ template <class shape> struct skinny_chunk {
     }
 };
 
-// The lane's rows of x. Lanes of rows that do not exist read the first row; their sums are not stored.
+// The lane's rows of x. Lanes beyond the last row read the first row; their sums are not stored.
 template <class shape> struct skinny_x {
     const unsigned char *items[shape::n_columns]; // step 0
     int32_t step_bytes;
@@ -203,9 +206,9 @@ static __device__ __forceinline__ void skinny_group(struct tile_group<shape::typ
         }
 }
 
-// Computes a warp's chunk from its ring, and asks for the next one. x of a group is replaced, after its use,
-// by what is needed next: of this chunk, which begins at group `first`, or of the next one at `next_first`
-// (if it has n_next_groups).
+// Computes a warp's chunk from its ring, and issues the copies of the next chunk. After the use of a group's
+// x, its registers get the x that is needed next: of this chunk, which begins at group `first`, or of the
+// next chunk, which begins at `next_first` and has n_next_groups groups (0: keep x).
 template <class shape>
 static __device__ __forceinline__ void
 skinny_multiply(const skinny_chunk<shape> &chunk, const skinny_chunk<shape> &next_chunk, unsigned char *ring,
@@ -253,21 +256,21 @@ skinny_multiply(const skinny_chunk<shape> &chunk, const skinny_chunk<shape> &nex
 // How a launch is distributed: each block computes `each` sets of panels, the first `more` blocks one more.
 struct skinny_split {
     int32_t n_blocks, each, more;
-    int32_t n_chunks, n_rounds; // of a strip
-    int32_t n_batch;            // rounds whose partial sums are added together: of whole sets, or
-    bool whole_sets;            // of a part of a strip
+    int32_t n_chunks, n_rounds; // per strip
+    int32_t n_batch;            // rounds whose partial sums are added at once
+    bool whole_sets;            // a batch has all rounds of one or more sets; else a part of a strip's rounds
 };
 
-// Rounds whose partial sums wait in shared memory.
+// Rounds whose partial sums are in shared memory, not added yet.
 struct skinny_batch {
-    int32_t panel;       // the first, of a set or of the strip
-    int32_t first_round; // of the strip
+    int32_t panel;       // first panel of the first set, or of the strip
+    int32_t first_round; // index within the strip
     int32_t n_rounds;    // so far
     int32_t n_sets;      // whole sets, or 1
-    bool is_last;        // the strip's last round is among them
+    bool is_last;        // includes the strip's last round
 };
 
-// Adds the partial sums of a batch; stores the results of complete sets, else the totals.
+// Adds the partial sums of a batch. Stores the results if the sets are complete, else the totals so far.
 template <class shape>
 static __device__ __forceinline__ void
 skinny_add(const struct product_plan &plan, const struct skinny_split &split, const row_tile &rows,
@@ -275,7 +278,7 @@ skinny_add(const struct product_plan &plan, const struct skinny_split &split, co
 {
     int n_warps = (int)(blockDim.x / 32), set_panels = skinny_set_panels<shape>(plan);
     int set_offset = split.whole_sets || shape::n_panels == 2 ? 0 : plan.call.gated ? batch.panel % 2 : 0;
-    // of a set the panels [begin, end) are in the batch
+    // the batch has panels [begin, end) of each set
     int begin = set_offset, end = split.whole_sets ? set_panels : begin + shape::n_panels;
     int n_chunks_left = split.n_chunks - batch.first_round * n_warps;
     int n_strip_rounds = split.whole_sets ? split.n_rounds : batch.n_rounds;
@@ -319,11 +322,11 @@ skinny_add(const struct product_plan &plan, const struct skinny_split &split, co
     }
 }
 
-// Counts the block's arrival; the last one of the row tile's converts its results to the next operand.
+// Counts the block's arrival. The last block of a row tile converts the tile's results to the next operand.
 static __device__ __forceinline__ void skinny_convert(const struct product_plan &plan, const row_tile &rows)
 {
     const struct product_launch &call = plan.call;
-    uint32_t *shared = (uint32_t *)dynamic_shared(); // the rings are read
+    uint32_t *shared = (uint32_t *)dynamic_shared(); // the rings are no longer read
     int32_t *is_last = (int32_t *)shared + SKINNY_WARPS_MAX;
     __syncthreads();
     if (threadIdx.x == 0)
@@ -342,7 +345,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
 {
     launch_next();
     if (plan.call.n_experts > 0)
-        launch_wait(); // expert_first is an earlier launch's
+        launch_wait(); // an earlier launch writes expert_first
     int n_warps = (int)(blockDim.x / 32), warp = (int)(threadIdx.x / 32), lane = (int)(threadIdx.x % 32);
     unsigned char *ring = dynamic_shared() + warp * shape::n_slots * shape::slot_bytes;
     row_tile rows = find_rows(plan, 8 * shape::n_columns);
@@ -352,14 +355,14 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
     int32_t panel = (block * split.each + (block < split.more ? block : split.more)) * set_panels;
     int32_t end = panel + (split.each + (block < split.more ? 1 : 0)) * set_panels;
 
-    skinny_strip<shape> strip; // of the next chunk
+    skinny_strip<shape> strip; // strip of the next chunk
     strip.find(plan, rows.expert, panel);
     skinny_chunk<shape> chunk;
     chunk.find(plan, strip, warp, lane);
 #pragma unroll
     for (int stage = 0; stage < shape::n_slots; stage++)
         chunk.copy_stage(stage, ring + lane * 16, lane);
-    // So far only weights are read: from here on, what earlier launches wrote.
+    // Only weights have been read so far. From here on the block reads what earlier launches wrote.
     launch_wait();
     skinny_x<shape> x(plan, rows, lane);
     uint4 columns[shape::n_held][GROUP_STEPS][shape::n_columns];
@@ -376,14 +379,14 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
     int buffer = 0;
     skinny_batch batch = {panel, 0, 0, 1, false};
     for (int32_t index = warp; panel < end;) {
-        bool is_last = index - warp + n_warps >= split.n_chunks; // round of the strip
+        bool is_last = index - warp + n_warps >= split.n_chunks; // last round of the strip
         int32_t next_index = is_last ? warp : index + n_warps;
         if (is_last)
             strip.move_on(plan, rows.expert);
         skinny_chunk<shape> next_chunk;
         next_chunk.find(plan, strip, next_index, lane);
         next_chunk.n_groups = kept_value(strip.panel < end ? next_chunk.n_groups : 0);
-        // If x of a whole chunk is held, that of the only round stays.
+        // If x of a whole chunk is held and there is one round, the next strip uses the same x.
         int32_t n_next_groups =
             shape::n_held < SPLIT_K_GROUPS || split.n_rounds > 1 ? next_chunk.n_groups : 0;
         float acc[shape::n_panels][shape::n_columns][4] = {};
@@ -427,7 +430,7 @@ static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX, shape::n_blocks)
     skinny_block<shape>(plan, split, (int32_t)blockIdx.x);
 }
 
-// Weights of two types: some blocks for each.
+// GEMMs with weights of two types in one launch: the first blocks for one, the others for the other.
 template <class shape, class other_shape>
 static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX, shape::n_blocks)
     gemm_skinny_pair(const struct product_plan plan, const struct skinny_split split,

@@ -2,18 +2,18 @@
 // Quantized weights and x pass through shared memory in a multi-stage asynchronous pipeline; a warp
 // dequantizes the fragments of 32 outputs once for all its rows.
 //
-// Warps of a block: `over_outputs` with 32 outputs each, `over_rows` with 8 n_columns rows each, and
-// `over_chunks` for split-K: they take chunks in turn, so that a few tiles occupy many warps. Partial sums
-// are added in order in shared memory.
+// Warps of a block: over_outputs x over_rows x over_chunks. A warp has 32 outputs and 8 n_columns rows. Warps
+// along over_chunks compute split-K chunks in turn, so that a few tiles occupy many warps. Partial sums are
+// added in order in shared memory.
 //
-// Experts of one launch have any number of rows each, known on the device only: tiles are numbered by the
-// largest of a few shapes, and each is computed by the smallest one that has room for its own rows.
+// Only the device knows how many rows each expert of a launch has. So tiles are numbered in units of the
+// largest of a few shapes, and each tile is computed with the smallest shape that has room for its rows.
 #pragma once
 
 #include "gpu/kernels/gemm_skinny.h"
 
-// Shared memory of a block minus static arrays: with the 163 KiB of compute capability 8.0, and with the
-// smallest supported.
+// Dynamic shared memory per block (all minus static arrays), for the 163 KiB of compute capability 8.0 and
+// for the smallest supported size.
 enum {
     TILED_BYTES_STATIC = 1 << 10,
     TILED_BYTES_LARGE = (163 << 10) - TILED_BYTES_STATIC,
@@ -29,8 +29,8 @@ struct tiled_shape {
     static constexpr int n_threads = 32 * over_outputs * over_rows * over_chunks;
     static constexpr int n_panels = 2 * over_outputs, n_rows = 8 * n_columns * over_rows;
     static constexpr struct tile_format format = tile_format(type);
-    // A stage holds a group of each split-K chunk: its activation operand [4 steps][n_rows][64 bytes], then
-    // its panels' planes and scales.
+    // A stage has over_chunks slices, each with one group of a split-K chunk: the activation operand
+    // [4 steps][n_rows][64 bytes], then the planes and scales of the panels.
     static constexpr int x_bytes = GROUP_STEPS * n_rows * STEP_ROW_BYTES;
     static constexpr int panel_bytes = format.quants_bytes + format.high_bytes + format.scales_bytes;
     static constexpr int slice_bytes = x_bytes + n_panels * panel_bytes;
@@ -42,8 +42,8 @@ struct tiled_shape {
     static_assert(n_columns % over_chunks == 0, "sums are distributed by columns");
 };
 
-// A thread copies for every stage 16-byte pieces at a distance of n_threads, from addresses that do not
-// depend on the stage, so that a copy costs an addition.
+// What a thread copies for every stage: 16-byte pieces, n_threads pieces apart. The base addresses do not
+// depend on the stage, so a copy needs one addition.
 template <class shape> struct tiled_source {
     static constexpr struct tile_format format = shape::format;
     static constexpr int panel_pieces = shape::panel_bytes / 16;
@@ -96,7 +96,7 @@ template <class shape> struct tiled_source {
             const unsigned char *from = x + group * GROUP_STEPS * x_step_bytes;
 #pragma unroll
             for (int k = 0; k < n_of_x; k++) {
-                // of a step, or steps in a turn
+                // turns of all threads per step, or steps per turn
                 constexpr int turns =
                     pieces_of_step > shape::n_threads ? pieces_of_step / shape::n_threads : 1;
                 constexpr int steps =
@@ -154,8 +154,8 @@ static __device__ __forceinline__ void tiled_group(const unsigned char *slice, i
     }
 }
 
-// Ends a round of split-K chunks: adds their partial sums, in order, to the totals, which are distributed
-// over the warps.
+// Ends a round of split-K chunks: adds their partial sums in order to the totals, which are distributed over
+// the warps.
 template <class shape>
 static __device__ __forceinline__ void
 tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chunks][4],
@@ -198,7 +198,8 @@ tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns 
     __syncthreads();
 }
 
-// Computes the tile of `rows` and of the panels from first_panel on. `tiles`: shared memory.
+// Computes the tile of `rows` and the panels from first_panel on. `tiles`: in shared memory, one entry per
+// panel.
 template <class shape>
 static __device__ __forceinline__ void tiled_block(const struct product_plan &plan, const row_tile &rows,
                                                    int32_t first_panel,
@@ -285,9 +286,9 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
 
 // ---- experts ----
 
-// Shapes of as many threads, of 128, 64, 32 and 16 rows, or with little shared memory from 64 on. Those of
-// fewer rows than the largest have twice its outputs where there is room, so that no two warps dequantize the
-// same weights.
+// Four shapes with the same number of threads, for up to 128, 64, 32 and 16 rows; with little shared memory
+// for up to 64, 32, 16 and 16. With enough shared memory the three smaller ones have twice the outputs of the
+// largest, so that no two of their warps dequantize the same weights.
 template <enum tensor_type type, int shared_bytes_most> struct expert_shapes {
     static constexpr bool is_little = shared_bytes_most == TILED_BYTES_SMALL;
     static constexpr int over_outputs = is_little ? 4 : 8;
@@ -315,7 +316,7 @@ template <enum tensor_type type, int shared_bytes_most> struct expert_shapes {
                   "from many rows to few");
 };
 
-// Of the blocks that have the outputs of one tile of the shape, the first computes it.
+// A tile of this shape covers the outputs of one or more blocks. The first of these blocks computes it.
 template <class shapes, class shape>
 static __device__ __forceinline__ void expert_block(const struct product_plan &plan, const row_tile &rows,
                                                     const unsigned char **tiles)

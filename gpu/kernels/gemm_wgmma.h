@@ -1,21 +1,25 @@
 // For kernels: the GEMM of compute capability 9.0 for more than a few rows, with wgmma. A block computes a
-// tile of outputs x n_rows rows. A consumer warpgroup has 64 outputs, a warp of it one panel of 16: it
-// dequantizes weights from shared memory to the register operand of wgmma; x, the other operand, is read from
-// shared memory by the tensor cores (swizzled, gpu/kernels/kernels.h).
+// tile of outputs x n_rows rows. A consumer warpgroup computes 64 outputs, each of its warps one panel of 16.
+// A warp dequantizes weights from shared memory to the register operand of wgmma. The tensor cores read the
+// other operand, x, from shared memory (swizzled, gpu/kernels/kernels.h).
 //
-// Consumer warpgroups are `over_outputs` side by side, and `over_chunks` for split-K, so that few tiles
-// occupy many warps: slice s of them takes chunks s, s + over_chunks, .. Each slice has two rings of stages
-// in shared memory, which a warp of its own, a producer, fills by bulk copies: a stage of weights is one tile
-// of each panel, a stage of x is 64 inputs of all rows. A stage has two barriers: full, which its copies
-// complete, and empty, at which each consumer warp arrives when it has read the stage.
+// There are over_outputs x over_chunks consumer warpgroups. The over_outputs warpgroups with the same chunks
+// are a slice; slice s computes split-K chunks s, s + over_chunks, .., so that few tiles occupy many warps.
+// Each slice has two rings of stages in shared memory, filled with bulk copies by a producer warp of its own:
 //
-// Where half of the multiprocessors would have no block, two blocks compute a tile of few rows: the first
-// one's chunks come before the second one's. The first leaves its totals in device memory, the second the
-// partial sums of each of its chunks, and the last of them to end adds these in order.
+//   producer   -> bulk copies -> | weights: a stage is one tile of each panel    | -> registers   -> wgmma
+//   of slice s -> bulk copies -> | x:       a stage is 64 inputs of all rows     | -> tensor core -> wgmma
 //
-// The totals are in shared memory. A warp adds the partial sums of its chunk when the slice of the chunk
-// before has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row
-// by row.
+// A stage has two barriers: full, which its copies complete, and empty, at which each consumer warp arrives
+// when it has read the stage.
+//
+// If half of the multiprocessors would have no block, two blocks compute a tile of few rows. The first block
+// has the first chunks and stores its totals in device memory. The second block has the other chunks and
+// stores the partial sums of each. The block that ends last adds them in order.
+//
+// The totals are in shared memory. A warp adds the partial sums of its chunk after the slice of the previous
+// chunk has added its own: `turns` has a barrier for each consumer warp. The epilogue reads the totals row by
+// row.
 #pragma once
 
 #include "gpu/kernels/gemm_skinny.h"
@@ -39,11 +43,11 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int n_consumers = WARPGROUP * over_outputs * over_chunks;
     static constexpr int n_threads = n_consumers + WARPGROUP; // the last warpgroup: a producer of each slice
     static_assert(over_chunks <= 4, "a warpgroup has four producers");
-    // Registers of a thread. A block has what its threads have at the start, equal parts of the
-    // multiprocessor's 65,536 in multiples of 8; producers give theirs to consumers. Asked for more, the last
-    // warpgroup would wait for ever.
+    // Registers per thread. A block starts with equal parts of the multiprocessor's 65,536 registers, in
+    // multiples of 8. Producers then release registers for the consumers. If consumers requested more than
+    // there are, the last warpgroup would never get its registers.
     static constexpr int registers_start = 65536 / n_threads / 8 * 8;
-    static constexpr int registers_producer = 32; // 24 would give consumers no more, in multiples of 8
+    static constexpr int registers_producer = 32; // with 24, consumers would get no more: multiples of 8
     static constexpr int registers_left =
         (n_threads * registers_start - WARPGROUP * registers_producer) / n_consumers / 8 * 8;
     static constexpr int registers_consumer = registers_left < 232 ? registers_left : 232;
@@ -54,7 +58,7 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int slice_bytes_most =
         (WGMMA_BYTES_MAX - WGMMA_BYTES_ALIGNMENT - WGMMA_BYTES_BARRIERS - total_bytes) / over_chunks /
         WGMMA_BYTES_ALIGNMENT * WGMMA_BYTES_ALIGNMENT;
-    // As many stages of weights as leave room for as many inputs of x, at least 2.
+    // The most stages of weights that leave room for stages of x with as many inputs, at least 2.
     static constexpr int n_tile_stages_fit =
         slice_bytes_most / (tile_stage_bytes + 2 * format.n_groups * x_stage_bytes);
     static constexpr int n_tile_stages = n_tile_stages_fit < 2                 ? 2
@@ -72,23 +76,24 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int done_at = barriers_at + over_chunks * slice_barriers * 8; // a barrier of the block
     static constexpr int is_last_at = done_at + 8;
     static constexpr int shared_bytes = WGMMA_BYTES_ALIGNMENT + is_last_at + 8;
-    // The last word is never of the aligned memory before it: dynamic_shared() is aligned to 128 bytes.
+    // The last word. The data before it starts at a multiple of 1024 and never reaches it: dynamic_shared()
+    // is aligned to 128 bytes, so aligning it to 1024 skips at most 896.
     static constexpr int began_at = shared_bytes - 4;
-    // Else there is no such kernel.
+    // False: no kernel is compiled for this shape.
     static constexpr bool fits = n_x_stages >= 2 && shared_bytes <= WGMMA_BYTES_MAX &&
                                  is_last_at + 8 - barriers_at <= WGMMA_BYTES_BARRIERS;
     static constexpr bool is_divisible = total_bytes <= PRODUCT_PARTIAL_TILE_BYTES;
 };
 
-// Tiles of two blocks: of outputs t and n_tiles + t.
+// Tiles that two blocks compute: blocks t and n_tiles + t along the outputs compute tile t.
 struct wgmma_division {
-    int32_t n_tiles;                  // of outputs; 0: a tile is one block's
-    int32_t n_first_chunks, n_chunks; // the first block's, and those of both
+    int32_t n_tiles;                  // along the outputs; 0: one block computes a tile
+    int32_t n_first_chunks, n_chunks; // chunks of the first block, and of both
     struct product_partials partials;
 };
 
-// The block's place in the launch's order. `outputs` also counts the tiles of another type of weights, and
-// those of second blocks.
+// The block's place in the order of the launch. `outputs` also counts the tiles of weights of another type,
+// and second blocks.
 template <int n_rows>
 static __device__ __forceinline__ product_place find_place(const struct product_plan &plan)
 {
@@ -123,13 +128,15 @@ static __device__ __forceinline__ wgmma_part find_part(const struct product_plan
     return part;
 }
 
-// The time at which the block began, for barrier_wait_timed: at an address that is constant, so it takes no register.
+// The time at which the block began, for barrier_wait_timed. Its address is constant, so it needs no
+// register.
 template <int began_at> static __device__ __forceinline__ uint32_t *block_began()
 {
     return (uint32_t *)(dynamic_shared() + began_at);
 }
 
-// A ring of stages and its barriers. Stages are counted without end.
+// A ring of stages and its barriers. Stages are counted from the block's begin; stage i is in slot i %
+// n_stages.
 template <int n_stages, int stage_bytes, int began_at> struct stage_ring {
     unsigned char *stages;
     uint64_t *full, *empty;
@@ -149,7 +156,7 @@ template <int n_stages, int stage_bytes, int began_at> struct stage_ring {
         barrier_wait(full + i % n_stages, i / n_stages % 2);
     }
 
-    __device__ __forceinline__ void wait_empty(uint32_t i) const // a stage is empty before its first use
+    __device__ __forceinline__ void wait_empty(uint32_t i) const // a slot is empty before its first use
     {
         if (i >= n_stages)
             barrier_wait_timed(empty + i % n_stages, i / n_stages % 2 ^ 1, block_began<began_at>());
@@ -195,7 +202,7 @@ template <class shape> struct wgmma_slice {
     }
 };
 
-// By the slice's producer, a warp.
+// Called by the slice's producer warp.
 template <class shape>
 static __device__ __forceinline__ void wgmma_produce(const struct product_plan &plan, const row_tile &rows,
                                                      const wgmma_part &part, const wgmma_slice<shape> &slice,
@@ -224,7 +231,7 @@ static __device__ __forceinline__ void wgmma_produce(const struct product_plan &
         for (int i = 0; i < 2 * format.n_groups && group + i / 2 < plan.n_groups; i++, n_x++) {
             slice.x.wait_empty(n_x);
             if (n_x == 0)
-                launch_wait(); // so far only weights are read
+                launch_wait(); // only weights have been read so far
             if (lane == 0) {
                 barrier_expect_bytes(slice.x.full_of(n_x), x_bytes);
                 copy_bulk(slice.x.stage(n_x), x + (2 * (int64_t)group + i) * x_stride, x_bytes,
@@ -243,8 +250,8 @@ struct wgmma_progress {
     uint32_t n_tiles, n_x;
 };
 
-// The fragments of the last two halves of groups. A wgmma reads its registers until it is waited for, so they
-// are held until then, whatever the compiler thinks of them.
+// The fragments of the last two halves of groups. A wgmma reads its registers until the wait for it, which
+// the compiler does not know. hold() keeps them in their registers until then.
 struct wgmma_fragments {
     uint32_t halves[2][4][4];
 
@@ -258,9 +265,9 @@ struct wgmma_fragments {
     }
 };
 
-// A group of a tile in shared memory, as tile_group. Fragments of F16 and BF16 are what is loaded: each is
+// A group of a tile in shared memory, like tile_group. Fragments of F16 and BF16 need no conversion. Each is
 // loaded where it is used, so that no load writes registers that a wgmma in flight reads. The stage is in use
-// until the last fragment is made.
+// until the last fragment is loaded.
 template <enum tensor_type type> struct wgmma_group : tile_group<type> {
 };
 
@@ -288,7 +295,7 @@ template <> struct wgmma_group<TENSOR_F16> {
 template <> struct wgmma_group<TENSOR_BF16> : wgmma_group<TENSOR_F16> {
 };
 
-// Partial sums of one split-K chunk: groups [begin, end).
+// Computes the partial sums of one split-K chunk: groups [begin, end).
 template <class shape>
 static __device__ __forceinline__ void
 wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int panel, int lane,
@@ -344,7 +351,7 @@ wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int pan
     slice.x.release(progress.n_x - 1);
 }
 
-// Adds a chunk's partial sums to the totals, in turn.
+// Adds a chunk's partial sums to the totals, after the previous chunk's.
 template <class shape>
 static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wgmma_slice<shape> &slice,
                                                  int slice_index, int32_t chunk, int panel, int lane,
@@ -371,8 +378,8 @@ static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wg
     }
 }
 
-// Place of a divided tile's partial sums: slot 0 has the first block's totals, slot 1 + k the sums of the
-// second one's chunk k; laid out as the totals in shared memory.
+// Address of a divided tile's sums in device memory. Slot 0 has the first block's totals, slot 1 + k the
+// partial sums of the second block's chunk k. The layout is the same as of the totals in shared memory.
 template <class shape>
 static __device__ __forceinline__ float4 *partial_place(const struct wgmma_division &division,
                                                         const wgmma_part &part, int32_t slot)
@@ -382,7 +389,7 @@ static __device__ __forceinline__ float4 *partial_place(const struct wgmma_divis
     return (float4 *)division.partials.sums + (index * n_slots + slot) * (shape::total_bytes / 16);
 }
 
-// Leaves the partial sums of one of the second block's chunks.
+// Stores the partial sums of a chunk of the second block.
 template <class shape>
 static __device__ __forceinline__ void wgmma_leave(const struct wgmma_division &division,
                                                    const wgmma_part &part, int32_t chunk, int panel, int lane,
@@ -395,8 +402,8 @@ static __device__ __forceinline__ void wgmma_leave(const struct wgmma_division &
         sums[n * 32] = make_float4(acc[4 * n], acc[4 * n + 1], acc[4 * n + 2], acc[4 * n + 3]);
 }
 
-// Counts a block's arrival, when its sums are stored. The last one adds the chunks of the second block to the
-// totals of the first, in shared memory, and returns true.
+// Counts a block's arrival after its sums are stored. The last block adds the chunks of the second block to
+// the totals of the first block, in shared memory, and returns true.
 template <class shape>
 static __device__ __forceinline__ bool wgmma_merge(const struct wgmma_division &division,
                                                    const wgmma_part &part, unsigned char *memory)
@@ -444,7 +451,7 @@ static __device__ __forceinline__ bool wgmma_merge(const struct wgmma_division &
     return true;
 }
 
-// Four results of a row, of outputs 4 q .. 4 q + 3 of a panel.
+// Results of outputs 4 q .. 4 q + 3 of a panel, for one row.
 struct wgmma_results {
     float at[4];
 };
@@ -488,7 +495,7 @@ static __device__ __forceinline__ void put_results(const struct product_plan &pl
             y[k] = plan.call.add ? fmaf(plan.call.factor, results.at[k], y[k]) : results.at[k];
 }
 
-// Not inlined: with many copies of the activations a multiprocessor would mostly wait for instructions.
+// Not inlined: with many inlined copies a multiprocessor would mostly wait for instruction fetches.
 static __device__ __noinline__ float gate_result(float gate, float up, enum activation_kind kind)
 {
     return activate_gated(gate, up, kind);
@@ -508,16 +515,17 @@ find_gated(const struct product_plan &plan, const unsigned char *memory, const p
     return gate_result(result, factor, plan.call.activation);
 }
 
-// Address of inputs 32 index + 16 half + 2 piece and the next one of a row of the operand.
+// Address of two inputs of a row of the operand: 32 index + 16 half + 2 piece, and the next one.
 static __device__ __forceinline__ uint32_t *word_place(const struct activation_operand &out, int32_t row,
                                                        int32_t index, int half, int piece)
 {
     return (uint32_t *)operand_swizzled_place(out, row, (index / 4 * 2 + half) * 8 + piece) + index % 4;
 }
 
-// The epilogue of a gated GEMM that writes the next operand. Two panels of gates are 32 of a group's 128
-// inputs: those of one lane t, a word of each piece (gpu/kernels/kernels.h). Piece p of a half is outputs 2 p and
-// 2 p + 1 of the first or second panel. A warp stores a half of 4 rows at a time.
+// The epilogue of a gated GEMM that writes the next operand. The outputs of two gate panels are 32 of the 128
+// inputs of a group: the inputs of one lane t, which has one word of each piece (gpu/kernels/kernels.h).
+// Piece p of a half has outputs 2 p and 2 p + 1 of the first (half 0) or the second panel. A warp stores one
+// half of 4 rows at a time.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store_next(const struct product_plan &plan, const row_tile &rows,
                                                         const unsigned char *memory, int32_t tile, int warp,
@@ -554,13 +562,13 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
             *(uint2 *)word_place(out, row, tile * 2, half, piece) = make_uint2(words[0], words[1]);
         else
 #pragma unroll
-            for (int k = 0; k < n_words; k++) // of the last tile some may be beyond the outputs
+            for (int k = 0; k < n_words; k++) // the last tile may extend beyond the outputs
                 if (are_whole || tile * n_words + k < plan.call.parts[0].n_outputs / SWIZZLED_STEP)
                     *word_place(out, row, tile * n_words + k, half, piece) = words[k];
     }
 }
 
-// The epilogue: a warp stores 8 rows of a panel's outputs, or of a gate's, at a time.
+// The epilogue: a warp stores 8 rows of a panel's outputs at a time; if gated, of a gate panel's.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store(const struct product_plan &plan, const row_tile &rows,
                                                    const unsigned char *memory, int32_t tile, int warp,
@@ -626,14 +634,15 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
         int slice = warp - shape::n_consumers / 32;
         if (slice < shape::over_chunks) {
             wgmma_produce<shape>(plan, rows, part, wgmma_slice<shape>(memory, slice), slice);
-            // Consumers have no registers for a limit of time, so producers wait for their end with one.
+            // Consumers have no registers left for a timeout, so the producer waits for their end with one.
             barrier_wait_timed(done, 0, block_began<shape::began_at>());
         }
         return;
     }
     registers_raise<shape::registers_consumer>();
-    launch_wait(); // the results may be what an earlier launch still reads
-    // Uniform in a warp, which compilers cannot tell from `warp`: addresses of the slice are in uniform registers.
+    launch_wait(); // an earlier launch may still read the memory of the results
+    // The shuffle tells the compiler that the index is uniform in a warp: slice addresses get uniform
+    // registers.
     int slice_index = shape::over_chunks == 1 ? 0 : __shfl_sync(0xFFFFFFFFu, warp / shape::n_panels, 0);
     int panel = warp % shape::n_panels;
     const wgmma_slice<shape> slice(memory, slice_index);
@@ -671,7 +680,8 @@ static __global__ void __launch_bounds__(shape::n_threads, 1)
         wgmma_block<shape>(plan, division, place);
 }
 
-// Weights of two types: the first n_blocks tiles of outputs for one, the others for the other.
+// GEMMs with weights of two types: the first n_blocks tiles of outputs are for `plan`, the others for
+// other_plan.
 template <class shape, class other_shape>
 static __global__ void __launch_bounds__(shape::n_threads, 1)
     gemm_wgmma_pair(const struct product_plan plan, const struct product_plan other_plan, int32_t n_blocks)

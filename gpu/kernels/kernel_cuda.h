@@ -1,4 +1,4 @@
-// The language of kernels in CUDA (gpu/kernels/kernel.h). Instructions: PTX ISA 8
+// The kernel language for CUDA (gpu/kernels/kernel.h). Instructions: PTX ISA 8
 // (docs.nvidia.com/cuda/parallel-thread-execution), compute capability 8.0 and up.
 #pragma once
 
@@ -66,14 +66,14 @@ __device__ __forceinline__ unsigned char *dynamic_shared()
     return memory;
 }
 
-// Barrier `id`, 1 to 15, of n_threads of the block: whole warps, of which all lanes call it.
+// Waits at barrier `id` (1 to 15) until n_threads of the block have called it: whole warps, all lanes.
 __device__ __forceinline__ void barrier_named(int id, int n_threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-// The value or the address in device memory, which compilers keep in registers; else they compute addresses
-// again at each use.
+// Returns the value, or the address in device memory, so that the compiler keeps it in a register. Otherwise
+// it computes addresses again at each use.
 __device__ __forceinline__ int32_t kept_value(int32_t value)
 {
     asm volatile("" : "+r"(value));
@@ -103,7 +103,7 @@ __device__ __forceinline__ uint32_t bfloat2_make(float low, float high)
     return pair;
 }
 
-__device__ __forceinline__ float half_float(uint32_t bits) // of the lower 16
+__device__ __forceinline__ float half_float(uint32_t bits) // converts the lower 16 bits
 {
     float value;
     asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.f32.f16 %0, low; }" : "=f"(value) : "r"(bits));
@@ -147,7 +147,7 @@ __device__ __forceinline__ uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t 
     return __byte_perm(a, b, selector);
 }
 
-// (word & mask) | base in one instruction: two constants would take two, so the asm asks for registers.
+// (word & mask) | base in one instruction. With two constants it would be two, so the asm requires registers.
 __device__ __forceinline__ uint32_t bits_merge(uint32_t word, uint32_t mask, uint32_t base)
 {
     uint32_t merged;
@@ -193,8 +193,8 @@ __device__ __forceinline__ uint4 load_streaming(const void *address)
     return words;
 }
 
-// Loads what another block of the launch stored before it counted its arrival: the stores, a barrier,
-// __threadfence and an atomic operation of one thread; the same operations in reverse order before the load.
+// Loads what another block of the launch stored before it counted its arrival. That block: stores, a barrier,
+// then __threadfence and an atomic operation by one thread. This block: the same operations in reverse order.
 __device__ __forceinline__ float load_published(const float *address)
 {
     return __ldcg(address);
@@ -210,7 +210,7 @@ __device__ __forceinline__ float4 load_published_4(const float4 *address)
     return __ldcg(address);
 }
 
-// Asks for the line of an address in device memory, for a later load by this multiprocessor.
+// Prefetches the cache line of an address in device memory, for a later load by this multiprocessor.
 __device__ __forceinline__ void prefetch_line(const void *address)
 {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(address));

@@ -1,6 +1,6 @@
-// Launches of the GEMM kernels (others: gpu/kernels_*.h). Plain C, no CUDA header: `stream` is
+// Launches of the GEMM kernels (others: gpu/kernels/kernels_*.h). Plain C, no CUDA header: `stream` is
 // device_stream's, pointers are device memory. A launch is asynchronous; a failure is reported when the
-// device is waited for. Structs are read before the call returns.
+// host waits for the device. Structs are read before the call returns.
 //
 // Matrices are float32 [n_rows, stride], row-major; addresses and strides are multiples of 16 bytes (4
 // floats).
@@ -32,15 +32,17 @@ extern "C" {
 //   OPERAND_HALF    binary16 of x / scale; scale is the power of 2 that moves the row's largest item to
 //                   [2^14, 2^15): nothing overflows, and items down to 2^-28 of the largest have all 11 bits
 //   OPERAND_BFLOAT  bfloat16 of x, scale 1
-// A row with an infinity or NaN has scale NaN and zeros. With `scale`, all rows have that one, which is known
-// before their items are: an item is clamped to the form's largest number; an infinity or NaN is NaN, and so
-// are the row's sums.
 //
-// Swizzled, for wgmma, the items are [halves of a group, 64 inputs][swizzled_rows(n_rows)][64 items]: piece p
-// (16 bytes) of row r is stored at piece p ^ (r % 8), so that any 8 rows are the 1024 bytes that wgmma reads
-// with the 128-byte swizzle. Piece p = 2 f + h of a half holds of fragment f (0..3; 4..7 in the second half)
-// for each lane t in 0..3 inputs 32 t + 4 f + 2 h and the next one: item 2 t + 8 h of the fragment is the one
-// that register a[2 h] of lane t multiplies (gpu/kernels/tiles.h).
+// A row with an infinity or NaN has scale NaN and zeros. If `scale` is set, it is the scale of all rows, and
+// is known before their items are. Then an item is clamped to the form's largest number; an infinity or NaN
+// becomes NaN, and so do the row's sums.
+//
+// Swizzled, for wgmma: [halves of a group: 64 inputs][swizzled_rows(n_rows)][8 pieces of 16 bytes].
+//   place    piece p of row r is stored at piece p ^ (r % 8). So 8 rows are the 1024 bytes that wgmma reads
+//            with the 128-byte swizzle.
+//   content  piece p = 2 (f % 4) + h has inputs 32 t + 4 f + 2 h and the next one, for t = 0..3. Fragment f
+//            is 0..3 in the first half, 4..7 in the second. Register a[2 h] of lane t multiplies these two
+//            inputs (gpu/kernels/tiles.h). They are items 2 t + 8 h and the next one of the fragment.
 
 enum activation_operand_form { OPERAND_HALF, OPERAND_BFLOAT };
 
@@ -54,25 +56,25 @@ struct activation_operand {
     enum activation_operand_form form;
     int32_t n_rows, n_inputs;
     void *items;   // activation_operand_bytes
-    float *scales; // [n_rows]; with `scale` not read
+    float *scales; // [n_rows]; not used if `scale` is set
     bool swizzled;
-    float scale; // of all rows, a power of 2; 0: each has its own
+    float scale; // scale of all rows, a power of 2; 0: each row has its own
 };
 
-// Rows of a swizzled operand with those that fill the last 8, which are never written.
+// Number of rows of a swizzled operand, with padding to a multiple of 8. Padding rows are never written.
 static KERNEL_INLINE int32_t swizzled_rows(int32_t n_rows)
 {
     return (n_rows + SWIZZLED_ROWS - 1) / SWIZZLED_ROWS * SWIZZLED_ROWS;
 }
 
-// Enough for both layouts.
+// Size of the larger of both layouts.
 static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
     return (uint64_t)swizzled_rows(n_rows) * filled * 2;
 }
 
-// Of this one's layout.
+// Size of the operand in its layout.
 static inline uint64_t activation_operand_size(const struct activation_operand *operand)
 {
     uint64_t all = activation_operand_bytes(operand->n_rows, operand->n_inputs);
@@ -88,19 +90,19 @@ struct activation_operand_launch {
     // expert). NULL: row i.
     const int32_t *rows;
     int32_t rows_divisor;
-    // For a GEMM per head, else 0: row h * head_rows + r of the operand is row r of x, x_head_step * h floats
-    // further.
+    // For a GEMM per head, else 0: row h * head_rows + r of the operand is read x_head_step * h floats after
+    // row r of x.
     int32_t head_rows, x_head_step;
 };
 
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
-// The operand of the GEMM that comes next, written by the launch that makes its x. With a scale of all rows
-// (product_next_scale) each block writes its own items in place of x. Else a row is converted by the block
-// that stores the last of its items, because its scale depends on all of them.
+// The operand of the next GEMM, written by the launch that computes its x. With one scale for all rows
+// (product_next_scale) each block writes its items of the operand instead of x. Otherwise the scale of a row
+// depends on all its items, so the block that stores the last of them converts the row.
 struct next_operand {
     struct activation_operand out; // .items NULL: none
-    int32_t *arrivals;             // [rows] zeros; zeros again after the launch; with out.scale not used
+    int32_t *arrivals;             // [rows] zeros; zeros again after the launch; unused with out.scale
 };
 
 // --- GEMM ---
@@ -109,30 +111,33 @@ struct next_operand {
 // BF16 weights, plain float32 for F32), accumulated in float32. The order of summation is the same in every
 // kernel and for every n_rows:
 //   weights    are dequantized to binary16 as in gpu/kernels/tile_group.h; x is the activation operand above
-//   fragments  of 16 inputs (gpu/kernels/tiles.h), in order: acc = acc + the exact products of 16 inputs, added by
-//              one tensor core instruction, which is independent of other outputs and rows
+//   fragments  of 16 inputs (gpu/kernels/tiles.h), in order: acc = acc + the exact products of 16 inputs,
+//              added by one tensor core instruction, which is independent of other outputs and rows
 //   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order,
 //              starting from 0
-//   epilogue   y = total * the row's scale + bias; or fma(factor, that, y) when `add` is set; or, gated, its
-//              activation times the other part's result at the same output, with the bits of launch_activate
-//              after two GEMMs
+//   epilogue   result = total * the row's scale + bias
+//              default  y = result
+//              `add`    y = fma(factor, result, y)
+//              `gated`  y = activation(result) * the other part's result at the same output, with the same
+//                       bits as two GEMMs and launch_activate
+//
 // F32: see gpu/kernels/product_float.cu.
 
 enum {
     SPLIT_K_INPUTS = 512,
     PRODUCT_PARTS_MAX = 4,
-    // of compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
+    // compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
     PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
-    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // of compute capability 9.0
-    WGMMA_ROWS_LEAST = 17,                    // fewer are the skinny GEMM's
-    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // of 64 outputs x 64 rows, the largest tile that is divided
-    SKINNY_ROWS_ONE_COLUMN = 8,               // of the skinny GEMM: one column of mma fragments
-    SKINNY_ROWS_MAX = 16,                     // two columns; more are wgmma's or the tiled GEMM's
-    // float32 that one block converts to the next operand: 64 bytes a cycle and multiprocessor are 1,024
-    // cycles, not longer than a launch
+    PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // compute capability 9.0
+    WGMMA_ROWS_LEAST = 17,                    // for fewer rows the skinny GEMM is used
+    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // 64 outputs x 64 rows: the largest tile of two blocks
+    SKINNY_ROWS_ONE_COLUMN = 8,               // skinny GEMM with one column of mma fragments
+    SKINNY_ROWS_MAX = 16,                     // two columns; for more rows wgmma or the tiled GEMM
+    // the most float32 bytes that one block converts to the next operand: at 64 bytes per cycle and
+    // multiprocessor 1,024 cycles, not longer than a launch
     PRODUCT_NEXT_BYTES = 64 << 10,
-    // x of a group of row tiles: a third of the 50 MB of second-level cache of compute capability 9.0, whose
-    // halves may both hold a line
+    // x of a group of row tiles: a third of the 50 MB of second-level cache of compute capability 9.0,
+    // because both halves of the cache may hold the same line
     PRODUCT_GROUP_BYTES = 16 << 20,
 };
 
@@ -144,14 +149,14 @@ struct product_part {
     int32_t n_outputs;
 };
 
-// A GEMM per head, else n_rows 0: matrix h of n_experts multiplies rows [h * n_rows, (h + 1) * n_rows) of x;
-// results are rows 0.. of y, y_step * h floats further. F32 weights: row r of `floats`, x_step * h floats
-// further.
+// A GEMM per head, else n_rows 0. Matrix h of n_experts multiplies rows [h * n_rows, (h + 1) * n_rows) of the
+// operand. Its result of row r is stored y_step * h floats after row r of y. F32 weights read x_step * h
+// floats after row r of `floats`.
 struct product_heads {
     int32_t n_rows, x_step, y_step;
 };
 
-// x of F32 weights itself, with the row gather of activation_operand_launch.
+// x for F32 weights, not converted; row gather as in activation_operand_launch.
 struct product_floats {
     const float *items;
     int64_t stride;
@@ -159,7 +164,7 @@ struct product_floats {
     int32_t rows_divisor;
 };
 
-// Where two blocks of a wgmma tile leave the sums of their split-K chunks (gpu/kernels/gemm_wgmma.h).
+// Memory for the sums of the two blocks that compute one wgmma tile (gpu/kernels/gemm_wgmma.h).
 struct product_partials {
     float *sums;       // product_partial_bytes; NULL: none
     int32_t *arrivals; // [product_partial_tiles] zeros; zeros again after the launch
@@ -186,18 +191,18 @@ struct product_launch {
     // not written. Not F32.
     bool gated;
     enum activation_kind activation;
-    float gated_scale; // a power of 2, which times 2^15 no gated result exceeds (gpu/limit.h); 0: unknown
+    float gated_scale; // power of 2 with all |gated results| below 2^15 * it (gpu/limit.h); 0: unknown
     // Grouped GEMM over experts, else n_experts 0: rows [expert_first[e], expert_first[e + 1]) of x are
     // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
-    // of the gated result, whose row i is that of row i of x
+    // operand made of the gated result; row i is the result of row i of x
     struct next_operand next;
     struct product_device device;
 };
 
-// Whether the rows of a GEMM are multiplied by wgmma: its operand must then be swizzled, else it must not.
+// Whether a GEMM uses wgmma. If so its operand must be swizzled, else it must not be.
 static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, int32_t n_rows,
                                     int32_t n_experts)
 {
@@ -205,15 +210,16 @@ static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, i
            n_experts == 0;
 }
 
-// Rows of each matrix, on average.
+// Average rows per matrix, rounded up.
 static inline int32_t product_rows_each(const struct product_launch *product)
 {
     int32_t n = product->n_experts > 0 ? product->n_experts : 1;
     return (product->x.n_rows + n - 1) / n;
 }
 
-// The scale of all rows of the operand that the blocks of a gated GEMM write, of whole groups of inputs. It
-// depends on the weights alone, so that it is the same for any number of rows. 0: there is none.
+// The scale of all rows of the operand that a gated GEMM writes for the next GEMM. It depends on the weights
+// alone, so it is the same for any number of rows. 0: there is none, or the outputs are not whole groups of
+// inputs.
 static inline float product_next_scale(const struct product_launch *product,
                                        enum activation_operand_form form)
 {
@@ -222,8 +228,9 @@ static inline float product_next_scale(const struct product_launch *product,
     return form == OPERAND_BFLOAT ? 1.0f : product->gated_scale;
 }
 
-// Whether a gated GEMM converts its rows without such a scale. The last block of a tile of rows converts all
-// of them, so it does where they are few: more are converted sooner by a launch that has a block for each.
+// Whether a gated GEMM without such a scale converts its rows to the next operand. The last block of a row
+// tile converts the whole tile, which is only worth it for few rows: a separate launch with a block per row
+// converts many rows sooner.
 static inline bool product_converts_next(const struct product_launch *product)
 {
     if (product->x.swizzled)
@@ -235,9 +242,12 @@ static inline bool product_converts_next(const struct product_launch *product)
            (int64_t)n_most * product->parts[0].n_outputs * 4 <= PRODUCT_NEXT_BYTES;
 }
 
-// Order of the blocks of a wgmma GEMM: row tiles in groups whose x the second-level cache keeps, and in a
-// group all row tiles of one tile of outputs after another. So device memory is asked for the weights once a
-// group, and for x once.
+// Order of the blocks of a wgmma GEMM. Row tiles form groups whose x fits in the second-level cache. Within a
+// group the order is by tile of outputs, then by row tile. So weights are read from device memory once per
+// group, and x once.
+//
+//   groups of 2 row tiles, 3 tiles of outputs (o), 4 row tiles (r):
+//   o0r0 o0r1 o1r0 o1r1 o2r0 o2r1 | o0r2 o0r3 o1r2 o1r3 o2r2 o2r3
 struct product_place {
     int32_t outputs, rows; // indices of tiles; outputs < 0: no tile
 };
@@ -256,21 +266,21 @@ static KERNEL_INLINE struct product_place product_place_of(int64_t block, int32_
     return place;
 }
 
-// Row tiles of a group.
+// Number of row tiles per group.
 static KERNEL_INLINE int32_t product_group_tiles(int32_t tile_rows, int32_t n_inputs, int32_t n_row_tiles)
 {
     int32_t n = PRODUCT_GROUP_BYTES / 2 / tile_rows / n_inputs;
     return n < 1 ? 1 : n < n_row_tiles ? n : n_row_tiles;
 }
 
-// Tiles of a launch that leaves half of the multiprocessors without a block.
+// The most tiles of a launch that leaves half of the multiprocessors without a block.
 static inline int32_t product_partial_tiles(int32_t n_multiprocessors)
 {
     return n_multiprocessors / 2;
 }
 
-// For the partial sums of as many tiles: the totals of the first part's chunks, and each chunk's of the
-// second part, which has at most half of them.
+// Bytes for the sums of that many tiles: the totals of the first block, and the partial sums of each chunk of
+// the second block, which has at most half of the chunks.
 static inline uint64_t product_partial_bytes(int32_t n_multiprocessors, int32_t n_inputs)
 {
     uint64_t n_chunks = ((uint64_t)n_inputs + SPLIT_K_INPUTS - 1) / SPLIT_K_INPUTS;
@@ -279,8 +289,8 @@ static inline uint64_t product_partial_bytes(int32_t n_multiprocessors, int32_t 
 }
 
 void launch_product(void *stream, const struct product_launch *product);
-// GEMMs of the same x that differ in type, parts and operand's form alone; two of them are one launch where
-// there is a kernel for both types: Q6_K beside Q4_K or Q5_K, up to 16 rows or by wgmma.
+// GEMMs of the same x that differ only in type, parts and form of the operand. Two of them become one launch
+// if there is a kernel for both types: Q6_K with Q4_K or Q5_K, for up to 16 rows or by wgmma.
 void launch_products(void *stream, const struct product_launch *products, int32_t n);
 
 #ifdef __cplusplus

@@ -1,31 +1,36 @@
 // Launches of the attention kernels: paged grouped-query attention, split-KV, with shared prefixes computed
-// once (cascade attention). Layout of the pages, definition of the arithmetic, arguments. Rules as in
-// gpu/kernels/kernels.h.
+// once (cascade attention). This header defines the layout of the pages, the arithmetic and the arguments.
+// The rules of gpu/kernels/kernels.h apply.
 //
 // Pages: [layer][page][key-value head][block of 16 positions], for every type: keys, then values, in the
-// order of the 32 lanes of a warp (g = lane / 4, t = lane % 4). Dimensions are padded with zeros, of keys to
-// 32, of values to 16.
+// order of the 32 lanes of a warp (g = lane / 4, t = lane % 4). Dimensions are padded with zeros: keys to a
+// multiple of 32, values to a multiple of 16.
 //   binary16 (for KV_F16 and KV_F32)
 //     keys    [2 halves of 8 positions][key_dim / 32][32 lanes][8]
 //             position g of the half, dimensions 32 j + 8 t + 0..7
 //     values  [value_dim / 16][32 lanes][2][4]
 //             dimensions 16 b + g and 16 b + 8 + g, positions 4 t + 0..3
-//   KV_Q8_0: the same order in bytes, 128 more than the integer; item = binary16 of integer * scale
-//     keys, scales  [2][key_dim / 32][8 positions] binary16: of 32 dimensions of a position
-//     values, scales [value_dim / 32, rounded up][16 positions] binary16
-//   scale = binary16 of the largest absolute item / 127; integer = item / scale rounded to nearest even,
-//   within 127: the stored value depends on the 32 dimensions of its group only. A group with an item that is
-//   not finite is NaN.
+//   KV_Q8_0: the same order with one byte per item: 128 + integer; item = binary16 of integer * scale
+//     keys, scales    [2][key_dim / 32][8 positions] binary16: a scale per position and 32 dimensions
+//     values, scales  [value_dim / 32, rounded up][16 positions] binary16
+//     scale = binary16 of the largest absolute item / 127; integer = item / scale rounded to nearest even,
+//     in -127 .. 127. So a stored value depends only on the 32 dimensions of its group. A group with an item
+//     that is not finite is NaN.
 //
 // The arithmetic of a query (one head of one row), the same in every kernel, batch and prefill chunking:
-//   q times scale, as the sum of two binary16 (22 bits); s[j] = q . k[j], fragments of 16 dimensions in
-//   order, the upper part's product before the lower's; soft cap, linear bias; times log2 e; over the
-//   positions seen Split-KV segments of ATTENTION_SEGMENT positions. In each one with a visible position: m =
-//   max s[j]; p[j] = binary16 of 2^(s[j] - m); l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in
-//   order, then a butterfly over lanes 16, 8, 4, 2, 1 apart; o = sum of p[j] v[j] in fragments of 16
-//   positions in order Segments are merged in order (online softmax): with M = max(m, m'), a = 2^(m - M), b =
-//   2^(m' - M): l = fma(l', b, l a), o = fma(o', b, o a). A sink is merged last, with l' = 1 and without o'.
-//   Result: o / l.
+//   query     q times scale, as the sum of two binary16 (22 bits)
+//   scores    s[j] = q . k[j] over the visible positions j, in fragments of 16 dimensions in order, the
+//             upper binary16's product before the lower's; then soft cap, linear bias, times log2 e
+//   segments  split-KV segments of ATTENTION_SEGMENT positions; in each segment with a visible position:
+//             m = max s[j]
+//             p[j] = binary16 of 2^(s[j] - m)
+//             l = sum of p[j]: lane i of 32 adds positions i, i + 32, .. in order, then a butterfly over
+//                 lanes 16, 8, 4, 2, 1 apart
+//             o = sum of p[j] v[j], in fragments of 16 positions in order
+//   merge     segments in order (online softmax): with M = max(m, m'), a = 2^(m - M), b = 2^(m' - M):
+//             l = fma(l', b, l a), o = fma(o', b, o a)
+//   sink      merged last, with l' = 1 and without o'
+//   result    o / l
 #pragma once
 
 #include "engine/backend.h"
@@ -39,10 +44,10 @@ extern "C" {
 #endif
 
 enum {
-    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // of keys and of values
+    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // maximum key_dim and value_dim
     ATTENTION_BLOCK = 16,                   // positions
     ATTENTION_GROUP = 32,                   // dimensions of one scale
-    ATTENTION_BLOCKS_RESIDENT = 2,          // decode blocks per multiprocessor, by shared memory
+    ATTENTION_BLOCKS_RESIDENT = 2,          // decode blocks that fit the shared memory of a multiprocessor
 };
 
 struct attention_pages {
@@ -73,19 +78,19 @@ struct attention_sequence {
     int32_t first_row, n_rows, position; // of the first row
     // positions [i * page_positions, ..) are in page tables[first_page + i]
     int32_t first_page;
-    int32_t first_part; // of a small sequence: index of its first row in the scratch
+    int32_t first_part; // small sequence: index of its first row in the scratch
     int32_t n_shared;   // number of leading segments that shared tiles compute
-    int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is whole
+    int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is not cut
 };
 
-// Queries of several sequences that share all pages of a segment, which ends before the positions of their
-// rows. Query i is head i % group of row members[first_member + i / group]; a member's number is the index of
-// its row in the scratch.
+// Queries of several sequences that share all pages of a segment. The segment ends before the positions of
+// their rows. Query i is head i % group of row members[first_member + i / group]. Member m has part m of the
+// scratch.
 struct attention_shared_tile {
     int32_t segment, first_page; // in the block table of any member
     int32_t first_member;
     int32_t first_query, n_queries; // at most attention_shared_queries; 0: padding
-    int32_t position_least;         // of the members' rows
+    int32_t position_least;         // lowest position of the members' rows
 };
 
 struct attention_shared {
@@ -93,17 +98,18 @@ struct attention_shared {
     const int32_t *members;   // rows
     const int32_t *positions; // [n_rows]
     int32_t n_tiles;          // 0: none
-    // maximum per sequence; the scratch holds as many partial results for each of n_part_rows
+    // maximum per sequence; the scratch has this number of partial results for each of n_part_rows rows
     int32_t n_segments;
 };
 
-// Where a run begins; it ends where the next one does. Segment 0 of a sequence: all of it.
+// The begin of a run, which ends where the next run begins. Segment 0 is the begin of the sequence, with its
+// shared segments.
 struct attention_run {
     int32_t sequence, segment;
 };
 
-// Runs of segments of small sequences, each for one block per tile (gpu/attention_assign.h). Without a window:
-// windows are short, and every layer with one would need its own runs.
+// Runs of segments of small sequences, each for one block per tile (gpu/attention_assign.h). Not used for
+// layers with a window: windows are short, and each such layer would need its own runs.
 struct attention_assigned {
     const struct attention_run *runs; // [n_runs + 1]; NULL: a block computes one sequence
     int32_t n_runs;
@@ -113,9 +119,9 @@ struct attention_assigned {
 // The step's size.
 struct attention_extent {
     int32_t n_sequences, n_rows;
-    int32_t n_rows_most;      // of a sequence; sizes the launch
-    int32_t n_part_rows;      // rows of small sequences, or more
-    int32_t n_positions_most; // visible to a row, or more
+    int32_t n_rows_most;      // maximum rows of a sequence; sizes the launch
+    int32_t n_part_rows;      // rows of small sequences, at least
+    int32_t n_positions_most; // positions visible to a row, at least
 };
 
 // Scale, cap, window and bias of the scores.
@@ -163,7 +169,8 @@ struct attention_launch {
     struct attention_device device;
 };
 
-// Rotary embeddings: pairs of the first n_dims dimensions of a head, as launch_rope (gpu/kernels/kernels_rows.h).
+// Rotary embeddings of the first n_dims dimensions of a head, in pairs as in launch_rope
+// (gpu/kernels/kernels_rows.h).
 struct attention_rotation {
     const float *cos_sin; // [n_rows, n_dims]; NULL: none
     int32_t n_dims;
@@ -181,24 +188,24 @@ struct attention_store {
     struct attention_pages pages;
     int32_t layer;
     const struct attention_sequence *sequences;
-    // [n_rows]: a row's sequence, negative for padding and for rows that are stored already
+    // [n_rows]: a row's sequence; negative: padding, or already stored
     const int32_t *row_sequences;
     const int32_t *tables;
     int32_t n_rows;
     const float *k, *v;
     int64_t k_stride, v_stride;
     struct attention_rotation rotation; // of the keys
-    struct attention_queries queries;   // rotated in place, also those of rows without a sequence
+    struct attention_queries queries;   // rotated in place, also in rows without a sequence
 };
 
-// Whether a sequence's rows are computed by the decode kernel: they fit the strips of one token.
+// Whether the decode kernel computes a sequence: its queries fit the strips that one token needs.
 static inline bool attention_is_small(int32_t n_rows, int32_t n_heads, int32_t n_kv_heads)
 {
     int32_t group = n_heads / n_kv_heads;
     return (int64_t)n_rows * group <= (group + 15) / 16 * 16;
 }
 
-// Bytes in the scratch of one query's partial result for one segment.
+// Bytes of one query's partial result for one segment in the scratch.
 static inline uint64_t attention_part_bytes(int32_t value_dim)
 {
     return ((uint64_t)value_dim + 4) * sizeof(float);
@@ -213,15 +220,18 @@ static inline bool attention_parts_fit(const struct attention_pages *pages, int3
     return (uint64_t)extent->n_part_rows * row_bytes * n_segments <= size_bytes;
 }
 
-// Queries of the largest shared tile and of the largest decode tile, for a block's shared memory.
+// Number of queries of the largest shared tile and of the largest decode tile that fit a block's shared
+// memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
                                 uint64_t shared_bytes_max);
 
-// Scratch for steps of n_rows decode tokens with n_positions_most visible positions each, bounded.
+// Bytes of scratch for steps of n_rows decode tokens with n_positions_most visible positions each, up to a
+// limit.
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows,
                                  int64_t n_positions_most);
-// Rotates the queries, and writes the rows' keys, rotated, and values to their pages; `k` is unchanged.
+// Rotates the queries in place, and stores the rotated keys and the values of the rows in their pages. `k` is
+// unchanged.
 void launch_attention_store(void *stream, const struct attention_store *store);
 // Rows of `out` that belong to no sequence are not written.
 void launch_attention(void *stream, const struct attention_launch *attention);

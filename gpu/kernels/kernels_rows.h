@@ -22,7 +22,7 @@ struct device_matrix {
 struct device_table {
     const unsigned char *rows;
     int64_t row_bytes;
-    int32_t type; // enum tensor_type: one that launch_embed_knows
+    int32_t type; // enum tensor_type; launch_embed_knows(type) is true
 };
 
 bool launch_embed_knows(int32_t type);
@@ -40,8 +40,8 @@ struct norm_launch {
     // Fused residual sum, if addend.items is set: in += scale * addend before the norm.
     struct device_matrix addend;
     float scale;
-    // Fused conversion of `out` to the activation operand, if its items are set; one group. With operand_only
-    // the contents of `out` are undefined after.
+    // Fused conversion of `out` to the activation operand, if operand.items is set; n_groups must be 1. With
+    // operand_only the contents of `out` are undefined afterwards.
     struct activation_operand operand;
     bool operand_only;
 };

@@ -1,9 +1,9 @@
 // Launches of the sampling kernels. They draw the same tokens and logprobs as engine/sampler.c from the same
-// logits, bit for bit. Three calls: logprobs (applies the token mask, then logprobs of the
-// logits), adjust (bias and penalties), draw.
+// logits, bit for bit. Three calls: logprobs (applies the token mask, then computes logprobs of the logits),
+// adjust (bias and penalties), draw.
 //
-// All pointers are device memory. Kernels read it when they run, not when they are enqueued, so a graph uses
-// the settings uploaded before each replay.
+// All pointers are device memory, which kernels read when they run. So a graph uses the settings uploaded
+// before each replay.
 #pragma once
 
 #include "schemas/job.h"
@@ -18,7 +18,7 @@ enum {
     SAMPLE_WANTED = 1,   // not set: padding, nothing is read or written
     SAMPLE_ADJUSTS = 2,  // biases or penalties
     SAMPLE_LOGPROBS = 4, // logprobs requested
-    SAMPLE_MASKED = 8,   // a mask of the allowed tokens
+    SAMPLE_MASKED = 8,   // has a mask of the allowed tokens
 };
 
 struct sample_penalties {
@@ -39,7 +39,7 @@ struct sample_settings {
     int32_t top_k, n_top, flags;
     int32_t first_bias, n_biases;  // in `biases`
     int32_t first_mask;            // in `masks`: (n_vocab + 31) / 32 words
-    struct sample_history history; // of penalties; else zero
+    struct sample_history history; // with penalties; else zero
 };
 
 struct sample_bias {
@@ -53,15 +53,15 @@ struct sample_outcome {
     int32_t n_top;
 };
 
-enum { SAMPLE_SLICES = 32 }; // of an output's logits
+enum { SAMPLE_SLICES = 32 }; // per output
 
 struct sample_extreme {
     float largest;
-    int32_t first; // its lowest token
-    int32_t bad;   // one is NaN or +infinity: the draw fails
+    int32_t first; // lowest token with that logit
+    int32_t bad;   // a logit is NaN or +infinity: the draw fails
 };
 
-// Passed from kernel to kernel.
+// Results that one kernel passes to the next.
 struct sample_state {
     double log_sum;
     struct sample_extreme slices[SAMPLE_SLICES]; // before biases and penalties
@@ -85,9 +85,9 @@ struct sample_arguments {
 
 enum { SAMPLE_SLOTS = 32 }; // outputs that adjust processes at a time
 
-// The first kernel of a step: replaces pending tokens (gpu/upload.h) by the tokens that the step before drew,
-// or by 0 for a NaN, in `tokens` [n_rows] and at the ends of the histories of `settings` [n_outputs]; NULL:
-// none.
+// The first kernel of a step: replaces pending tokens (gpu/upload.h) by the tokens that the previous step
+// drew, in `tokens` [n_rows] and at the ends of the histories of `settings` [n_outputs]. A draw that failed
+// gives token 0.
 void launch_resolve(void *stream, int32_t *tokens, int32_t n_rows, const struct sample_settings *settings,
                     int32_t n_outputs, int32_t *history, const struct sample_outcome *outcomes);
 void launch_sample_logprobs(void *stream, const struct sample_arguments *arguments);

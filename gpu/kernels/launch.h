@@ -1,5 +1,6 @@
-// Shared by kernel sources and the device layer: the shape of a launch, and the list of all kernels, which
-// the launches themselves register before main (gpu/kernels/kernel.h). For C and C++; no CUDA header.
+// Shared by kernel sources and the device layer: the shape of a launch, and the list of all kernels. Every
+// launch<kernel> in the program registers its kernel before main (gpu/kernels/kernel.h). For C and C++; no
+// CUDA header.
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ enum {
 };
 
 struct kernel_entry {
-    const void *function; // its host address, as cudaLaunchKernel takes it
+    const void *function; // host address, for cudaLaunchKernel
     char name[112];       // with its template arguments, for messages and profiles
     bool overlaps;        // begins before its predecessor ends: see launch_overlapped in gpu/kernels/kernel.h
     struct kernel_entry *next;
@@ -38,9 +39,10 @@ struct launch_arguments {
 extern "C" {
 #endif
 
-// `description` is the compiler's text for a function template over the kernel, from which the name is taken.
+// `description`: __PRETTY_FUNCTION__ of a function template over the kernel; the kernel's name is parsed from
+// it.
 void kernel_register(struct kernel_entry *entry, const void *function, const char *description);
-const struct kernel_entry *kernel_list(void); // the last registered one, or NULL
+const struct kernel_entry *kernel_list(void); // the kernel registered last, or NULL
 
 // CUDA: enqueues the kernel, or adds it to the graph under capture. `stream` is device_stream's. A failure is
 // latched with the kernel's name.

@@ -1,8 +1,10 @@
-// Norms (gpu/kernels/kernels_rows.h), with the residual sum before them and the activation operand after them.
+// Norms (gpu/kernels/kernels_rows.h), fused with the residual sum before and the activation operand after.
 //
-// The sum of a vector is defined by its length alone. Up to 512 items: lane l of a warp adds items l, l + 32,
-// .. in order, then the lanes are added by halves. Longer: so do threads 0 .. 255 with items t, t + 256, ..;
-// then the lanes of each of the 8 warps by halves; then the warps in order.
+// The order of a sum depends only on the length of the vector:
+//   up to 512 items   lane l of a warp adds items l, l + 32, .. in order; then the lanes are added in pairs
+//                     16, 8, 4, 2, 1 apart
+//   longer            thread t of 256 adds items t, t + 256, .. in order; then the lanes of each of the 8
+//                     warps are added as above; then the warps in order
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/operand_device.h"
 
@@ -19,7 +21,7 @@ static __device__ float warp_sum(float x)
 
 // ---- vectors of any length and alignment ----
 
-// Sum over the threads of a vector: a warp, or the block, by way of `shared`.
+// Sum over the threads of a vector: one warp, or the block (through `shared`).
 static __device__ float sum_over(float *shared, float x, bool one_warp)
 {
     x = warp_sum(x);
@@ -35,8 +37,8 @@ static __device__ float sum_over(float *shared, float x, bool one_warp)
     return sum;
 }
 
-// Items of a vector that a thread holds in registers, so that all loads are in flight: vectors of 512 with a
-// warp, of 4,096 with a block.
+// Items of a vector that a thread holds in registers, so that all loads are in flight at once: vectors of up
+// to 512 items with a warp, 4,096 with a block.
 enum { NORM_HELD = 16 };
 
 // Loads the thread's items in registers; 0 beyond the end.
@@ -118,13 +120,17 @@ static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a
 
 // ---- long vectors ----
 
-// A warp computes the sums that threads 32 w .. 32 w + 31 of the definition do: eight lanes hold four
-// threads' items each, by 16 bytes, and the four groups of eight lanes a quarter of the items each, in order.
-// The groups then add one after another, each from the sum of the one before.
+// Warp w computes the sums of threads 32 w .. 32 w + 31 of the definition above, with loads of 16 bytes:
+//
+//   lane           0        1        ..   7          8 .. 15     16 .. 23    24 .. 31
+//   threads        0..3     4..7     ..   28..31     the same    the same    the same      (+ 32 w)
+//   their items    first quarter                     second      third       fourth
+//
+// The groups of eight lanes add one after another, each starting from the sums of the previous group.
 enum { QUARTERS = 4, FOURS = WARP / QUARTERS, LONG_HELD_MAX = 16 };
 
 struct long_place {
-    int32_t quarter, four, per_quarter; // items of a thread of the definition in each quarter
+    int32_t quarter, four, per_quarter; // per_quarter: items of a thread of the definition per quarter
     int32_t first;                      // the lane's first item; the next are 256 further
 };
 
@@ -170,7 +176,7 @@ template <int n_held> struct long_items {
 
 enum sum_kind { SUM_ITEMS, SUM_SQUARES, SUM_DEVIATIONS };
 
-// A sum of zeros more is the same sum; deviations of items beyond the end are not 0, so they are left out.
+// Items beyond the end are 0 and don't change a sum. Their deviations are not 0, so they are left out.
 template <int n_held>
 static __device__ __forceinline__ float long_sum(float *shared, const long_items<n_held> &x,
                                                  const long_place &place, int32_t n, enum sum_kind kind,
@@ -209,8 +215,8 @@ static __device__ __forceinline__ float long_sum(float *shared, const long_items
     return sum;
 }
 
-// Two neighboring lanes have a piece of the operand, for every k: the even one stores even k, the odd one odd
-// k.
+// Two neighboring lanes have the two halves of a piece of the operand for every k. The even lane stores the
+// pieces with even k, the odd lane the pieces with odd k.
 template <int n_held>
 static __device__ __forceinline__ void put_operand(const struct activation_operand &out, int32_t row,
                                                    const long_items<n_held> &y, const long_place &place,
@@ -238,7 +244,7 @@ static __device__ __forceinline__ void put_operand(const struct activation_opera
     }
 }
 
-// A swizzled piece has items of four lanes of four warps: the row passes through shared memory.
+// A swizzled piece has items of four lanes in four different warps, so the row passes through shared memory.
 template <int n_held>
 static __device__ __forceinline__ void put_swizzled(const struct activation_operand &out, int32_t row,
                                                     const long_items<n_held> &y, const long_place &place,
@@ -298,8 +304,8 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
         put_operand(out, row, x, place, factor);
 }
 
-// One vector per block; a lane's items are in registers. Vectors are multiples of 4 items, aligned to 16
-// bytes; of 8 items with an operand.
+// One vector per block, with each lane's items in registers. A vector has a multiple of 4 items (with an
+// operand: of 8), aligned to 16 bytes.
 template <int n_held, bool swizzled>
 static __global__ void __launch_bounds__(THREADS) norm_long(const struct norm_launch a)
 {

@@ -1,5 +1,5 @@
-// For kernels: writing the activation operand (gpu/kernels/kernels.h draws it). A piece is 8 inputs of a row, one
-// load of a GEMM lane.
+// For kernels: writes the activation operand (gpu/kernels/kernels.h draws it). A piece is 8 inputs of a row,
+// one load of a GEMM lane.
 #pragma once
 
 #include "gpu/kernels/kernel.h"
@@ -7,8 +7,8 @@
 
 enum { PIECE = 8 };
 
-// Address of the piece that begins at input `first`, not swizzled. Every kernel that writes operands calls it
-// or the next: the layouts are computed here only.
+// Address of the piece that begins at input `first`, not swizzled. Every kernel that writes operands calls
+// this function or operand_swizzled_place: no other code computes the layouts.
 static __device__ __forceinline__ uint4 *operand_place(const struct activation_operand &out, int32_t row,
                                                        int32_t first)
 {
@@ -16,7 +16,7 @@ static __device__ __forceinline__ uint4 *operand_place(const struct activation_o
     return (uint4 *)out.items + ((int64_t)step * out.n_rows + row) * 4 + lane;
 }
 
-// Address of the row's swizzled piece `index`, counted through all halves of groups.
+// Address of the row's swizzled piece `index`, counted over all halves of groups.
 static __device__ __forceinline__ uint4 *operand_swizzled_place(const struct activation_operand &out,
                                                                 int32_t row, int32_t index)
 {
@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint4 *operand_swizzled_place(const struct act
     return (uint4 *)out.items + half_row * 8 + ((index ^ row) & 7);
 }
 
-// Inputs of a row with its padding.
+// Number of inputs of a row, with padding.
 static __device__ __forceinline__ int32_t operand_width(const struct activation_operand &out)
 {
     return (out.n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
@@ -63,13 +63,13 @@ static __device__ __forceinline__ float scale_value(operand_scale scale)
     return scale.finite ? power_of_2(scale.exponent) : __uint_as_float(0x7FC00000u);
 }
 
-// The scale of the row's sums.
+// The factor of the row's sums in a GEMM.
 static __device__ __forceinline__ float row_scale(const struct activation_operand &x, int32_t row)
 {
     return x.scale != 0.0f ? x.scale : x.scales[row];
 }
 
-// Two inputs; `factor` is 2^-exponent.
+// Packs two inputs; `factor` is 2^-exponent.
 static __device__ __forceinline__ uint32_t pack_pair(enum activation_operand_form form, operand_scale scale,
                                                      float factor, float low, float high)
 {
@@ -88,7 +88,7 @@ static __device__ __forceinline__ float scaled_item(const struct activation_oper
                                              : __uint_as_float(0x7FC00000u);
 }
 
-// Two inputs, with the scale of all rows.
+// Packs two inputs with the scale of all rows.
 static __device__ __forceinline__ uint32_t pack_scaled(const struct activation_operand &out, float low,
                                                        float high)
 {
@@ -97,7 +97,7 @@ static __device__ __forceinline__ uint32_t pack_scaled(const struct activation_o
     return out.form == OPERAND_HALF ? half2_make(low, high) : bfloat2_make(low, high);
 }
 
-// One input of an operand that is not swizzled, with the scale of all rows.
+// Stores one input of an operand that is not swizzled, with the scale of all rows.
 static __device__ __forceinline__ void put_scaled(const struct activation_operand &out, int32_t row,
                                                   int32_t input, float item)
 {

@@ -1,11 +1,12 @@
-// For kernels: converting float32 rows to the activation operand (gpu/kernels/kernels.h), by some or all threads of a
-// block, also of rows whose items several blocks stored.
+// For kernels: converts float32 rows to the activation operand (gpu/kernels/kernels.h), with some or all
+// threads of a block. The items of a row may have been stored by several blocks.
 #pragma once
 
 #include "gpu/kernels/arrival_device.h"
 #include "gpu/kernels/operand_device.h"
 
-// How a row is read: what an earlier launch stored, or another block of this one.
+// How a row is loaded. stored_items: an earlier launch stored it; published_items: other blocks of this
+// launch did.
 struct stored_items {
     static __device__ __forceinline__ float load(const float *items)
     {
@@ -40,15 +41,16 @@ struct published_items {
     }
 };
 
-// Offset of piece `index` of a row: four neighboring threads write the 64 bytes of a step's four lanes.
+// First input of piece `index` of a row. Pieces are numbered so that four neighboring threads write the 64
+// bytes of a step's four lanes.
 static __device__ __forceinline__ int32_t piece_first(int32_t index)
 {
     int32_t lane = index % 4, step = index / 4;
     return step / 4 * 128 + lane * 32 + step % 4 * 8;
 }
 
-// The same of a swizzled operand: a piece has 2 inputs of each of a step's four lanes, SWIZZLED_STEP inputs
-// apart.
+// First input of piece `index` of a swizzled row. A piece has 2 inputs of each of four lanes, SWIZZLED_STEP
+// inputs apart.
 enum { SWIZZLED_STEP = 32 };
 
 static __device__ __forceinline__ int32_t swizzled_first(int32_t index)
@@ -56,7 +58,7 @@ static __device__ __forceinline__ int32_t swizzled_first(int32_t index)
     return index / 16 * 128 + index % 16 * 2;
 }
 
-// 0 beyond the end.
+// Inputs beyond the end are 0.
 template <class Memory>
 static __device__ __forceinline__ void load_swizzled_piece(float items[PIECE], const float *row,
                                                            int32_t index, int32_t n)
@@ -76,7 +78,7 @@ static __device__ __forceinline__ void load_swizzled_piece(float items[PIECE], c
     }
 }
 
-// 0 beyond the end. A head's columns need no alignment.
+// Inputs beyond the end are 0. `row` need not be aligned: it may be the columns of a head.
 template <class Memory, bool swizzled>
 static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index,
                                                   int32_t n)
@@ -126,9 +128,9 @@ static __device__ __forceinline__ void put_piece(const struct activation_operand
     *at = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Converts a row by n_threads threads, of which this is `thread`. Each holds its first n_held pieces in
-// registers, so that they are loaded once, with all loads in flight. `largest_of` returns the maximum over
-// the row's threads.
+// Converts a row with n_threads threads; this is thread `thread`. Each thread holds its first n_held pieces
+// in registers, so they are loaded once, with all loads in flight at once. `largest_of` returns the maximum
+// over the row's threads.
 template <class Memory, bool swizzled, int n_held, class Largest>
 static __device__ __forceinline__ void convert_row(const struct activation_operand &out, int32_t row,
                                                    const float *x, int32_t thread, int32_t n_threads,
@@ -164,19 +166,19 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
 
 // ---- rows of several blocks ----
 
-// Rows [first, first + n) of the operand, whose items are all stored; row i is row order[i] of x (NULL: i).
+// Rows [first, first + n) of the operand, whose items are all stored. Row i is row order[i] of x (NULL: i).
 struct complete_rows {
     const float *x;
     int64_t x_stride;
     const int32_t *order;
     int32_t first, n;
-    const int32_t *complete; // [n] in shared memory, else the row is left out; NULL: all are
+    const int32_t *complete; // [n] in shared memory; 0: the row is left out; NULL: all are complete
 };
 
-// Maximum over the threads of a row, whole warps. All threads of the block call it.
+// Maximum over the threads of a row, which are whole warps. All threads of the block call it.
 struct row_largest {
     uint32_t *shared; // [warps of the block]
-    int32_t n_warps;  // of the row
+    int32_t n_warps;  // per row
 
     __device__ __forceinline__ uint32_t operator()(uint32_t value) const
     {
@@ -184,7 +186,7 @@ struct row_largest {
         value = __reduce_max_sync(0xFFFFFFFFu, value);
         if (n_warps == 1)
             return value;
-        __syncthreads(); // the row's before is read
+        __syncthreads(); // all warps have read the previous row's
         if (threadIdx.x % 32 == 0)
             shared[warp] = value;
         __syncthreads();
@@ -194,12 +196,13 @@ struct row_largest {
     }
 };
 
-// By all warps of the block: each row by as many of them as there are, a power of 2. `shared`: [warps].
+// Converts rows with all warps of the block. The warps are divided among the rows: each row has a power of 2
+// of them. `shared`: [warps].
 template <bool swizzled, int n_held>
 static __device__ __forceinline__ void convert_rows(const struct activation_operand &out,
                                                     const struct complete_rows &rows, uint32_t *shared)
 {
-    enum { NO_THREAD = 1 << 29 }; // has no pieces
+    enum { NO_THREAD = 1 << 29 }; // a thread index beyond all pieces
     int32_t n_warps = (int32_t)blockDim.x / 32, each = 1;
     while (each * 2 * rows.n <= n_warps)
         each *= 2;

@@ -1,6 +1,9 @@
-// For kernels: common to the GEMM kernels (gpu/kernels/kernels.h defines the arithmetic). Panels are numbered through
-// all parts; of gated parts alternately, so that a block has the gate and the other factor of the same
-// outputs.
+// For kernels: common to the GEMM kernels (gpu/kernels/kernels.h defines the arithmetic). Panels are numbered
+// over all parts. The panels of gated parts alternate, so that one block has both factors of the same
+// outputs:
+//
+//   parts a and b, not gated   a0 a1 a2 b0 b1
+//   gate and up                gate0 up0 gate1 up1 gate2 up2
 #pragma once
 
 #include "gpu/kernels/activation_device.h"
@@ -17,9 +20,9 @@ enum {
 struct product_plan {
     struct product_launch call;
     int32_t first_panel[PRODUCT_PARTS_MAX + 1];
-    int32_t n_groups; // of 128 inputs, the last may be padded
+    int32_t n_groups; // groups of 128 inputs; the last may be padded
     int32_t panel_bytes;
-    int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // of one expert
+    int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // per expert
 };
 
 // Addresses of one panel's tiles and results.
@@ -28,7 +31,7 @@ struct panel_place {
     const float *bias; // NULL: none
     float *y;          // row 0, the panel's first output
     int64_t y_stride;
-    int32_t first_row; // of x; its result is row 0 of y
+    int32_t first_row; // row of x whose result is row 0 of y
     int32_t first_output;
     int32_t n_outputs; // valid outputs; 0: no such panel
 };
@@ -62,7 +65,7 @@ struct row_tile {
     int32_t expert, first, n; // n 0: none
 };
 
-// The block's tile of up to `size` rows; tiles are numbered through all experts. Called by whole warps.
+// The block's tile of up to `size` rows. Tiles are numbered over all experts. Called by whole warps.
 static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t size)
 {
     int32_t index = (int32_t)(blockIdx.z * gridDim.y + blockIdx.y); // set_row_tiles
@@ -165,9 +168,9 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
         *find_result(plan, gate, output, row) = result;
 }
 
-// The launch for one type; product_type.cu is compiled for each.
+// The launch for one type. product_type.cu is compiled for each type.
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
-// A GEMM together with one of Q6_K weights. False: no such kernel.
+// Launches a GEMM together with a GEMM of Q6_K weights. False: no such kernel.
 template <enum tensor_type type>
 bool launch_product_pair_of(void *stream, const struct product_plan *plan, const struct product_plan *q6_k);
 void launch_product_float(void *stream, const struct product_plan *plan);

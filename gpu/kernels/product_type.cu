@@ -5,15 +5,15 @@
 #include "gpu/kernels/skinny_launch.h"
 
 enum {
-    SMALL_ROWS = 32,         // tiles of 32 x 32 up to this many rows
-    MIDDLE_ROWS = 96,        // 64 x 64 up to this many; then 128 x 128, or 128 x 64 if shared memory is small
-    WGMMA_ROWS_FEW = 32,     // with wgmma: tiles of 32 rows up to this many rows
-    WGMMA_ROWS_TILE = 64,    // of 64 rows up to this many
-    WGMMA_ROWS_BETWEEN = 96, // one of 96 rows, if it is wide
-    WGMMA_ROWS_MIDDLE = 128, // two of 64 rows; then of 128
-    WGMMA_STAGES_WIDE = 3,   // of x, at least, in a ring of wide tiles
-    // 2,048 a cycle of a multiprocessor of compute capability 9.0; of the second-level cache's 5.5 TB/s (assumed)
-    // it has 25 bytes
+    SMALL_ROWS = 32,         // up to this number of rows: tiles of 32 x 32
+    MIDDLE_ROWS = 96,        // up to: 64 x 64; beyond: 128 x 128, or 128 x 64 if shared memory is small
+    WGMMA_ROWS_FEW = 32,     // with wgmma, up to this number of rows: tiles of 32 rows
+    WGMMA_ROWS_TILE = 64,    // up to: one tile of 64 rows
+    WGMMA_ROWS_BETWEEN = 96, // up to: one tile of 96 rows, if it is wide
+    WGMMA_ROWS_MIDDLE = 128, // up to: two tiles of 64 rows; beyond: tiles of 128 rows
+    WGMMA_STAGES_WIDE = 3,   // least stages of x in the ring of a wide tile
+    // Multiply-adds per byte from the second-level cache, for a multiprocessor of compute capability 9.0. It
+    // does 2,048 per cycle; its share of the cache's 5.5 TB/s (assumed) is 25 bytes per cycle.
     PRODUCTS_A_BYTE = 2048 / 25,
 };
 
@@ -35,7 +35,8 @@ template <class shapes> static void launch_experts(void *stream, const struct pr
     launch_overlapped<gemm_experts<shapes>>(blocks, stream, *plan);
 }
 
-// More rows than the skinny GEMM's on average: tiles by each expert's own rows.
+// For more rows per expert, on average, than the skinny GEMM is for. The shape of each expert's tiles fits
+// its own number of rows.
 template <enum tensor_type type>
 static void launch_expert_tiles(void *stream, const struct product_plan *plan)
 {
@@ -50,14 +51,15 @@ template <class shape> static int32_t output_tiles(const struct product_plan &pl
     return (plan.first_panel[plan.call.n_parts] + shape::n_panels - 1) / shape::n_panels;
 }
 
-// Whether tiles leave at least half of the multiprocessors without a block.
+// Whether the tiles leave at least half of the multiprocessors without a block.
 template <class shape> static bool are_few(const struct product_plan &plan)
 {
     int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows);
     return n_tiles <= product_partial_tiles(plan.call.device.n_multiprocessors);
 }
 
-// Each block of a divided tile has whole rounds of chunks, the first one not less. .n_tiles 0: not divided.
+// Divides each tile between two blocks. The first block has whole rounds of chunks, and at least half of the
+// chunks. .n_tiles 0: not divided.
 template <class shape> static struct wgmma_division divide_tiles(const struct product_plan &plan)
 {
     const struct product_partials &partials = plan.call.device.partials;
@@ -70,8 +72,9 @@ template <class shape> static struct wgmma_division divide_tiles(const struct pr
     return {n_tiles, n_first, n_chunks, partials};
 }
 
-// Time of all tiles, in bytes that the second-level cache gives a multiprocessor meanwhile, per group of inputs:
-// what it gives of weights and x, or as many as pass while the tensor cores multiply.
+// Estimated time of all tiles, as the bytes that the second-level cache could deliver to a multiprocessor in
+// that time, per group of inputs. The time of a tile is the longer of two: loading its weights and x, or
+// multiplying.
 template <class shape> static int64_t tiles_time(const struct product_plan &plan)
 {
     int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows),
@@ -95,8 +98,9 @@ template <class shape> static void launch_wgmma(void *stream, const struct produ
     launch_overlapped<gemm_wgmma<shape>>(wgmma_blocks<shape>(*plan, n_blocks), stream, *plan, division);
 }
 
-// Each tile reads all of its rows' x: wide ones read it less often, but fewer tiles may leave multiprocessors
-// without one. They are taken where their time is less, if their ring has room.
+// Each tile reads x of all its rows. Wide tiles (more outputs) read x less often, but there are fewer of
+// them, which may leave multiprocessors idle. Selects wide tiles if their estimated time is less and their
+// ring has room.
 template <class wide, class narrow> static void launch_wider(void *stream, const struct product_plan *plan)
 {
     if constexpr (wide::n_x_stages >= WGMMA_STAGES_WIDE)

@@ -1,10 +1,11 @@
-// Rates of a device, without launches between: gpu/kernels/kernels_rates.h.
+// Kernels that measure rates of a device: gpu/kernels/kernels_rates.h.
 #include "gpu/kernels/kernel.h"
 #include "gpu/kernels/kernels_rates.h"
 
 enum { COPY_STAGES = 8, COPY_THREADS = 32, X_ROWS = 128, X_ROW_WORDS = 32, WGMMA_ALIGNMENT = 1024 };
 
-// Blocks begin at different pieces. A lane reads a word of each piece before its stage is copied to again.
+// Blocks begin at different pieces. Lanes read a word of each piece before the next copy overwrites its
+// stage.
 static __global__ void __launch_bounds__(COPY_THREADS)
     rate_copy(const unsigned char *from, int32_t n_pieces, int32_t n_rounds, uint32_t *sums)
 {
@@ -43,7 +44,8 @@ void launch_rate_copy(void *stream, const void *from, int32_t n_pieces, int32_t 
                       stream, (const unsigned char *)from, n_pieces, n_rounds, sums);
 }
 
-// The second operands differ, so that a multiplier's inputs change as they do in a GEMM: its power depends on that.
+// The second operands differ, so that the inputs of the multipliers change as in a GEMM: power, and so the
+// clock, depends on that.
 static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS)
     rate_mma(const uint32_t *items, int32_t n_rounds, float *sums)
 {
@@ -68,7 +70,7 @@ static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS)
     sums[blockIdx.x * RATE_PRODUCT_THREADS + threadIdx.x] = sum;
 }
 
-// Two warpgroups, each of 64 outputs x 128 rows.
+// Two warpgroups, each with 64 outputs x 128 rows.
 static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS, 1)
     rate_wgmma(const uint32_t *items, int32_t n_rounds, float *sums)
 {

@@ -1,5 +1,5 @@
-// The row-wise kernels (gpu/kernels/kernels_rows.h), but for the norms (gpu/kernels/norm.cu). Most are memory-bound; loads
-// are coalesced.
+// The row-wise kernels (gpu/kernels/kernels_rows.h) except norms (gpu/kernels/norm.cu). Most are
+// memory-bound; loads are coalesced.
 #include "gpu/kernels/kernels_rows.h"
 
 #include "engine/backend.h"
@@ -11,7 +11,7 @@ enum {
     THREADS = 256,
     WARP = 32,
     WARPS = THREADS / WARP,
-    ROUTE_FEW_ROWS = WARPS, // up to as many are routed by one launch
+    ROUTE_FEW_ROWS = WARPS, // up to this number of rows one launch routes them
 };
 
 static __device__ float warp_sum(float x)
@@ -21,7 +21,7 @@ static __device__ float warp_sum(float x)
     return x;
 }
 
-// Blocks are [rows, runs of columns]: a thread's first column, and its stride for very wide rows.
+// Blocks are [rows, ranges of columns]. A thread's first column, then its stride for very wide rows.
 static __device__ int first_col(void)
 {
     return (int)(blockIdx.y * THREADS + threadIdx.x);
@@ -153,7 +153,7 @@ static __device__ __forceinline__ void rotate_pairs(float &a, float &b, float &c
     c = third;
 }
 
-// The same, 16 bytes at a time: one thread per 4 pairs (halves) or 2 (neighbors).
+// Like rotate_rows, 16 bytes at a time: one thread per 4 pairs (halves) or 2 pairs (neighbors).
 template <bool halves>
 static __global__ void __launch_bounds__(THREADS) rotate_fours(const struct rope_launch call)
 {
@@ -161,7 +161,7 @@ static __global__ void __launch_bounds__(THREADS) rotate_fours(const struct rope
     launch_wait();
     int64_t row = (int)blockIdx.x;
     const struct rope_part part = blockIdx.z == 0 ? call.parts[0] : call.parts[1];
-    int fours = call.n_dims / (halves ? 8 : 4); // of a head
+    int fours = call.n_dims / (halves ? 8 : 4); // per head
     for (int at = first_col(); at < part.n_heads * fours; at += col_step()) {
         int four = at % fours;
         float *head = part.x.items + row * part.x.stride + at / fours * call.head_dim + four * 4;
@@ -250,15 +250,15 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 
 // ---- mixture of experts ----
 
-// Of one row, in shared memory.
+// The routing state of one row, in shared memory.
 struct route_state {
-    // choice NaN: selected already, or not eligible
+    // choice: NaN if already selected or not eligible
     float *probabilities, *choice; // [n_experts]
     float *ranks;                  // [n_groups]
     int *picked;                   // [n_used]
 };
 
-// Shared memory of n_rows rows: the picked experts of all, then each row's floats.
+// Shared memory for n_rows rows: the picked experts of all rows, then route_floats per row.
 static __host__ __device__ int route_floats(const struct route_launch &a)
 {
     return 2 * a.n_experts + a.n_groups;
@@ -358,7 +358,7 @@ static __device__ int pick_expert(const struct route_state *shared, int n_expert
     return best;
 }
 
-// If none is left because the logits are NaN: the first expert not selected yet.
+// The first expert not selected yet: for logits of NaN, where pick_expert finds none.
 static __device__ int first_unpicked(const struct route_state *shared, int n)
 {
     for (int expert = 0;; expert++) {
@@ -370,7 +370,7 @@ static __device__ int first_unpicked(const struct route_state *shared, int n)
     }
 }
 
-// A row's experts and their weights, by a warp.
+// Selects a row's experts and their weights, with one warp.
 static __device__ void pick_experts(const struct route_launch &a, struct route_state shared, int64_t row)
 {
     make_probabilities(&shared, a, a.logits.items + row * a.logits.stride);
@@ -404,7 +404,7 @@ static __global__ void route_pick(struct route_launch a)
     pick_experts(a, route_state_at(dynamic_shared(), a, 1, 0), blockIdx.x);
 }
 
-// Picks and sorts: a warp of the only block per row, then a thread per expert.
+// Selects experts with one warp per row, then sorts with one thread per expert. One block.
 static __global__ void route_few(struct route_launch a)
 {
     launch_next();
@@ -427,7 +427,7 @@ static __global__ void route_few(struct route_launch a)
         a.first[a.n_experts] = n_pairs;
 }
 
-// Exclusive prefix sum of the block's flags; `total` is set to their number.
+// Number of flags set in threads before this one; `total`: in the whole block.
 static __device__ int flags_before(int *shared, bool flag, int *total)
 {
     unsigned votes = __ballot_sync(0xFFFFFFFFu, flag);
@@ -445,7 +445,8 @@ static __device__ int flags_before(int *shared, bool flag, int *total)
     return before;
 }
 
-// One block per expert: its first index is the number of pairs of lower experts; its pairs follow in order.
+// One block per expert. The expert's first index is the number of pairs of lower experts; its pairs follow in
+// order.
 static __global__ void route_sort(struct route_launch a)
 {
     launch_next();

@@ -1,11 +1,12 @@
-// The sampling kernels (gpu/kernels/kernels_sample.h). A block per slice of an output's logits finds the largest; the
-// rest is one block per output. engine/sampler.c defines the draw. Sums are added in the same order as there,
-// in its lanes or in order of rank; maxima, counts and weights do not depend on an order.
+// The sampling kernels (gpu/kernels/kernels_sample.h). One block per slice of an output's logits finds the
+// largest logit; the other kernels have one block per output. engine/sampler.c defines the draw. Sums are
+// added in the same order as there: in its lanes, or in order of rank. Maxima, counts and weights do not
+// depend on the order.
 //
 // Candidates are ranked by a 64-bit key: the logit in the upper half, the complement of the id in the lower,
-// so that the largest key is the best candidate. They are selected in chunks of at most RANK_CHUNK above a
-// threshold and sorted in shared memory. The threshold is a band below the largest logit that usually holds
-// the first chunk, otherwise found by radix select.
+// so that the largest key is the best candidate. They are selected in chunks of at most RANK_CHUNK keys above
+// a threshold, and sorted in shared memory. The first threshold tried is a fixed distance below the largest
+// logit; if that does not give a chunk, radix select finds the threshold.
 #include "gpu/kernels/kernels_sample.h"
 
 #include "gpu/kernels/elementary_device.h"
@@ -17,14 +18,14 @@ enum {
     THREADS = 1024, // lanes of the sum of weights, as in engine/sampler.c
     WARP = 32,
     RANK_CHUNK = 1024, // candidates sorted at a time
-    RANK_LEAST = 64,   // a smaller chunk: the threshold is refined further
+    RANK_LEAST = 64,   // with a smaller chunk the threshold is refined further
     // copies of the histogram: most logits share a few first digits, and their atomics would contend
     COUNT_COPIES = 8,
 };
 
 // ---- logits ----
 
-// 16 bytes of logits from i on; minus infinity beyond the end.
+// Loads 4 logits from i on; minus infinity beyond the end.
 static __device__ __forceinline__ float4 load_logits(const float *logits, int i, int n)
 {
     if ((uintptr_t)logits % 16 == 0 && i + 4 <= n)
@@ -33,10 +34,10 @@ static __device__ __forceinline__ float4 load_logits(const float *logits, int i,
                        i + 2 < n ? logits[i + 2] : -INFINITY, i + 3 < n ? logits[i + 3] : -INFINITY);
 }
 
-enum { FOURS_HELD = 4 }; // loads that a thread has under way
+enum { FOURS_HELD = 4 }; // loads in flight per thread
 
-// Calls visit(logit, token) for the thread's tokens in [begin, end), ascending, and for logits of minus
-// infinity beyond the end of the last four. `begin` is a multiple of 4.
+// Calls visit(logit, token) for the thread's tokens in [begin, end), ascending. The last four tokens may
+// extend beyond `end`, with logits of minus infinity. `begin` is a multiple of 4.
 template <int n_threads, class V>
 static __device__ __forceinline__ void visit_logits(const float *logits, int begin, int end, const V &visit)
 {
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void visit_logits(const float *logits, int beg
     }
 }
 
-// The largest logit and its lowest token; whether one is NaN or +infinity.
+// Updates the largest logit, its lowest token, and whether a logit is NaN or +infinity.
 static __device__ __forceinline__ void see_logit(struct sample_extreme *extreme, float logit, int token)
 {
     extreme->bad |= !(logit <= FLT_MAX);
@@ -84,13 +85,13 @@ static __device__ struct sample_extreme warp_extreme(struct sample_extreme own)
     return own;
 }
 
-// The same of a warp's threads after visit_logits; a warp without logits has nothing to exchange.
+// Combines a warp's extremes after visit_logits. A warp without logits skips the exchange.
 static __device__ struct sample_extreme warp_extreme_of(struct sample_extreme own, int begin, int end)
 {
     return begin + (int)threadIdx.x / WARP * WARP * 4 < end ? warp_extreme(own) : own;
 }
 
-// Of an output: the slices', by every warp.
+// Combines the extremes of an output's slices. Every warp does so by itself.
 static __device__ struct sample_extreme find_extreme(const struct sample_state *state)
 {
     static_assert((int)SAMPLE_SLICES == (int)WARP, "a lane per slice");
@@ -104,8 +105,8 @@ struct extremes {
     int given[2];
 };
 
-// Of logits that were adjusted since the slices were searched: in all threads; largest is NaN if one is NaN
-// or +infinity, minus infinity if all are.
+// The extreme of logits that were adjusted after the slices were searched; all threads get it. `largest` is
+// NaN if a logit is NaN or +infinity, and minus infinity if all logits are.
 static __device__ struct sample_extreme search_logits(struct extremes *shared, const float *logits, int n)
 {
     struct sample_extreme extreme = {-INFINITY, n, 0};
@@ -122,7 +123,7 @@ static __device__ struct sample_extreme search_logits(struct extremes *shared, c
 
 // ---- the sum of all weights ----
 
-// A thread adds the items of a lane of engine/sampler.c. `sums` [THREADS] in shared memory.
+// Each thread adds the weights of one lane of engine/sampler.c. `sums`: [THREADS] in shared memory.
 static __device__ double sum_weights(double *sums, const float *logits, int n, float largest,
                                      float temperature)
 {
@@ -147,7 +148,7 @@ static __device__ double sum_weights(double *sums, const float *logits, int n, f
 struct device_ranking {
     uint64_t keys[RANK_CHUNK];
     float weights[RANK_CHUNK];
-    int histogram[256 * COUNT_COPIES]; // the copies of a digit are adjacent; the first receives their sum
+    int histogram[256 * COUNT_COPIES]; // the copies of a digit are adjacent; their sum goes to the first
     int n, n_above, overflow;
     uint64_t threshold, prefix;
     int shift;
@@ -191,7 +192,8 @@ static __device__ void collect_keys(struct device_ranking *ranking, const float 
     __syncthreads();
 }
 
-// Largest first. Bitonic: K. E. Batcher, Sorting networks and their applications (1968).
+// Sorts the largest key first, by a bitonic network (K. E. Batcher, Sorting networks and their applications,
+// 1968).
 static __device__ void sort_keys(struct device_ranking *ranking)
 {
     int size = 2;
@@ -203,7 +205,7 @@ static __device__ void sort_keys(struct device_ranking *ranking)
         for (int step = run / 2; step > 0; step /= 2) {
             __syncthreads();
             for (int pair = (int)threadIdx.x; pair < size / 2; pair += THREADS) {
-                int i = 2 * pair - (pair & (step - 1)), other = i + step; // each pair `step` apart once
+                int i = 2 * pair - (pair & (step - 1)), other = i + step; // all pairs at distance `step`
                 uint64_t a = ranking->keys[i], b = ranking->keys[other];
                 if (i & run ? a > b : a < b) {
                     ranking->keys[i] = b;
@@ -238,7 +240,7 @@ static __device__ void count_digits(struct device_ranking *ranking, const float 
     __syncthreads();
 }
 
-// Thread 0: includes digits from the largest down while they fit; true when the threshold is final.
+// Thread 0 only. Includes digits from the largest down while their keys fit. True: the threshold is final.
 static __device__ bool pick_digit(struct device_ranking *ranking)
 {
     int digit = 255;
@@ -255,8 +257,9 @@ static __device__ bool pick_digit(struct device_ranking *ranking)
     return stands;
 }
 
-// The next chunk of the best candidates below `below` (all bits set: the first chunk), sorted. `width`: band
-// below the largest logit that is tried as a threshold first; 0: none. Returns their number; 0: none left.
+// Finds and sorts the next chunk: the best candidates with keys below `below` (all bits set: the first
+// chunk). `width`: the first threshold tried is the largest logit minus `width`; 0: none is tried. Returns
+// the number of candidates; 0: none is left.
 static __device__ int rank_chunk(struct device_ranking *ranking, const float *logits, int n, uint64_t below,
                                  float largest, float width)
 {
@@ -311,7 +314,7 @@ struct drawing {
     bool first;
 };
 
-// Thread 0: visits one chunk, like the loops in engine/sampler.c.
+// Thread 0 only. Visits one chunk, like the loops in engine/sampler.c.
 static __device__ void walk_chunk(struct walk *walk, const struct device_ranking *ranking, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -499,7 +502,8 @@ static __device__ float bound_logit(float logit)
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
 }
 
-// A token listed twice: the thread of its first entry adds its biases in the order of the list.
+// If a token is listed more than once, the thread of its first entry adds all its biases, in the order of the
+// list.
 static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings,
                                   float *logits)
 {
@@ -537,7 +541,7 @@ static __device__ void penalize_logits(const struct sample_arguments *a,
         atomicAdd(&counts[tokens[i]], 1);
     __syncthreads();
     for (int i = (int)threadIdx.x; i < n; i += THREADS) {
-        // The first thread takes the count and resets it.
+        // The first thread to reset the token's count applies its penalties.
         int token = tokens[i], noted = atomicAdd(&counts[token], 0);
         given[i] = -INFINITY;
         if (noted == 0 || atomicCAS(&counts[token], noted, 0) != noted)
@@ -572,7 +576,7 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample
     }
 }
 
-// The unmodified logit: saved at the first entry of the token if it is in a list.
+// The token's logit before biases and penalties. If the token is in a list, one of its entries has it.
 static __device__ float given_logit(struct extremes *shared, const struct sample_arguments *a,
                                     const struct sample_settings *settings, const float *logits, int token)
 {
@@ -596,7 +600,7 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
             shared->given[1] = at;
     }
     __syncthreads();
-    // For a biased token the history entry has the logit after the bias.
+    // The bias list comes first: the history entry of a biased token has the logit after the bias.
     return shared->given[0] >= 0   ? a->given_biased[shared->given[0]]
            : shared->given[1] >= 0 ? a->given_history[shared->given[1]]
                                    : logits[token];

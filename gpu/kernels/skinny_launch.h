@@ -3,7 +3,7 @@
 
 #include "gpu/kernels/gemm_skinny.h"
 
-enum { SKINNY_BLOCKS = 2 }; // of SKINNY_WARPS_MAX warps, on a multiprocessor
+enum { SKINNY_BLOCKS = 2 }; // of SKINNY_WARPS_MAX warps, per multiprocessor
 
 static inline int32_t skinny_warps(const struct product_plan &plan)
 {
@@ -12,7 +12,7 @@ static inline int32_t skinny_warps(const struct product_plan &plan)
     return (n_chunks + n_rounds - 1) / n_rounds;
 }
 
-// Blocks that run at once; unknown: no limit.
+// Number of blocks that run at once; no limit if the number of multiprocessors is unknown.
 template <class shape> static int32_t skinny_blocks_at_once(const struct product_plan &plan)
 {
     int32_t n =
@@ -26,7 +26,7 @@ template <class shape> static int32_t skinny_sets(const struct product_plan &pla
     return (plan.first_panel[plan.call.n_parts] + set_panels - 1) / set_panels;
 }
 
-// Over at most n_blocks.
+// Distributes the sets over at most n_blocks blocks.
 template <class shape>
 static struct skinny_split skinny_split_sets(const struct product_plan &plan, int32_t n_blocks)
 {
@@ -52,12 +52,12 @@ template <class shape> static void launch_skinny_shape(void *stream, const struc
 template <enum tensor_type type, int n_panels, int n_columns>
 static void launch_skinny(void *stream, const struct product_plan *plan)
 {
-    // Groups of x in registers: a whole chunk's where there is room for them.
+    // Groups of x in registers: a whole chunk if it fits.
     constexpr int n_held = n_columns == 2 || type == TENSOR_BF16 || type == TENSOR_F16 ? 1 : SPLIT_K_GROUPS;
     launch_skinny_shape<skinny_shape<type, n_panels, n_columns, n_held, SKINNY_BLOCKS>>(stream, plan);
 }
 
-// Blocks are divided by the bytes of the weights.
+// Divides the blocks between the two types in proportion to the bytes of their weights.
 template <enum tensor_type type, enum tensor_type other, int n_panels, int n_columns>
 static void launch_skinny_pair(void *stream, const struct product_plan *plan,
                                const struct product_plan *other_plan)

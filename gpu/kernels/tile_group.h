@@ -1,8 +1,8 @@
 // For kernels: dequantizes one lane's part of a group of 128 inputs x 16 outputs (gpu/kernels/tiles.h) to mma
-// fragments of binary16 (bfloat16 for BF16). The weights' values in a GEMM are defined as:
-//   one scale a block  half(q) * d                       Q4_0 Q8_0
-//   minima             fma(q, half(d scale), -half(dmin minimum))   Q4_K Q5_K
-//   scales of 16       (q - 32) * half(d scale)          Q6_K
+// fragments of binary16 (bfloat16 for BF16). The values of weights in a GEMM are defined as:
+//   one scale per block   half(q) * d                                  Q4_0 Q8_0
+//   scales and minima     fma(q, half(d scale), -half(dmin minimum))   Q4_K Q5_K
+//   one scale per 16      (q - 32) * half(d scale)                     Q6_K
 // with each operation rounded to binary16; d times a scale of at most 7 bits is exact except for binary16's
 // range.
 #pragma once
@@ -19,7 +19,7 @@ enum : uint32_t {
     HALF2_SIXTEENTH = 0x2C002C00u,
 };
 
-// Source of loads: weights in device memory are read once (streaming), in shared memory any number of times.
+// Memory that weights are loaded from. Weights in device memory are read once, with streaming loads.
 struct device_memory {
     static __device__ __forceinline__ uint4 load_16(const unsigned char *at)
     {
@@ -39,7 +39,7 @@ struct shared_memory {
 template <int above>
 static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
 {
-    // steps of binary16 are 1 from 1024 on
+    // binary16 from 1024 to 2048 has steps of 1
     const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u;
     const uint32_t minus_odd = 0xD400D400u + above * 0x00100010u; // -64; steps of 1/16
     uint32_t upper = word >> 8;
@@ -61,8 +61,8 @@ static __device__ __forceinline__ uint32_t word_of(const uint4 &words, int index
     return index == 0 ? words.x : index == 1 ? words.y : index == 2 ? words.z : words.w;
 }
 
-// One lane's registers. load takes the addresses of the group's planes and the tile's scales, and the index
-// of the group in the tile; prepare is called once after loading; fragment computes fragment f = 0..7.
+// A lane's registers of one group. Call load (addresses of the group's planes and of the tile's scales, and
+// the index of the group in the tile), then prepare once, then fragment for f = 0..7.
 template <enum tensor_type type> struct tile_group;
 
 template <> struct tile_group<TENSOR_Q4_0> {
@@ -209,7 +209,8 @@ template <> struct tile_group<TENSOR_Q5_K> {
 
 template <> struct tile_group<TENSOR_Q6_K> {
     uint4 quants[2], pairs;
-    // d as the file has it, the scales' bytes first; then the scales of both halves, times d
+    // load: scales[0] has four scales of 8 bits. prepare: scales[0] has the two scales of output g, scales[1]
+    // of g + 8, each times d: first 16 inputs in the lower half, last 16 in the upper half.
     uint32_t scales[2], d;
 
     template <class Memory>

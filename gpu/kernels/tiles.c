@@ -12,7 +12,7 @@ enum { LANES = 32, TILE_INPUTS_MAX = 256, HALF_LARGEST = 65504 };
 // Up to 256 inputs of one output, unpacked from the file's blocks.
 struct row_piece {
     uint8_t quants[TILE_INPUTS_MAX];  // quantized types
-    uint16_t items[TILE_INPUTS_MAX];  // F16, BF16: their bits
+    uint16_t items[TILE_INPUTS_MAX];  // F16, BF16: bits of the items
     uint16_t d[TILE_INPUTS_MAX / 32]; // binary16: Q4_0, Q8_0 one per block; K-quants d[0] = d, d[1] = dmin
     uint8_t scales[16], minima[8];    // K-quants
 };
@@ -33,8 +33,8 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// MXFP4's scale for doubled values is 2^(e - 128); from 2^-24 to 2^12 it is a binary16, and times 12 does not
-// overflow.
+// The scale of MXFP4 for doubled values is 2^(e - 128). From 2^-24 to 2^12 a binary16 represents it, and 12
+// times it does not overflow.
 enum { E8M0_LEAST = 104, E8M0_MOST = 140 };
 
 // Upper bound of the absolute values of a block's items and scales; infinite or NaN: not representable.
@@ -155,7 +155,7 @@ static void take_32(struct row_piece *piece, int index, enum tensor_type type, c
         high = (uint32_t)load_u16(block + 2) | (uint32_t)load_u16(block + 4) << 16;
         nibbles = block + 6;
     } else if (type == TENSOR_MXFP4) {
-        int exponent = block[0] - 128; // of 2; from -14 on a normal number
+        int exponent = block[0] - 128; // of 2; a normal binary16 from -14 on
         piece->d[index] = (uint16_t)(exponent >= -14 ? (exponent + 15) << 10 : 1 << (exponent + 24));
         nibbles = block + 1;
     }
@@ -208,14 +208,15 @@ static void take_q3_k(struct row_piece *piece, const uint8_t *block)
     }
 }
 
-// Types without a tile format are dequantized first. fits_half excludes values beyond the largest binary16.
+// For types without a tile format, which are dequantized first. fits_half excludes values beyond the largest
+// binary16.
 static uint16_t round_to_half(float item)
 {
     uint32_t bits;
     memcpy(&bits, &item, 4);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     float magnitude = fabsf(item);
-    // the bits of a subnormal are its multiple of 2^-24; adding 2^23 rounds to nearest even
+    // a subnormal's bits count units of 2^-24; adding 2^23 rounds to nearest even
     if (magnitude < 0x1p-14f)
         return (uint16_t)(sign | (uint16_t)(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
     bits &= 0x7FFFFFFFu;
@@ -232,7 +233,7 @@ static uint16_t round_to_bfloat(float item)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-// `skipped`: index of the first item in the block, as float tiles are shorter than some blocks.
+// `skipped`: index of the first item within its block. Float tiles are shorter than some blocks.
 static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
                        const uint8_t *at, int skipped, int n, float scale)
 {
@@ -287,7 +288,7 @@ static void or_u32(uint8_t *at, uint32_t bits) // little-endian
     memcpy(at, &word, 4);
 }
 
-// Writes half e of fragment f's register for output `row` (0..15) to the planes of its group.
+// Writes a quant to the planes of its group: half `half` of register i of fragment f, of lane `lane`.
 static void put_quant(uint8_t *quants, uint8_t *high, enum tensor_type type, int lane, int f, int i, int half,
                       unsigned quant)
 {

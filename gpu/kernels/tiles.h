@@ -4,22 +4,27 @@
 // A weight is a sequence of panels of 16 outputs (the last padded with zeros). A panel is a sequence of tiles
 // along the inputs, of 128 inputs, or 256 for types with blocks of 256 (padded with zeros). A group is 128
 // inputs. With g = lane / 4 and t = lane % 4, a lane holds inputs 32 t .. 32 t + 31 of a group for outputs g
-// and g + 8: whole blocks of 32, to need few scales. Fragment f (0..7) of a group is the operand of one mma:
-// inputs 32 t + 4 f + e, e 0..3; register a[0] is output g, e 0 and 1; a[1] output g + 8, e 0 and 1; a[2]
-// output g, e 2 and 3; a[3] output g + 8, e 2 and 3; the smaller e in the lower half.
+// and g + 8: whole blocks of 32, so it needs few scales. Fragment f (0..7) of a group is the operand of one
+// mma. Its registers in lane 4 g + t, the smaller input in the lower half:
+//   a[0]  output g,     inputs 32 t + 4 f + 0, 1
+//   a[1]  output g + 8, inputs 32 t + 4 f + 0, 1
+//   a[2]  output g,     inputs 32 t + 4 f + 2, 3
+//   a[3]  output g + 8, inputs 32 t + 4 f + 2, 3
 //
-// A tile, in bytes: planes of quants, group after group, then scales.
+// A tile, in bytes: planes of quants, group after group, then scales. Planes:
 //   nibbles [2][32 lanes][16]  word f: register i in bits 4i.. (lower half), 16 + 4i..   Q4_0 Q4_K Q5_K Q6_K
 //   bit     [32 lanes][8]      word f / 4, n = f % 4 * 4 + i: bits n and 16 + n          Q5_K
 //   pairs   [32 lanes][16]     word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..    Q6_K
 //   bytes   [4][32 lanes][16]  words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])             Q8_0
 //   halves  [8][32 lanes][16]  the registers themselves                                  F16 BF16
-// Quants are those of the file, Q8_0's plus 128. Scales:
-//   Q4_0 Q8_0  [32 lanes] h16 d of output g, of g + 8 (of the block that the lane has)
-//   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: 48 bits, 24 a group: scale of g, of g + 8, minimum of g,
-//              of g + 8, 6 bits each; then [8 g] h16 d, dmin of g, d, dmin of g + 8
-//   Q6_K       [2 groups][32 lanes] u8 x 4, 128 higher: of g the first 16 inputs, the last 16, of g + 8 the
-//              same; then [8 g] h16 d of g, of g + 8
+// Quants are the same as in the file, plus 128 for Q8_0. Scales (h16: binary16):
+//   Q4_0 Q8_0  [32 lanes] h16 d of g, d of g + 8 (of the lane's block of 32 inputs)
+//   Q4_K Q5_K  [32 lanes] u32, then [32 lanes] u16: together 48 bits, 24 per group, 6 bits each: scale of g,
+//              scale of g + 8, minimum of g, minimum of g + 8
+//              then [8 g] h16 d of g, dmin of g, d of g + 8, dmin of g + 8
+//   Q6_K       [2 groups][32 lanes] u8 x 4, scale + 128: of g for the first 16 inputs, for the last 16, then
+//              the same of g + 8
+//              then [8 g] h16 d of g, d of g + 8
 // F32 is stored in rows, padded to a multiple of 4 inputs.
 //
 // Thread: any; pieces of one weight may be packed by many threads at once.
@@ -32,10 +37,10 @@ enum {
     GROUP_INPUTS = 128,
 };
 
-// Of one tile of a type. F32: all 0.
+// Sizes of one tile of a type. F32: all 0.
 struct tile_format {
     int32_t n_groups;                 // 1 or 2
-    int32_t quants_bytes, high_bytes; // of one group: first plane, second plane
+    int32_t quants_bytes, high_bytes; // per group: first plane, second plane
     int32_t scales_bytes;
 };
 
@@ -68,9 +73,14 @@ TILE_CONSTANT int32_t tile_bytes(struct tile_format format)
 extern "C" {
 #endif
 
-// The type as which a tensor is packed: its own if it has a tile format; Q8_0 for Q5_0, IQ4_NL and MXFP4, and
-// Q6_K for Q3_K, which represent them exactly; else F16, or BF16 if an item or a product of scales exceeds
-// binary16. Reads all scales. Unsupported: TENSOR_TYPE_COUNT.
+// The type of a tensor's tiles. Reads all scales.
+//
+//   the tensor's own type   if it has a tile format
+//   Q8_0                    for Q5_0, IQ4_NL and MXFP4, exactly
+//   Q6_K                    for Q3_K, exactly
+//   F16                     for other types
+//   BF16                    instead, if an item or a product of scales exceeds binary16
+//   TENSOR_TYPE_COUNT       if the type is not supported
 enum tensor_type tiles_type(const struct tensor *tensor);
 // Bytes of one [n_outputs, n_inputs] matrix, a multiple of 16.
 uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs);

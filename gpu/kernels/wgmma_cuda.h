@@ -1,6 +1,6 @@
-// Hopper's part of the language of kernels in CUDA (gpu/kernels/kernel.h): mbarriers, bulk copies, wgmma. PTX ISA 8,
-// target sm_90a. Compiled for another target, each function is a trap, so a kernel that uses them must only
-// be launched on a device of compute capability 9.0.
+// mbarriers, bulk copies and wgmma (compute capability 9.0) for CUDA kernels (gpu/kernels/kernel.h). PTX ISA
+// 8, target sm_90a. Compiled for another target, each function is a trap, so a kernel that uses them must
+// only be launched on a device of compute capability 9.0.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,8 @@ __device__ __forceinline__ uint32_t shared_address(const void *shared)
 
 // ---- mbarriers: words in shared memory ----
 
-// By one thread. The others may use the barrier after its barrier_init_fence() and __syncthreads().
+// Called by one thread. Other threads may use the barrier after that thread's barrier_init_fence() and a
+// __syncthreads().
 __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_arrivals)
 {
     ASM_SM90A("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(n_arrivals)
@@ -32,7 +33,7 @@ __device__ __forceinline__ void barrier_init_fence()
     ASM_SM90A("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// One arrival; the phase also waits for n_bytes of bulk copies.
+// Counts one arrival. The phase then also waits for n_bytes of bulk copies.
 __device__ __forceinline__ void barrier_expect_bytes(uint64_t *barrier, uint32_t n_bytes)
 {
     ASM_SM90A("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -64,19 +65,19 @@ __device__ __forceinline__ uint32_t time_coarse()
     return high;
 }
 
-enum { BARRIER_WAIT_MOST = 3 }; // of time_coarse: 8.6 to 12.9 s
+enum { BARRIER_WAIT_MOST = 3 }; // units of time_coarse: 8.6 to 12.9 s
 
-// Until the phase of this parity has completed: the first has parity 0. The parity is that of the current
-// phase or of the one before it.
+// Waits until the phase of this parity has completed. The first phase has parity 0. `parity` must be the
+// parity of the current or the previous phase.
 __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
 {
     while (!barrier_try_wait(barrier, parity)) {
     }
 }
 
-// The same, but not for ever: about 10 s after `began`, the time_coarse at which the block began, the kernel
-// traps and the launch fails with cudaErrorLaunchFailure. A phase that never completes would occupy the
-// device until it is reset. Not for threads with wgmma in flight, which leave too few registers.
+// barrier_wait with a timeout: about 10 s after `began`, the time_coarse at which the block began, the kernel
+// traps and the launch fails with cudaErrorLaunchFailure. Without it, a phase that never completes would
+// occupy the device until a reset. Not for threads with wgmma in flight: they have too few registers.
 __device__ __forceinline__ void barrier_wait_timed(uint64_t *barrier, uint32_t parity, const uint32_t *began)
 {
     while (!barrier_try_wait(barrier, parity))
@@ -84,8 +85,8 @@ __device__ __forceinline__ void barrier_wait_timed(uint64_t *barrier, uint32_t p
             __trap();
 }
 
-// Copies from device to shared memory and counts the bytes at the barrier. By one thread. Addresses and
-// n_bytes are multiples of 16.
+// Copies from device to shared memory and counts the bytes at the barrier. Called by one thread. Addresses
+// and n_bytes are multiples of 16.
 __device__ __forceinline__ void copy_bulk(void *shared, const void *global, uint32_t n_bytes,
                                           uint64_t *barrier)
 {
@@ -95,7 +96,8 @@ __device__ __forceinline__ void copy_bulk(void *shared, const void *global, uint
               : "memory");
 }
 
-// By each thread whose ordinary stores to shared memory wgmma or bulk copies access after a barrier.
+// Called between stores and barrier by each thread whose ordinary stores to shared memory are accessed by
+// wgmma or bulk copies after the barrier.
 __device__ __forceinline__ void shared_fence_async()
 {
     ASM_SM90A("fence.proxy.async.shared::cta;" ::: "memory");
@@ -112,7 +114,7 @@ __device__ __forceinline__ uint64_t wgmma_rows(const void *shared)
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-// Before the first wgmma, and between other accesses to the registers of a wgmma and the wgmma.
+// Needed before the first wgmma, and between other accesses to the registers of a wgmma and the wgmma.
 __device__ __forceinline__ void wgmma_fence()
 {
     ASM_SM90A("wgmma.fence.sync.aligned;" ::: "memory");
@@ -130,13 +132,13 @@ template <int n_left> __device__ __forceinline__ void wgmma_wait()
     ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(n_left) : "memory");
 }
 
-// Keeps a value in its register up to this place.
+// Keeps a value in its register until this point.
 __device__ __forceinline__ void register_hold(uint32_t &value)
 {
     asm volatile("" : "+r"(value)::"memory");
 }
 
-// Keeps the compiler from moving accesses to d across this place: used where d has been waited for.
+// Keeps the compiler from moving accesses to d across this point. Used after the wait for d.
 template <int n> __device__ __forceinline__ void wgmma_hold(float (&d)[n])
 {
 #pragma unroll
@@ -145,9 +147,9 @@ template <int n> __device__ __forceinline__ void wgmma_hold(float (&d)[n])
 }
 
 // d += a b over 16 items, by the 128 threads of a warpgroup: a 64 x 16 in registers, b's rows in shared
-// memory, d 64 x n_rows. Warp w of the group has rows 16 w .. 16 w + 15 of a and d: a[] as mma's a, and
-// d[4 n .. 4 n + 3] as mma's d of columns 8 n .. 8 n + 7. Asynchronous: d is valid, and b and a's registers
-// may change, after the wait for its group.
+// memory (`rows` from wgmma_rows), d 64 x n_rows. Warp w of the group has rows 16 w .. 16 w + 15 of a and d.
+// a[] is laid out as in mma_half; d[4 n .. 4 n + 3] as its d for columns 8 n .. 8 n + 7. Asynchronous: after
+// the wait for its group d is valid, and b and the registers of a may change.
 template <int n_rows, bool bfloat>
 __device__ __forceinline__ void wgmma(float (&d)[n_rows / 2], const uint32_t a[4], uint64_t rows);
 
