@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REASON_BYTES = 300 }; // of the message of the first row that failed
+enum { REASON_BYTES = 300 }; // shown of the first failed row's message
 
 void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
 {
@@ -41,7 +41,7 @@ enum status annotate_read_votes(struct annotate *annotate, struct buffer *record
 {
     int64_t ids[ROW_VOTES_MAX];
     enum status status = row_map_next(&annotate->map, ids, (size_t)annotate->n_votes, error);
-    if (status == STATUS_REJECT) // of a table that grew
+    if (status == STATUS_REJECT) // the table has grown
         status = annotate_refuse_change(annotate, error);
     memset(votes, 0, (size_t)annotate->n_votes * sizeof *votes);
     *is_left_out = status == STATUS_OK && ids[0] == 0;
@@ -71,11 +71,11 @@ struct collecting {
     struct label_counts labels;
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
-    struct buffer reason;                   // of the first row that failed and was not cut
+    struct buffer reason;                   // message of the first failed row that was not cut
     int64_t n_warned;                       // rows with warnings in their answers
     struct buffer warning;                  // the first one
-    struct job_set seen;                    // rows before have them
-    int64_t n_duplicates, duplicate_tokens; // rows with jobs of rows before
+    struct job_set seen;                    // jobs of earlier rows
+    int64_t n_duplicates, duplicate_tokens; // rows with a job of an earlier row
 };
 
 static enum status count_duplicates(struct collecting *collecting, struct job *const *votes,
@@ -101,7 +101,7 @@ static enum table_format output_format(const struct annotate *annotate)
     enum table_format format = TABLE_UNKNOWN;
     const struct settings *settings = annotate->settings;
     if (settings->annotate.output.format)
-        (void)table_format_parse(settings->annotate.output.format, &format); // checked before
+        (void)table_format_parse(settings->annotate.output.format, &format); // check_target has checked it
     else if (settings->annotate.output.into)
         format = TABLE_SQLITE;
     else
@@ -134,7 +134,7 @@ static struct table_target make_target(const struct annotate *annotate)
     return target;
 }
 
-// A stream is opened once there is something to write: a reader may wait at its other end.
+// A stream is opened only when there is something to write: opening a FIFO waits for its reader.
 static enum status check_writable(const char *path, struct error *error)
 {
     struct output_file output;
@@ -142,7 +142,7 @@ static enum status check_writable(const char *path, struct error *error)
         return STATUS_OK;
     enum status status = output_file_open(&output, path, error);
     if (status == STATUS_OK)
-        output_file_close(&output); // without output_file_complete nothing is left
+        output_file_close(&output); // without output_file_complete it is removed
     return status;
 }
 
@@ -200,7 +200,7 @@ static void report_warnings(struct collecting *collecting)
     buffer_finish(&collecting->warning);
 }
 
-// A row that failed, by the reason of its votes.
+// Counts a failed row by the reasons of its votes.
 static void count_failed(struct collecting *collecting, struct job *const *votes)
 {
     const struct annotate *annotate = collecting->annotate;
@@ -267,7 +267,7 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
                                                               : status;
 }
 
-// Reopening a cancelled dataset queues its failed jobs again too.
+// Reopening a cancelled dataset also queues its failed jobs, so --retry-failed need not be advised too.
 static void add_retry(const struct collecting *collecting, struct buffer *advice)
 {
     const struct annotate *annotate = collecting->annotate;
@@ -285,7 +285,8 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
                           (long long)collecting->n_may_pass);
 }
 
-// A text that is no answer is a result like others: asked again, the same request would have it again.
+// An invalid answer is a result too: the same request would get it again, so a retry is advised only for
+// other failures.
 static enum status report_failed(const struct collecting *collecting, struct error *error)
 {
     const struct annotate *annotate = collecting->annotate;
@@ -308,7 +309,8 @@ static enum status report_failed(const struct collecting *collecting, struct err
     return error->status;
 }
 
-// The table is written; `status`: whether all of its rows have answers.
+// Called after the table is written. `status` and *error say whether all rows have answers: they are logged,
+// and the fault of the evaluation becomes the error.
 static enum status fail_evaluation(const struct annotate *annotate, enum status status, struct error *error)
 {
     if (status != STATUS_OK)
@@ -323,7 +325,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     enum status status = open_writer(&collecting, error);
     if (status == STATUS_OK)
         status = collect_rows(&collecting, error);
-    table_reader_close(annotate->reader); // its lock, where the output is a table of the same database
+    table_reader_close(annotate->reader); // releases its lock: the output may be a table of the same database
     annotate->reader = NULL;
     bool is_file = !annotate->settings->annotate.output.into;
     if (status == STATUS_OK && is_file)

@@ -1,13 +1,12 @@
-// Checks before anything is queued, of properties that all rows share: a fault would fail every row. The
-// constraints on the answers are compiled. Those of functions are compiled in the format of --tool-format,
-// else in a format that writes arguments as JSON; further limits of the model's own format are known only to
-// the worker. Each row is a chat, so the model must have a chat template, and one for tools if functions are
-// given.
+// Checks what all rows share before anything is queued: a fault would fail every row. The constraints on the
+// answers are compiled. Function calls are compiled in the format of --tool-format, else in a format that
+// writes arguments as JSON; further limits of the model's own format are known only to the worker. Each row
+// is a chat, so the model must have a chat template, and one for tools if functions are given.
 #include "batching/constraint.h"
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"
 
-// The file or the option that it is from.
+// The file or the option that gave the constraint.
 static const char *name_of_source(const struct settings *settings)
 {
     if (settings->annotate.schema)
@@ -42,7 +41,7 @@ static enum status refuse_tools(const struct settings *settings, int32_t functio
 // The rules are borrowed. Errors: entry->error.
 static void compile_rules(const struct answer_rules *rules, struct compiled_constraint *entry)
 {
-    struct constraint_cache none = {0}; // of texts alone: there need be no model
+    struct constraint_cache none = {0}; // no vocabulary: constraints are compiled without the model
     *entry = (struct compiled_constraint){.source = *rules};
     constraint_compile(entry, &none);
     recognizer_destroy(entry->recognizer);
@@ -51,7 +50,7 @@ static void compile_rules(const struct answer_rules *rules, struct compiled_cons
 
 static const struct tool_format *choose_tool_format(const char *name)
 {
-    const struct tool_format *format = name ? tool_format_find(name) : NULL; // the worker refuses another
+    const struct tool_format *format = name ? tool_format_find(name) : NULL; // NULL: the worker refuses it
     return format ? format : tool_format_find("hermes");
 }
 
@@ -75,7 +74,7 @@ static enum status check_request(const struct settings *settings, const struct r
     return STATUS_OK;
 }
 
-// As batching/prepare.c chooses the template and its format.
+// Chooses the template and its format as batching/prepare.c does.
 static enum status check_format(const struct runtime *runtime, const struct settings *settings,
                                 const struct request *request, struct error *error)
 {
@@ -95,7 +94,7 @@ static enum status check_format(const struct runtime *runtime, const struct sett
     return STATUS_OK;
 }
 
-// Over Kafka the workers have the model.
+// Over Kafka only the workers have the model, so there is nothing to check.
 static enum status check_templates(const struct settings *settings, const struct request *request,
                                    struct error *error)
 {

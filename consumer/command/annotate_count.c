@@ -1,5 +1,6 @@
-// Counts the different requests of a table, and their jobs that have no result yet. Rows are rendered as for
-// a run, but in the table's order: with --reorder a run may order the fields of a listed row otherwise.
+// Counts the distinct requests of a table, and their jobs without a result. Rows are rendered as for a run,
+// but with their fields in the order of the columns: a run with --reorder may order the fields of `row`
+// differently.
 #include "consumer/command/annotate.h"
 #include "schemas/digest.h"
 #include "schemas/hash.h"

@@ -1,4 +1,4 @@
-// --evaluate: labels against the gold ones of a column.
+// --evaluate: compares the labels of the answers with the gold labels of a column.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
 #include "schemas/nearest.h"
@@ -8,7 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The column of that name, whole or before the last '='; columns->n: there is none. *property: behind it.
+// Finds the gold column: the column named `name`, else the one named by the part before the last '='. Then
+// *property is the part after the '='. Returns columns->n if there is no such column.
 static size_t find_gold(struct annotate *annotate, const char *name, struct text *property)
 {
     const struct table_columns *columns = table_reader_columns(annotate->reader);
@@ -43,7 +44,7 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     return evaluation_open(&annotate->gold.evaluation, error);
 }
 
-// A string unchanged; any other value as JSON, also null.
+// The text of a label: a string unchanged, any other value (also null) as JSON.
 static struct text label_text(const struct value *value, struct buffer *json)
 {
     if (value->kind == VALUE_STRING)
@@ -52,8 +53,8 @@ static struct text label_text(const struct value *value, struct buffer *json)
     return (struct text){json->data, json->size};
 }
 
-// Empty: the row has no gold label. A null is one where a line of JSON has it and an answer may be null; a
-// member that is missing and the NULL of a database are none, as an empty field.
+// Empty if the row has no gold label: an empty field, a member that the JSON line lacks, or the NULL of a
+// database. A null in a JSON line is a label if answers may be null.
 static struct text find_gold_label(struct annotate *annotate, const struct table_row *row,
                                    struct buffer texts[2])
 {
@@ -87,7 +88,7 @@ enum status annotate_expect_gold(struct annotate *annotate, const struct table_r
     return status;
 }
 
-// Behind the pass that expected its labels.
+// Called once all gold labels are registered: starts over without them.
 static void begin_evaluation(struct annotate_gold *gold)
 {
     gold->n_none = gold->n_refused = 0;
@@ -120,7 +121,7 @@ static void add_quoted(struct buffer *out, struct text text)
     buffer_add_byte(out, '"');
 }
 
-// One that differs in the case of letters alone, else the most similar one. data NULL: none is.
+// The closest label: equal but for the case of letters, else the nearest by edit distance. data NULL: none.
 static struct text nearest_label(const struct label_set *labels, struct text gold)
 {
     for (size_t i = 0; i < labels->n; i++)
@@ -130,7 +131,7 @@ static struct text nearest_label(const struct label_set *labels, struct text gol
     return nearest_name(gold, labels->labels, labels->n);
 }
 
-// Gold labels that no answer equals, whatever the model says: of another spelling, perhaps.
+// Lists gold labels that no answer can equal, perhaps because they are spelled differently.
 static void write_impossible(const struct annotate *annotate, struct buffer *out)
 {
     const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];

@@ -1,11 +1,12 @@
-// --reorder: the order in which rows are computed (consumer/table/row_order.h). Where fields are ordered too,
-// prompts depend on it, so it takes a pass over the table of its own.
+// --reorder: the order in which rows are computed (consumer/table/row_order.h). If fields are ordered too,
+// prompts depend on that order, so planning needs an extra pass over the table before they are rendered.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
 #include "schemas/clock.h"
 #include "schemas/hash.h"
 
-// The bytes that a column adds to a prompt: its text, and its name if the template lists the columns.
+// The hash of a column's value, and the bytes that the column adds to a prompt: its name and its text. Values
+// that are not text count as 8 bytes.
 static struct row_cell cell_of(const struct table_columns *columns, const struct table_row *row,
                                size_t column)
 {

@@ -1,4 +1,4 @@
-// A pass over the table: its rows, the bad ones left out, and the records that they are rendered to.
+// A pass over the table: reads its rows, skips bad ones, and renders the records of the others.
 #include "consumer/command/annotate.h"
 #include "consumer/command/own_output.h"
 #include "consumer/log.h"
@@ -22,13 +22,13 @@ enum status annotate_refuse_change(const struct annotate *annotate, struct error
                      table_reader_name(annotate->reader));
 }
 
-// A table of SQLite has no lines.
+// A SQLite table has rows instead of lines.
 static const char *line_name(const struct annotate *annotate)
 {
     return annotate->source.format == TABLE_SQLITE ? "row" : "line";
 }
 
-// The row as it is in the file; of a query its columns.
+// Adds the row's bytes as they are in the file, or a query's columns as an object.
 static void add_row(const struct annotate *annotate, const struct table_row *row, struct buffer *line)
 {
     const struct table_columns *columns = table_reader_columns(annotate->reader);
@@ -150,8 +150,8 @@ static bool is_empty(const struct value *field)
     return i == field->text.size;
 }
 
-// A column that the prompt names and the row leaves empty; columns->n: none. Of a prompt that lists all
-// columns, one where all are empty.
+// Returns an empty column that the prompt names; columns->n: none. If the prompt reads `row` as a whole and
+// all columns are empty, returns column 0.
 static size_t find_empty(const struct annotate *annotate, const struct table_row *row)
 {
     const struct row_prompt *prompt = &annotate->prompt;

@@ -1,5 +1,5 @@
-// --sample: some rows with their answers, and from them an estimate for all. --estimate: the tokens of all
-// prompts, without a step of the model.
+// --sample: computes some rows, prints their answers, and estimates the cost of all rows from them.
+// --estimate: counts the tokens of all prompts without running the model.
 #include "batching/sequence.h"
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"
@@ -19,7 +19,7 @@ struct sampling_report {
     struct buffer out, record;
     struct occurrences draws, seen; // of the sample
     int64_t n_missing;              // jobs without a result, of the whole table
-    int64_t n_rows;                 // of the sample that have answers
+    int64_t n_rows;                 // sampled rows with answers
     struct sample_total prompt_tokens, answer_tokens;
 };
 
@@ -150,8 +150,8 @@ static void add_money(struct buffer *out, const struct settings *settings, const
     add_number(out, "price", &money, 6);
 }
 
-// Estimated steps of `n_jobs` jobs like the sample's. The last sequences run alone for about an answer; a
-// step with more tokens than the worker's limit is several.
+// Estimates the steps for `n_jobs` jobs like the sample's: the steps that their sequences need or that their
+// tokens need, whichever is more. The last sequences run alone, for about the steps of one answer.
 static double steps_for(const struct step_cost *cost, double n_jobs)
 {
     double of_job = 1 / (double)cost->n_jobs, one = (double)cost->n_sequence_steps * of_job;
@@ -160,9 +160,10 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
     return fmax(by_sequences, by_tokens) + one;
 }
 
-// The 95 % interval: of the answers' lengths, to which a share of the time is proportional, and of the steps'
-// times, that of `steps` to go as well as the mean's of those seen. None: nothing is to go, or the sample is
-// too small for an interval: a line through one or two steps fits them exactly.
+// The 95 % interval of the remaining time. Two independent errors are combined: the error of the answers'
+// lengths, to which a share of the time is proportional, and the error of step times, of both the `steps` to
+// go and the measured mean. There is no interval (low == high) if nothing is to go or the sample is too
+// small: a line through one or two steps fits them exactly.
 static struct estimate time_of(const struct sampling_report *report, const struct step_cost *cost,
                                double seconds, double steps)
 {
@@ -186,7 +187,7 @@ static enum status add_time(struct sampling_report *report, struct error *error)
     enum status status = store_step_cost(annotate->store, &cost, error);
     if (status != STATUS_OK || !cost.n_steps || !cost.n_jobs || !report->n_rows)
         return status;
-    // what the prefix tree saved in the sample, and what a constraint forced, it does in the rest
+    // assumes that the prefix cache and forced tokens save as much in the other rows as in the sample
     double n_jobs = (double)report->n_missing;
     double steps = n_jobs > 0 ? steps_for(&cost, n_jobs) : 0;
     double tokens = n_jobs * (double)cost.n_tokens / (double)cost.n_jobs;
@@ -305,7 +306,8 @@ static enum status count_row(struct counting *counting, struct table_row *row, s
     return STATUS_OK;
 }
 
-// Answers have no length yet: --max-tokens bounds it, a sample estimates it. Scored choices generate nothing.
+// The length of answers is not known: --max-tokens bounds it, --sample estimates it. Scored choices
+// (--probabilities) generate no tokens.
 static void print_prices(const struct counting *counting, struct buffer *out)
 {
     const struct settings *settings = counting->annotate->settings;

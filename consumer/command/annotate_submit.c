@@ -10,24 +10,24 @@
 struct row_group {
     struct annotate *annotate;
     struct submission submissions[ANNOTATE_GROUP_JOBS];
-    size_t ends[ANNOTATE_GROUP_JOBS]; // of the records
+    size_t ends[ANNOTATE_GROUP_JOBS]; // of each record in `records`
     char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
-    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] of a job each
+    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first]: jobs, their rows
     size_t n_first;
     size_t n;
-    int64_t n_refused;        // rows so far, if a worker refuses a field of each
-    bool is_accepted;         // a row is not of this kind
-    struct error first_fault; // of the first of n_refused
+    int64_t n_refused;        // rows so far, while each has a field that a worker refuses
+    bool is_accepted;         // a row without such a field was found
+    struct error first_fault; // of the first of these rows
     struct buffer records;
-    struct buffer begun; // a row's record without its seed
+    struct buffer begun; // a row's record without its seed and end
     struct occurrences occurrences;
-    // with --reorder: rows are rendered into the spool in the table's order, then queued in that of `order`
+    // --reorder: rows are rendered into the spool in the table's order and queued in the order of `order`
     bool reorders;
     struct row_order order;
     struct row_spool spool;
     int64_t *row_ids;                     // [spool.n][n_votes]: jobs of each row, for the map
-    int64_t *places[ANNOTATE_GROUP_JOBS]; // in row_ids
+    int64_t *places[ANNOTATE_GROUP_JOBS]; // [n]: where each id is written in row_ids
 };
 
 static enum status flush_places(struct row_group *group, struct error *error)
@@ -38,7 +38,7 @@ static enum status flush_places(struct row_group *group, struct error *error)
     return status;
 }
 
-// A job is found at the first row that has it. Called in the table's order.
+// Records the first row of each job. Rows are passed in the table's order.
 static enum status place_row(struct row_group *group, int64_t id, int64_t row, struct error *error)
 {
     bool is_new;
@@ -59,7 +59,7 @@ static enum status place_group(struct row_group *group, struct error *error)
     return status == STATUS_OK ? flush_places(group, error) : status;
 }
 
-// With --reorder, after all are queued.
+// --reorder: records the first rows after all jobs are queued.
 static enum status place_spooled(struct row_group *group, struct error *error)
 {
     size_t n_votes = (size_t)group->annotate->n_votes;
@@ -70,7 +70,7 @@ static enum status place_spooled(struct row_group *group, struct error *error)
     return status == STATUS_OK ? flush_places(group, error) : status;
 }
 
-// Groups hold whole rows, so that the map is written in order.
+// A group holds all votes of each of its rows, so the map is written in row order.
 static enum status queue_group(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
@@ -101,7 +101,7 @@ static enum status queue_group(struct row_group *group, struct error *error)
     return status;
 }
 
-// STATUS_REFUSE: a worker would refuse each row so far, for the template's sake.
+// STATUS_REFUSE: a worker would refuse every row so far, because of a field that the template writes.
 static enum status submit_group(struct row_group *group, struct error *error)
 {
     if (!group->n || group->is_accepted)
@@ -111,7 +111,8 @@ static enum status submit_group(struct row_group *group, struct error *error)
                      (long long)group->n_refused, group->first_fault.text);
 }
 
-// The jobs of the row in `begun`, by its number. places: [n_votes] of row_ids, with --reorder.
+// Adds the jobs of row number `row`, whose record is in `begun`. places: [n_votes] of row_ids; NULL without
+// --reorder.
 static enum status add_jobs(struct row_group *group, int64_t seed, int64_t row, int64_t *places,
                             struct error *error)
 {
@@ -147,14 +148,15 @@ static enum status add_left_out(struct row_group *group, struct error *error)
     static const int64_t none[ROW_VOTES_MAX] = {0};
     if (group->reorders)
         return row_spool_add(&group->spool, (struct text){0}, 0, 0, error);
-    enum status status = queue_group(group, error); // the map is in order
+    enum status status = queue_group(group, error); // the map is written in row order
     return status == STATUS_OK
                ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
                : status;
 }
 
-// A field that a worker refuses, such as an image, is the template's own: texts of rows make no members.
-// Where the template has it in some rows alone, these fail by themselves. Called until a row is without.
+// Checks the row for a field that a worker refuses, such as an image. Such a field is written by the
+// template: the text of a row can't add members. If the template writes it for some rows only, those rows
+// fail alone, so this is called until a row is without it.
 static enum status check_fields(struct row_group *group, struct error *error)
 {
     struct buffer record = {0};
@@ -169,7 +171,7 @@ static enum status check_fields(struct row_group *group, struct error *error)
     buffer_finish(&record);
     if (status != STATUS_OK && status != STATUS_REJECT)
         return status;
-    // another fault is the row's own
+    // any other fault is the row's own
     group->is_accepted = status == STATUS_OK || error->code != ERROR_UNSUPPORTED_FIELD;
     if (!group->is_accepted && !group->n_refused++)
         group->first_fault = *error;
@@ -238,7 +240,7 @@ static enum status queue_spooled(struct row_group *group, struct error *error)
 
 static enum status submit_reordered(struct row_group *group, struct error *error)
 {
-    bool are_fields_free = group->annotate->prompt.read.all; // rendered in their order
+    bool are_fields_free = group->annotate->prompt.read.all; // rows are rendered in field order
     enum status status = row_spool_open(&group->spool, error);
     if (status == STATUS_OK && are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
@@ -262,8 +264,8 @@ static void destroy_group(struct row_group *group)
     free(group);
 }
 
-// What was queued for another prompt, or for rows that the table no longer has, is not computed. Over Kafka
-// it is on the topic.
+// Removes queued requests of another prompt, or of rows that the table no longer has. Not called over Kafka:
+// there they are on the topic already.
 static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
@@ -302,7 +304,7 @@ static int64_t count_left_out(const struct annotate *annotate)
            (annotate->settings->annotate.input.skip_empty ? annotate->rows.n_empty : 0);
 }
 
-// Nothing was asked; the rows are in --errors.
+// No request was made; the rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
     char rows[64] = "its only row is left out";

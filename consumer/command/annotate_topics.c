@@ -1,8 +1,8 @@
-// sheaf annotate --brokers: the rows' jobs are queued in the store as ever, and the store is the submission's
-// input and the answers' place: its jobs, in the order of their ids, are lines submitted to the jobs topic
-// exactly once (topic_submit.h), and results are taken from the results topic until each job has one. New
-// rows have higher ids, so a grown or edited table appends lines. Killed at any time, the same command
-// continues behind the submission's marker, with the answers that the store has. Thread: main.
+// sheaf annotate --brokers. The rows' jobs are queued in the store as without Kafka. Then the store's jobs,
+// in the order of their ids, are submitted to the jobs topic exactly once (topic_submit.h), and results are
+// copied from the results topic into the store until each job has one. New rows have higher ids, so a grown
+// or edited table appends to the submission. After a kill the same command resumes after the submission's
+// progress marker, with the answers that the store has. Thread: main.
 #include "consumer/command/annotate.h"
 #include "consumer/command/topic_submit.h"
 #include "consumer/file.h"
@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 enum {
-    GROUP_RESULTS = 1000, // taken into the store in one transaction
+    GROUP_RESULTS = 1000, // stored in one transaction
     POLL_MS = 200,
-    QUIET_MS = 60000, // without an answer, before a message
+    QUIET_MS = 60000, // time without an answer before a message
 };
 
 struct topics {
@@ -44,12 +44,12 @@ struct topics {
 
 // ---- submitting ----
 
-// The record with the job's name as custom_id, by which its result is found.
+// Writes the record with the job's id as custom_id, which identifies its result.
 static enum status write_line(void *context, struct text job_id, struct text record, struct error *error)
 {
     struct topics *topics = context;
     fprintf(topics->lines, "{\"custom_id\":\"%.*s\",", (int)job_id.size, job_id.data);
-    fwrite(record.data + 1, 1, record.size - 1, topics->lines); // it begins with a brace, and has members
+    fwrite(record.data + 1, 1, record.size - 1, topics->lines); // without the opening brace; it has members
     fputc('\n', topics->lines);
     return ferror(topics->lines) ? error_set(error, STATUS_REFUSE, ERROR_FILE, "a temporary file in %s: %s",
                                              file_temporary_folder(), strerror(errno))
@@ -138,7 +138,7 @@ static void count_answers(struct topics *topics, int64_t n_taken)
     topics->quiet_since_ms = clock_ms();
 }
 
-// The group's results into the store; those that it has already are skipped.
+// Stores the group's results; skips results that the store has already.
 static enum status take_group(struct topics *topics, struct error *error)
 {
     struct finished_job *finished = calloc(topics->n_group + 1, sizeof *finished);
@@ -166,7 +166,7 @@ static enum status take_group(struct topics *topics, struct error *error)
     return status;
 }
 
-// No wait is silent.
+// Reports, after QUIET_MS without an answer, how many are missing.
 static void report_silence(struct topics *topics)
 {
     if (clock_ms() - topics->quiet_since_ms < QUIET_MS)

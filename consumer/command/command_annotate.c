@@ -1,5 +1,6 @@
-// sheaf annotate: a table in, the same table with the answers' columns out. As sheaf run it is submit, work
-// and collect in one process on an embedded queue beside the output (consumer/command/annotate.h).
+// sheaf annotate: reads a table and writes it with the answers as additional columns. Like sheaf run, it
+// submits, works and collects in one process, with an embedded queue beside the output
+// (consumer/command/annotate.h).
 #include "consumer/closing.h"
 #include "consumer/command/annotate.h"
 #include "consumer/command/commands.h"
@@ -33,7 +34,7 @@ static bool is_price(const char *text)
     return !text || (end > text && !*end && isfinite(price) && price >= 0);
 }
 
-// A file of any name that says nothing else may be a database.
+// With --into, an output whose name has no known ending is taken as a SQLite database.
 static enum status check_target(const struct settings *settings, struct error *error)
 {
     const char *given = settings->annotate.output.format, *into = settings->annotate.output.into;
@@ -87,7 +88,7 @@ static enum status check_answers(const struct settings *settings, struct error *
     return check_target(settings, error);
 }
 
-// The file comes first: of one that is missing or packed no format helps.
+// Checks the file before its format: --input-format does not help with a file that is missing or compressed.
 static enum status check_source(const struct table_source *source, struct error *error)
 {
     struct input_source opened;
@@ -129,7 +130,7 @@ static enum status choose_format(struct table_source *source, const struct setti
     return STATUS_OK;
 }
 
-// A pipe has no name that says its format.
+// The format of a pipe is guessed, because it has no name; an error then says so.
 static enum status open_reader(struct annotate *annotate, struct error *error)
 {
     const struct table_source *source = &annotate->source;
@@ -179,7 +180,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     if (settings->annotate.estimate.wanted)
-        return STATUS_OK; // it needs none
+        return STATUS_OK; // --estimate needs no store
     bool beside_input = file_is_stream(settings->output);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
         return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
@@ -192,7 +193,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
 }
 
-// A database may hold the table that is read and the one that is written.
+// The table that is read and the table that is written may be in one database.
 static enum status check_files(const struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
@@ -316,7 +317,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = output_file_open(&annotate->errors, settings->errors, error);
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
-    // a sample writes none; a table of a database is known by its columns
+    // a sample writes no output; a table in a database is recognized by its columns
     if (status == STATUS_OK && !settings->annotate.estimate.n_rows && !settings->annotate.output.into)
         status = own_output_check(annotate->store, annotate->dataset, settings->output, settings->overwrite,
                                   error);
@@ -356,7 +357,7 @@ static struct settings worker_settings(const struct annotate *annotate)
     return settings;
 }
 
-// Of the table's requests, not the dataset's, which may have those of another prompt.
+// Counts the requests of the table, not of the dataset, which may contain those of another prompt.
 static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
                                   struct error *error)
 {

@@ -1,5 +1,5 @@
-// sheaf bench: prefill and decode tokens a second by batch size, straight on the forward pass: no queue, no
-// text.
+// sheaf bench: measures prefill and decode tokens per second by batch size on the forward pass alone: no
+// queue, no text.
 #include "consumer/check_log.h"
 #include "consumer/check_log.h"
 #include "consumer/command/commands.h"
@@ -22,7 +22,7 @@ struct command_bench {
     struct runtime *runtime;
     struct forward_limits limits;
     int32_t n_prompt, n_generate;
-    // A step's arrays, for the largest batch; tokens, positions and sequences twice, for two steps under way.
+    // Arrays of a step of the largest batch; tokens, positions and sequences twice, for two steps in flight.
     int32_t *tokens, *positions, *output_rows, *pages, *drawn;
     struct step_sequence *sequences;
     struct sample_request *samples;
@@ -106,7 +106,8 @@ static enum status run_step(struct command_bench *bench, struct step *step, cons
     return status;
 }
 
-// All prompts one after the other, in steps of as many rows as fit: as the batcher cuts them.
+// Prefills all prompts, one after the other, in steps of up to n_tokens_max tokens: chunked prefill, as in
+// the batcher.
 static enum status prefill_batch(struct command_bench *bench, int32_t batch, struct error *error)
 {
     int32_t sequence = 0, position = 0;
@@ -139,7 +140,8 @@ static enum status prefill_batch(struct command_bench *bench, int32_t batch, str
     return STATUS_OK;
 }
 
-// Step number t. Tokens that the step before draws are not known when it is `pending`.
+// Decode step number t. `pending`: the previous step is in flight, so its tokens are not known yet; token -1
+// - i refers to its output i.
 static struct step decode_step(struct command_bench *bench, int32_t batch, int32_t t, bool pending)
 {
     struct step step = step_of(bench);
@@ -170,7 +172,7 @@ static enum status collect_step(struct command_bench *bench, const struct step *
     return status;
 }
 
-// As the batcher does it: where the device computes by itself, a step is submitted while the one before runs.
+// As in the batcher: an asynchronous device gets the next step while the previous one runs.
 static enum status decode_batch(struct command_bench *bench, int32_t batch, struct error *error)
 {
     bool ahead = session_computes_ahead(&bench->runtime->session);
@@ -200,7 +202,8 @@ static double median_of(double *values, int n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-// Prompts that take long are computed once: each measurement of the answers starts from the same pages.
+// After this much prefill time the prompts are not computed again: each decode run starts from the same
+// pages.
 enum { PREFILL_S_MAX = 15 };
 
 static enum status measure_batch(struct command_bench *bench, struct measurement *measurement, int n_runs,
@@ -287,7 +290,7 @@ static enum status plan_batches(struct command_bench *bench, const struct settin
     return STATUS_OK;
 }
 
-// Measures the requested batches, or fails if they do not fit.
+// Plans the memory of the requested batches; fails if they do not fit.
 static enum status place_model(const struct command_bench *bench, struct runtime *runtime,
                                const struct settings *settings, struct error *error)
 {

@@ -9,8 +9,8 @@
 #include "consumer/log.h"
 #include "store/store.h"
 
-// Looks for a submission of the dataset: *created_s is when its jobs were created, by its host's clock. What
-// cannot be read keeps no dataset from being cancelled.
+// Finds the dataset's submission. *created_s: creation time of its jobs, by the clock of the submitting host;
+// -1: none, or unknown. An error is only logged, because it must not prevent the cancellation.
 static void find_submission(const struct kafka_config *config, const char *dataset, int64_t *created_s)
 {
     struct control control = {0};

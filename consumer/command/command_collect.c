@@ -1,4 +1,4 @@
-// sheaf collect: a dataset's results in input order.
+// sheaf collect: writes a dataset's results in input order.
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
 #include "consumer/command/topic_collect.h"
@@ -16,7 +16,7 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
-// Results are missing, or `more` is.
+// Refuses a dataset with missing results, or with a fault that `more` describes. With --force it only warns.
 static enum status refuse_part(const struct settings *settings, int64_t n_results, int64_t n_expected,
                                struct text more, const char *advice, struct error *error)
 {
@@ -32,7 +32,7 @@ static enum status refuse_part(const struct settings *settings, int64_t n_result
                      (int)more.size, more.data, advice);
 }
 
-// Not over files that the dataset did not write.
+// Completes the output files, unless that would overwrite files that the dataset did not write.
 static enum status complete_own(struct output *output, struct store *store, const struct settings *settings,
                                 struct error *error)
 {
@@ -64,13 +64,14 @@ static enum status collect_from_store(struct output *output, const struct settin
             refuse_part(settings, output->n_results, output->n_results + n_missing, TEXT(""), "wait", error);
     if (status == STATUS_OK)
         status = complete_own(output, store, settings, error);
-    if (status == STATUS_OK) // and not before the file is there
+    if (status == STATUS_OK) // only once the file exists
         status = store_collected(store, dataset, error);
     store_close(store);
     return status;
 }
 
-// Jobs for which nobody needs to wait: deleted before or after they were answered.
+// Describes missing results that will never arrive: the job was deleted before a worker read it, or its
+// result was deleted.
 static void explain_gone(const struct topic_collected *collected, const struct kafka_config *config,
                          struct buffer *more)
 {
@@ -89,7 +90,9 @@ static void explain_gone(const struct topic_collected *collected, const struct k
                           ", and its submission has not ended (run sheaf submit again if it was stopped)");
 }
 
-// Jobs that may get results yet. Of a group without offsets it is not known which were there.
+// Describes missing results that may still arrive, and returns the advice. If the offsets of the group are
+// unknown and retention deleted the beginning of the results topic, a missing result may also have been
+// deleted.
 static const char *explain_waiting(const struct topic_collected *collected, const struct kafka_config *config,
                                    struct buffer *more)
 {

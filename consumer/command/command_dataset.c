@@ -30,7 +30,8 @@ static void add_time(struct buffer *out, int64_t time_us)
     buffer_add_format(out, "%-19s", text);
 }
 
-// The beginning of the model's fingerprint (consumer/arithmetic.h): two models may have one name.
+// Adds the first digits of the model's fingerprint (consumer/arithmetic.h): two models may have the same
+// name.
 static void add_fingerprint(struct buffer *out, struct text arithmetic)
 {
     static const char name[] = " model=";

@@ -1,5 +1,5 @@
-// sheaf embed: texts on standard input, a JSON line with each one's vector on standard output. Several texts are
-// computed together.
+// sheaf embed: reads texts from standard input and writes a JSON line with the vector of each. Several texts
+// are computed together.
 #include "consumer/command/commands.h"
 #include "consumer/command/embed_line.h"
 #include "consumer/arithmetic.h"
@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Limits of a group: the texts that are read before their vectors are computed and written. GROUP_STEPS: its
-// tokens, in steps of n_tokens_max.
+// Limits of a group, the texts that are read, computed and written together. GROUP_STEPS: limit of its
+// tokens, in steps of n_tokens_max tokens.
 enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
 
 enum { MADE_BY_BYTES = JOB_FINGERPRINT_BYTES_MAX + 64 };
@@ -50,7 +50,7 @@ struct command_embed {
     struct buffer out;
     struct output_part output;
     char made_by[MADE_BY_BYTES];   // what the vectors depend on besides the lines
-    struct output_part_state done; // lines read so far; n_failed: of those written
+    struct output_part_state done; // lines read so far; n_failed: written without a vector
     int64_t n_tokens;
 };
 
@@ -75,7 +75,7 @@ static enum status tokenize_text(struct command_embed *embed, struct text text, 
     return STATUS_OK;
 }
 
-// A text that cannot be computed gets its error; others end the command.
+// A text that cannot be computed gets an error in the output; any other error ends the command.
 static enum status add_line(struct command_embed *embed, struct text line, struct error *error)
 {
     struct arena arena = {0};
@@ -192,7 +192,8 @@ static enum status refuse_lines(const struct command_embed *embed, struct error 
                      embed->output.file.temporary, (long long)embed->output.state.n_lines);
 }
 
-// Lines that are in the output already. STATUS_REFUSE: they are others.
+// Skips a line that is in the output already. STATUS_REFUSE: the lines are not those that the output was made
+// from.
 static enum status skip_line(struct command_embed *embed, struct text line, struct error *error)
 {
     const struct output_part_state *before = &embed->output.state;
@@ -288,7 +289,7 @@ static enum status place_model(struct command_embed *embed, const struct setting
                      limits->n_pages, limits->page_positions, limits->n_tokens_max);
 }
 
-// A stream is not continued.
+// Names what the vectors depend on besides the lines, for resuming. A stream cannot be resumed.
 static enum status name_making(struct command_embed *embed, const struct settings *settings,
                                const struct embedder_options *options, struct error *error)
 {

@@ -51,7 +51,7 @@ static enum status compile_choice(struct shown_constraint *constraint, char *con
     return status;
 }
 
-// GBNF defines with "::=", Lark with ":".
+// GBNF rules are defined with "::=", Lark rules with ":".
 static enum status compile_source(struct shown_constraint *constraint, struct text source,
                                   struct error *error)
 {
@@ -188,8 +188,9 @@ static int compare_times(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-// Counts of sorted times, by steps of an eighth of a power of two: the k-th is of masks that took at most
-// 2^(k / 8) us and more than those before. Histograms of cases can be added up, their percentiles can't.
+// Prints a histogram of sorted times. Count k is the number of masks that took more than 2^((k - 1) / 8) us
+// and at most 2^(k / 8) us; count 0 has no lower bound. Histograms of several cases can be added up,
+// percentiles cannot.
 static void print_histogram(const struct mask_times *times)
 {
     const double step = 1.0905077326652577; // 2^(1 / 8)
@@ -247,7 +248,8 @@ static void print_case(const struct json_node *name, enum status status,
     printf(", \"tokens\": %zu, \"forced_tokens\": %zu}\n", result->n_tokens, result->n_forced);
 }
 
-// A refused case is a result; an error is returned only when no case can be checked.
+// A refused schema is printed as a result of its case. An error is returned only if the command cannot
+// continue.
 static enum status check_case(const struct grammar_vocabulary_of *of, const struct json_node *node,
                               bool spaces, struct error *error)
 {

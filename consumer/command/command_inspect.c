@@ -21,8 +21,8 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
     }
 }
 
-// Plans the memory that a worker would need here. For a model too large for this machine `error` says so, and
-// the file is described nevertheless.
+// Plans the memory that a worker would need here. If the model is too large for this machine, `error` says
+// so, and the file is still described.
 static void plan_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
@@ -49,7 +49,7 @@ static const char *thinking_format_name(const struct runtime *runtime)
     return runtime->chat.format.thinking ? runtime->chat.format.thinking->name : "none";
 }
 
-// Of a model whose tokenizer is not read: none.
+// `model` is "none" if the tokenizer was not read.
 struct tokenizer_facts {
     const char *model, *pre;
     int32_t bos, eos;
@@ -160,8 +160,8 @@ enum status command_inspect(const struct settings *settings, struct error *error
     struct limits_plan plan = {0};
     struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
     enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
-    // A model whose tokenizer is missing or not read is described; the error is the command's end
-    // nevertheless.
+    // A model is described even if its tokenizer is missing or not supported; the command still returns the
+    // error.
     if (status == STATUS_OK || (runtime.model && !runtime.tokenizer)) {
         struct error memory_error = {0};
         plan_memory(runtime.model, &plan, &memory_error);

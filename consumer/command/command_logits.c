@@ -1,4 +1,4 @@
-// sheaf logits: float32 logits of every position of a text given as token ids.
+// sheaf logits: writes the float32 logits of every position of a text given as token ids.
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
 #include "consumer/command/output_file.h"
@@ -65,11 +65,11 @@ static enum status place_model(struct runtime *runtime, const struct token_array
                                const struct settings *settings, const enum kv_type *kv_type,
                                struct error *error)
 {
-    // a longer text is refused later, with the memory that it needs
+    // logits_of_text refuses a text longer than the context
     size_t n_context = (size_t)runtime->model->shape.n_context;
     size_t n_ids = ids->n_ids < n_context ? ids->n_ids : n_context;
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
-    struct limits_wanted wanted = {.n_sequences_max = LOGITS_CHUNK_TOKENS, // as many outputs
+    struct limits_wanted wanted = {.n_sequences_max = LOGITS_CHUNK_TOKENS, // each token is an output
                                    .n_tokens_max = LOGITS_CHUNK_TOKENS,
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,

@@ -1,4 +1,4 @@
-// sheaf mirror: the whole fleet's store from the topics alone, live.
+// sheaf mirror: builds the whole fleet's store from the topics alone, and keeps it up to date.
 #include "consumer/command/commands.h"
 #include "consumer/command/named_store.h"
 #include "consumer/kafka_settings.h"

@@ -1,4 +1,4 @@
-// sheaf quantize: a model of any readable kind, written as GGUF with its matrices in another type.
+// sheaf quantize: writes a model of any supported format as GGUF, with its matrices in another type.
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
 #include "consumer/log.h"

@@ -1,5 +1,5 @@
-// sheaf report: one page with a dataset's figures, plots, errors, labels and evaluation, from the store
-// alone.
+// sheaf report: writes an HTML page with a dataset's figures, plots, errors, labels and evaluation, from the
+// store alone.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
 #include "consumer/command/named_store.h"
@@ -20,11 +20,11 @@ struct report {
     struct text dataset;
     struct buffer out;
     int64_t n_rows; // of the query that is read
-    // of a chart
+    // columns of a chart
     struct page_column columns[PAGE_COLUMNS_MAX], more[PAGE_COLUMNS_MAX];
     int n_columns;
-    double unit; // of a histogram: what one is of the values in the store
-    // of the table of errors, and the bars of a property
+    double unit; // of a histogram: stored values per unit shown, as 1e6 us per s
+    // state of the table of errors, and of the bars of a property
     struct buffer name;
     int64_t total;
     struct {
@@ -62,7 +62,8 @@ static void add_count(struct buffer *out, const char *label, int64_t number)
     page_add_tile(out, label, "%s", page_number(text, number));
 }
 
-// By what they cost. Of annotate's rows the equal ones are no jobs, and so not in the jobs' sums.
+// Adds the tokens by cost. Equal jobs are in the sums over jobs and are subtracted; equal rows of annotate
+// are one job, so they are not in the sums.
 static void add_tokens(struct buffer *out, const struct value *fields)
 {
     int64_t duplicate_prompt = integer_of(&fields[15]), duplicate_completion = integer_of(&fields[16]),

@@ -1,6 +1,6 @@
-// sheaf run: submit, work and collect in one process, on an embedded queue beside the output. Each part is
-// the command of that name; a killed run is resumed. If input and output are streams it cannot be resumed,
-// and the queue is in a temporary folder.
+// sheaf run: submits, works and collects in one process, with an embedded queue beside the output. Each part
+// does what the command of that name does. The same command resumes a killed run, except if input and output
+// are both streams: then the queue is in a temporary folder.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/file.h"
@@ -22,7 +22,7 @@
 struct run_command {
     const struct settings *settings;
     struct text dataset;
-    char *store_path, *temporary_folder; // temporary_folder NULL: the store stays
+    char *store_path, *temporary_folder; // temporary_folder NULL: the store is kept
     struct store *store;
     struct input input;
     struct output output;
@@ -39,7 +39,8 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
-// Reopening a cancelled dataset queues its failed jobs again too. A store in a temporary folder is gone.
+// Reopening a cancelled dataset also queues its failed jobs, so --retry-failed need not be advised too. A
+// store in a temporary folder is deleted, so there is no advice.
 static enum status report_failed(const struct run_command *run, struct error *error)
 {
     long long n_cancelled = run->output.n_cancelled, n_failed = run->output.n_failed - n_cancelled;
@@ -139,7 +140,7 @@ static enum status run_in_store(struct run_command *run, struct error *error)
         status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
     if (status == STATUS_OK)
         status = store_progress(run->store, run->dataset, take_progress, &line, error);
-    // also where all are finished: is it this model that has answered them?
+    // even if all jobs are finished: the service checks that this model answered them
     if (status == STATUS_OK && line.n_total) {
         if (line.n_before && line.n_before < line.n_total)
             log_write(LOG_INFO, "going on: %lld of %lld jobs were finished before", (long long)line.n_before,
@@ -148,7 +149,7 @@ static enum status run_in_store(struct run_command *run, struct error *error)
         struct worker_progress progress;
         status = service_run(&service, run->settings, &progress, error);
     }
-    struct dataset_mark removed = {0}; // by this worker
+    struct dataset_mark removed = {0}; // lines that this worker removed
     if (status == STATUS_OK)
         status = store_removed_lines(run->store, run->dataset, &removed, error);
     if (status == STATUS_OK && removed.n_lines)
@@ -171,7 +172,8 @@ static enum status run_or_refuse(struct run_command *run, struct error *error)
     return status == STATUS_OK ? run_in_store(run, error) : status;
 }
 
-// Beside the output; beside the input where the output is a stream.
+// Places the store beside the output, or beside the input if the output is a stream. If both are streams it
+// is in a temporary folder.
 static enum status choose_store(struct run_command *run, struct error *error)
 {
     const struct settings *settings = run->settings;

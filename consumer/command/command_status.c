@@ -1,5 +1,5 @@
-// sheaf status: progress, rate and time left of each dataset, from the store alone; with --rebuild the store
-// is first rebuilt from the topics.
+// sheaf status: prints the progress, rate and time left of each dataset, from the store alone; with --rebuild
+// the store is first rebuilt from the topics.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
 #include "consumer/command/named_store.h"
@@ -34,7 +34,7 @@ static void format_seconds(char out[16], double seconds)
         snprintf(out, 16, "%.1f h", seconds / 3600);
 }
 
-// Unknown where jobs remain and no worker is alive to compute them.
+// -1 (unknown) if jobs remain and no worker is alive to compute them.
 static double seconds_left(const struct status_listing *listing, const struct dataset_progress *progress)
 {
     int64_t n_finished = progress->done + progress->failed + progress->cancelled;
@@ -123,7 +123,7 @@ static void add_alive(struct status_listing *listing, int64_t n)
         buffer_add_format(&listing->out, "\n%lld worker%s alive; ", (long long)n, n == 1 ? "" : "s");
 }
 
-// A mirror's store knows what results say, not how they were computed.
+// A mirror's store has the results, but not the steps in which workers computed them.
 static void add_totals(struct status_listing *listing)
 {
     const struct store_totals *totals = &listing->totals;
@@ -204,7 +204,7 @@ static void list_suspect(void *context, const struct suspect_job *job)
                       job->attempts, job->attempts == 1 ? "" : "s", words[job->state]);
 }
 
-// The jobs of the embedded queue.
+// Adds the unfinished jobs of the embedded queue, and the suspects among them.
 static enum status add_waiting(struct status_listing *listing, struct store *store, struct text dataset,
                                struct error *error)
 {
@@ -244,7 +244,8 @@ static void list_worker(void *context, const struct fleet_worker *worker)
                           : 0);
 }
 
-// The fleet as mirrored; a worker's own store has only that worker and its partitions.
+// Adds the workers and partitions: of the whole fleet if the store is a mirror's, else of the one worker that
+// writes the store.
 static enum status add_fleet(struct status_listing *listing, struct store *store, struct error *error)
 {
     struct store_lag lag;
@@ -255,7 +256,7 @@ static enum status add_fleet(struct status_listing *listing, struct store *store
         status = store_lag(store, &lag, error);
     if (status != STATUS_OK)
         return status;
-    if (!listing->totals.is_mirror) // a mirror has the jobs themselves
+    if (!listing->totals.is_mirror) // a mirror has counted these jobs already
         listing->n_unfinished += lag.jobs_behind;
     if (listing->json)
         buffer_add_format(

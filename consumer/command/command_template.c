@@ -1,5 +1,5 @@
-// sheaf template: renders a chat template over the variables on standard input: a model's by the rules that
-// hold for jobs, a file's as Jinja2 does.
+// sheaf template: renders a chat template with the variables on standard input. A model's template is
+// rendered as for a job, a template file as Jinja2 does.
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
 #include "batching/chat.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-// Of a template file or a model file: the template's text, and those of the special tokens.
+// The content of a template file or a model: the template's text and the special tokens' texts.
 struct template_input {
     struct gguf *gguf;
     struct tokenizer *tokenizer;
@@ -118,7 +118,8 @@ static bool has_member(const struct value *object, struct text key)
     return false;
 }
 
-// The job with these variables: what is no field of jobs that concerns its prompt is in chat_template_kwargs.
+// Writes the job with these variables. A variable that is not among the fields of a prompt (is_field) becomes
+// a member of chat_template_kwargs.
 static enum status make_record(const struct value *variables, struct arena *arena, struct buffer *record,
                                struct error *error)
 {
@@ -141,7 +142,7 @@ static enum status make_record(const struct value *variables, struct arena *aren
     return record->failed ? out_of_memory(error) : STATUS_OK;
 }
 
-// As for a job (batching/prepare.c).
+// Chooses the template as for a job (batching/prepare.c).
 static enum status choose_template(const struct template_input *input, const struct job *job,
                                    struct text *text, struct error *error)
 {

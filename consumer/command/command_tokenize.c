@@ -1,4 +1,4 @@
-// sheaf tokenize: lines {"text": ...} on standard input, an array of token ids a line on standard output.
+// sheaf tokenize: reads lines {"text": ...} from standard input and writes the token ids of each as an array.
 #include "consumer/command/commands.h"
 #include "engine/model/model_folder.h"
 #include "engine/tokenizer/tokenizer.h"

@@ -1,4 +1,4 @@
-// sheaf work: a worker, which computes the jobs of a queue.
+// sheaf work: a worker that computes the jobs of a queue.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/named_store.h"
@@ -19,7 +19,7 @@ static enum status retry_failed(struct store *store, const struct settings *sett
     return status;
 }
 
-// A worker that was stopped has done its work whatever failed.
+// A worker that was stopped succeeds even if jobs failed.
 static enum status report_progress(const struct worker_progress *progress, const struct settings *settings,
                                    enum status status, struct error *error)
 {

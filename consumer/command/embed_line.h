@@ -11,10 +11,11 @@
 #include "schemas/error.h"
 #include "schemas/text.h"
 
-// Without line feed and carriage return at its end.
+// The line without line feeds and carriage returns at its end.
 struct text embed_line_trim(struct text line);
-// `line` is trimmed. `text` points into it, or into the arena. Appends the ids to `ids` as members of an object, as
-// they came, each with a comma behind it: "id":"doc-7","custom_id":7,. STATUS_REJECT: the line is at fault; ids that
-// could be read are there. Other errors: ERROR_OUT_OF_MEMORY.
+// `line` must be trimmed. *text points into `line` or the arena. Appends the ids of the line to `ids` as
+// members of an object, spelled as in the line and each followed by a comma, as "id":"doc-7","custom_id":7,
+// for the line above. STATUS_REJECT: the line is at fault; the ids read before the fault are appended. Other
+// errors: ERROR_OUT_OF_MEMORY.
 enum status embed_line_decode(struct text line, struct arena *arena, struct text *text, struct buffer *ids,
                               struct error *error) WARN_UNUSED;

@@ -11,7 +11,7 @@ static enum status no_memory(struct error *error)
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
-// Offsets first, because the buffer moves while it grows.
+// Collects the ends first, because the buffer moves while it grows.
 static enum status read_tokens(struct grammar_vocabulary_of *of, size_t n, struct error *error)
 {
     size_t *ends = calloc(n, sizeof *ends);
@@ -69,14 +69,14 @@ static void add_time(struct mask_times *times, int64_t ns)
         size_t max = times->max ? 2 * times->max : 256;
         double *larger = realloc(times->us, max * sizeof *larger);
         if (!larger)
-            return; // one time fewer
+            return; // this time is not recorded
         times->us = larger;
         times->max = max;
     }
     times->us[times->n++] = (double)ns / 1000;
 }
 
-// Whether the text before the token determines all of it.
+// Counts the token as forced if the text before it determines all of its bytes.
 static enum status count_forced(struct matcher *matcher, struct text token, struct grammar_verdict *verdict,
                                 struct error *error)
 {
@@ -88,7 +88,7 @@ static enum status count_forced(struct matcher *matcher, struct text token, stru
     return status;
 }
 
-// *left: the mask forbids the token.
+// *left: the text leaves the grammar within this token.
 static enum status take_token(const struct grammar_vocabulary_of *of, struct matcher *matcher, uint32_t id,
                               struct text bytes, struct mask_times *times, struct grammar_verdict *verdict,
                               bool *left, struct error *error)
@@ -105,7 +105,7 @@ static enum status take_token(const struct grammar_vocabulary_of *of, struct mat
     add_time(times, clock_thread_ns() - from);
     verdict->byte += n_accepted;
     *left = n_accepted < bytes.size;
-    bool whole = bytes.size == of->tokens[id].size; // not a first token without its blank
+    bool whole = bytes.size == of->tokens[id].size; // false: a first token without its blank
     if (status == STATUS_OK && whole && bytes.size && allowed == *left)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "token %u: its mask and its bytes disagree", id);

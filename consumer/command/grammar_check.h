@@ -1,5 +1,5 @@
-// Texts against a grammar with a model's tokens, for `sheaf grammar`: each mask is computed and timed as a
-// job would. Thread: main.
+// Checks texts against a grammar with a model's tokens, for `sheaf grammar`. Each mask is computed as for a
+// job, and timed. Thread: main.
 #pragma once
 
 #include "engine/grammar/grammar.h"
@@ -13,7 +13,7 @@ struct grammar_vocabulary_of {
     uint32_t *mask;
 };
 
-// MODEL is a GGUF file, of a vocabulary alone if need be, or a folder.
+// `model`: a GGUF file, also one with only a vocabulary, or a model folder.
 enum status grammar_vocabulary_of_model(struct grammar_vocabulary_of *of, const char *model,
                                         struct error *error) WARN_UNUSED;
 void grammar_vocabulary_of_finish(struct grammar_vocabulary_of *of);
@@ -25,12 +25,12 @@ struct mask_times {
 
 struct grammar_verdict {
     bool valid;
-    size_t byte; // where the text leaves the grammar; its size where it only ends too early
+    size_t byte; // where the text leaves the grammar; the text's size if it ends too early
     size_t n_tokens, n_forced;
 };
 
-// Adds the times of its masks, each with the step that follows it. STATUS_REJECT: a limit that the text
-// reaches.
+// Checks one text. Adds to `times` the time of each mask and of accepting its token. STATUS_REJECT: the text
+// reaches a limit.
 enum status grammar_check(const struct grammar_vocabulary_of *of, struct recognizer *recognizer,
                           struct text text, struct mask_times *times, struct grammar_verdict *verdict,
                           struct error *error) WARN_UNUSED;

@@ -41,7 +41,7 @@ static void write_string(struct text text, bool spaces, struct buffer *out)
 // Numbers with at most this many exponent digits are rewritten; longer exponents are kept unchanged.
 enum { EXPONENT_DIGITS_MAX = 6, NUMBER_BYTES_MAX = 1024 };
 
-// The digits of a number without zeros at either end, and where its point is behind the first of them.
+// A number: 0.DIGITS * 10^point. `digits` has no zeros at either end; zero has n == 0.
 struct digits {
     char digits[NUMBER_BYTES_MAX];
     long n, point;
@@ -98,8 +98,9 @@ static void write_scientific(const struct digits *number, struct buffer *out)
     buffer_add_format(out, "e%ld", number->point - 1);
 }
 
-// As numbers are generated (json_number.h): 1.0 as 1, 1e5 as 100000, 0.50 as 0.5. For draft 4 integers that
-// are written with a fraction keep one, because they are of another type there.
+// Writes a number as answers spell it (json_number.h): 1.0 as 1, 1e5 as 100000, 0.50 as 0.5. In draft 4 a
+// number with a fraction or an exponent is not of type integer, so there such numbers keep a fraction: 1.0
+// stays 1.0.
 static void write_number(struct text text, enum grammar_text_numbers numbers, struct buffer *out)
 {
     struct digits number;

@@ -1,6 +1,6 @@
-// JSON values as text for `sheaf grammar`: compact, or with a blank behind each comma and colon and without
-// any character above ASCII, as Python's json.dumps writes. The order of keys stays as it is. An instance's
-// numbers are written as answers have them, so that a verdict is about its values.
+// Writes JSON values as text for `sheaf grammar`: compact, or as Python's json.dumps does, with a blank after
+// each comma and colon and without characters above ASCII. The order of keys is kept. Numbers of instances
+// are spelled as in answers, so that a verdict depends on their values alone.
 #pragma once
 
 #include "engine/json_schema/json_document.h"
@@ -8,9 +8,9 @@
 enum { GRAMMAR_TEXT_INTEGER_DIGITS = 19 }; // longer integers that were written with an exponent keep one
 
 enum grammar_text_numbers {
-    GRAMMAR_TEXT_NUMBERS_AS_WRITTEN, // of schemas
+    GRAMMAR_TEXT_NUMBERS_AS_WRITTEN, // for schemas
     GRAMMAR_TEXT_NUMBERS_GENERATED,
-    GRAMMAR_TEXT_NUMBERS_DRAFT_4, // the same, and 1.0 stays apart from 1
+    GRAMMAR_TEXT_NUMBERS_DRAFT_4, // as generated, but 1.0 is not written as 1
 };
 
 struct grammar_text_style {

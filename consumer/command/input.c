@@ -14,7 +14,7 @@ struct input_group {
     struct arena arena;
 };
 
-// Begins as an object does, perhaps one with a fault, and not with bytes that no text has.
+// Whether the line looks like a JSON object, valid or not: it begins like one, and its first bytes are text.
 static bool is_like_object(struct text line)
 {
     line = text_trim_start(line);
@@ -27,7 +27,8 @@ static bool is_like_object(struct text line)
     return rest.size && (rest.data[0] == '"' || rest.data[0] == '}');
 }
 
-// A table or a model in the place of the jobs would be a dataset of lines that fail.
+// Reads the input once to its end. Refuses a file without any JSON object, such as a table or a model: all of
+// its jobs would fail.
 static enum status read_whole(struct input *input, struct error *error)
 {
     struct text line;
@@ -136,8 +137,8 @@ enum status input_hash_bytes(struct input *input, uint64_t *hash, struct error *
 
 // ---- lines to submissions ----
 
-// Fills in the queue's columns of a line that may not be a valid job; its fault is logged here once, and
-// becomes the worker's answer. False: out of memory.
+// Sets the submission's custom_id, priority and deadline. If the line is not a valid job, its fault is logged
+// here once, and a worker answers the job with it. False: out of memory.
 static bool read_line(struct input *input, struct input_group *group, struct text line,
                       struct submission *submission)
 {
@@ -146,7 +147,7 @@ static bool read_line(struct input *input, struct input_group *group, struct tex
     if (!job)
         return false;
     enum status status = job_decode(job, line, ENCODING_JSON, &error);
-    if (line.size < input->lines.line_bytes) // it was cut
+    if (line.size < input->lines.line_bytes) // the line was truncated
         status = error_set(&error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                            "record: expected at most %d bytes, got %llu", JOB_RECORD_BYTES_MAX,
                            (unsigned long long)input->lines.line_bytes);
@@ -198,7 +199,7 @@ static enum status read_groups(struct input *input, struct input_group *group, s
     enum status status = STATUS_OK;
     bool more = true;
     while (status == STATUS_OK && more) {
-        more = input->lines.number < input->whole.n_lines; // a file that grows meanwhile is read as it was
+        more = input->lines.number < input->whole.n_lines; // lines appended meanwhile are not read
         if (more)
             status = input_lines_next(&input->lines, &line, error);
         more = more && status == STATUS_OK && line.data;

@@ -8,7 +8,7 @@
 
 // ---- finding an id ----
 
-// A string or a number; empty: another value, or no id.
+// Reads an id, a string or a number. Empty: another value, or one above JOB_ID_BYTES_MAX.
 static struct text read_id(struct json_cursor *cursor)
 {
     struct text id;
@@ -19,7 +19,7 @@ static struct text read_id(struct json_cursor *cursor)
     return is_read && id.size <= JOB_ID_BYTES_MAX ? id : (struct text){0};
 }
 
-// Reads the members of the outermost object up to its custom_id. False: as far as that, the line is not JSON.
+// Reads the members of the outermost object up to its custom_id. False: the line is not JSON up to there.
 static bool read_members(struct json_cursor *cursor, struct text *custom_id, struct text *job_id)
 {
     json_skip_space(cursor);
@@ -46,7 +46,7 @@ static bool read_members(struct json_cursor *cursor, struct text *custom_id, str
     return json_take_close(cursor, '}');
 }
 
-// The first "custom_id": in any place of a line that is no JSON. Empty: none, or no id.
+// The value of the first "custom_id": anywhere in a line that is not JSON. Empty: none, or not an id.
 static struct text search_member(struct text line, struct arena *arena)
 {
     static const char name[] = "\"custom_id\"";
@@ -63,7 +63,7 @@ static struct text search_member(struct text line, struct arena *arena)
     return (struct text){0};
 }
 
-// Whether nothing but members of the outermost object is left, and its end.
+// Whether only further members of the outermost object and its closing brace follow.
 static bool ends_object(struct json_cursor *cursor)
 {
     struct text key;
@@ -109,7 +109,7 @@ bool input_ids_find(struct text line, struct arena *arena, struct text *id)
     return id->size > 0;
 }
 
-// ---- no two alike ----
+// ---- unique ids ----
 
 struct entry {
     uint64_t hash;
@@ -118,7 +118,7 @@ struct entry {
 
 struct id_table {
     struct entry *entries;
-    size_t n, capacity, limit; // at the limit, duplicates are searched
+    size_t n, capacity, limit; // at `limit` entries, duplicates are searched for
     uint64_t share, n_shares;  // hashes whose low bits are `share` are kept; n_shares is a power of two
 };
 
@@ -129,7 +129,7 @@ static int by_hash(const void *a, const void *b)
                               : (x->line > y->line) - (x->line < y->line);
 }
 
-// The first line beyond `after` with the hash of an earlier line.
+// The first line after `after` whose hash an earlier line has.
 static bool find_second(struct id_table *table, int64_t after, int64_t *second)
 {
     bool found = false;
@@ -172,7 +172,7 @@ static bool add_id(struct id_table *table, uint64_t hash, int64_t line)
     return true;
 }
 
-// The id of a line, in the line, the arena or `name`. False: the line is blank.
+// Finds the id of a line; it points into the line, the arena or `name`. False: the line is blank.
 static bool id_of(const struct input_lines *lines, struct text line, struct text dataset, struct arena *arena,
                   char name[JOB_DATASET_BYTES_MAX + 32], struct text *id)
 {
@@ -193,7 +193,7 @@ static enum status out_of_memory(const struct input_lines *lines, struct error *
                      lines->source->name);
 }
 
-// `is_made`, `first_is_made`: the line gives no id and is named by its number.
+// `is_made`, `first_is_made`: the second or first line has no id, and is named by its number.
 static enum status refuse_second(const struct input_lines *lines, int64_t second, struct text id,
                                  bool is_made, bool first_is_made, struct error *error)
 {
@@ -210,13 +210,13 @@ static enum status refuse_second(const struct input_lines *lines, int64_t second
         lines->source->name, nameless, (int)id.size, id.data, named, nameless);
 }
 
-// Compares the id of one line with those before it: hashes may collide.
+// Compares the id of line `second` with the ids of all earlier lines, because hashes may collide.
 static enum status check_second(struct input_lines *lines, struct text dataset, int64_t second,
                                 struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32], id[JOB_ID_BYTES_MAX + 1];
     struct text line = TEXT(""), other, wanted = {0};
-    bool is_made = false; // the second line's, of the dataset and its number
+    bool is_made = false; // the second line's id is made from its number
     enum status status = STATUS_OK;
     for (int pass = 0; status == STATUS_OK && pass < 2; pass++) {
         status = input_lines_rewind(lines, error);
@@ -247,15 +247,15 @@ static enum status check_table(struct input_lines *lines, struct text dataset, s
     return status;
 }
 
-// A full table without two alike: of the first share, smaller shares; later ones are about as large, and may
-// pass the limit.
+// Refuses duplicates in a full table, else makes room in it. The first share is split into smaller shares;
+// later shares are about as large, and the limit is doubled if one exceeds it.
 static enum status make_room(struct input_lines *lines, struct text dataset, struct id_table *table,
                              struct error *error)
 {
     int64_t number = lines->number;
     struct text line = TEXT("");
     enum status status = check_table(lines, dataset, table, error);
-    if (status == STATUS_OK && lines->number != number) { // only the hashes were equal: continue
+    if (status == STATUS_OK && lines->number != number) { // only hashes were equal: return to the position
         status = input_lines_rewind(lines, error);
         while (status == STATUS_OK && line.data && lines->number < number)
             status = input_lines_next(lines, &line, error);

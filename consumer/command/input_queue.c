@@ -16,7 +16,8 @@ struct queueing {
     bool may_change, was_replaced;
 };
 
-// The lines up to there are another process's. Both read in groups of one size, so their marks meet.
+// Skips the lines up to `upto`, which another process has submitted. Both processes read groups of the same
+// size, so their marks coincide.
 static enum status follow_dataset(struct queueing *queueing, const struct dataset_mark *upto,
                                   struct error *error)
 {
@@ -30,7 +31,8 @@ static enum status follow_dataset(struct queueing *queueing, const struct datase
     return STATUS_OK;
 }
 
-// After STATUS_RETRY: a mark that has moved is another process's, any other fault stays.
+// Called after STATUS_RETRY. If the dataset's mark has moved, another process submits too; otherwise the
+// fault is returned.
 static enum status find_other(struct queueing *queueing, const struct dataset_mark *upto, struct error *error)
 {
     struct error fault = *error;
@@ -95,7 +97,7 @@ static enum status check_whole(const struct queueing *queueing, struct input *in
 struct comparison {
     struct text line;
     bool is_same;
-    bool was_half; // no job, and the line begins with it
+    bool was_half; // the record is not a job, and the line begins with it
 };
 
 static void compare_records(void *context, struct text record)
@@ -110,7 +112,7 @@ static void compare_records(void *context, struct text record)
     job_destroy(job);
 }
 
-// Reads up to the first line that is not the one submitted. *before: the position before it.
+// Reads up to the first line that differs from the submitted one. *before: the position before it.
 static enum status find_change(const struct queueing *queueing, struct input *input,
                                struct comparison *change, struct input_position *before, struct error *error)
 {
@@ -134,8 +136,8 @@ static enum status find_change(const struct queueing *queueing, struct input *in
     return status;
 }
 
-// A last line that was read while it was being written has failed, or will: it is removed, and submitted
-// whole.
+// Removes the last line, which was submitted while it was being written: its job has failed or will fail. The
+// whole line is submitted instead.
 static enum status remove_half_line(struct queueing *queueing, const struct input_position *before,
                                     struct error *error)
 {
@@ -200,7 +202,8 @@ static void report_replaced(const struct input *input, const struct replacement 
               n_new == 1 ? "is" : "are", n_gone, n_gone == 1 ? "is" : "are");
 }
 
-// STATUS_REFUSE, with the error as it is: it is another input.
+// Replaces the submitted lines by those of the changed file. STATUS_REFUSE: it is another input; *error is
+// unchanged.
 static enum status replace_lines(struct queueing *queueing, struct input *input, struct error *error)
 {
     struct replacing replacing = {.queueing = queueing};

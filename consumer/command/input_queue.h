@@ -4,7 +4,7 @@
 
 #include "consumer/command/input.h"
 
-// *n_added counts the jobs that are new. `may_change`: lines that differ from those submitted before replace
-// them, else STATUS_REFUSE: the dataset was made from other lines.
+// *n_added: jobs that are new. `may_change`: lines that differ from those submitted before replace them;
+// otherwise they give STATUS_REFUSE, because the dataset was made from other lines.
 enum status input_queue(struct input *input, struct store *store, struct text dataset, bool may_change,
                         size_t *n_added, struct error *error) WARN_UNUSED;

@@ -13,7 +13,7 @@
 
 enum { COPY_BYTES = 1 << 16 };
 
-// A gzip file is one member after the other, and perhaps zeros behind them (gzip's manual, "Tapes").
+// A gzip file is a sequence of members, which zeros may follow (gzip's manual, "Tapes").
 struct gzip_stream {
     z_stream zlib;
     bool in_member, has_ended;
@@ -46,7 +46,7 @@ static bool write_all(int fd, const char *bytes, size_t n)
     return true;
 }
 
-// Replaces the descriptor of a stream by one of a temporary file with its bytes.
+// Copies a stream into a temporary file, and replaces its descriptor by that file's.
 static enum status spool_source(struct input_source *source, struct error *error)
 {
     char bytes[COPY_BYTES];
@@ -82,7 +82,7 @@ static enum status refuse_packed(const struct input_source *source, struct error
         const char *advice;
     } formats[] = {{"zstd", "\x28\xb5\x2f\xfd", 4, 0, "decompress it, as with zstd -dc, or use gzip"},
                    {"xz", "\3757zXZ", 5, 0, "decompress it, as with xz -dc, or use gzip"},
-                   {"bzip2", "1AY&", 4, 4, "decompress it, as with bzip2 -dc, or use gzip"}, // behind "BZh9"
+                   {"bzip2", "1AY&", 4, 4, "decompress it, as with bzip2 -dc, or use gzip"}, // after "BZh9"
                    {"lz4", "\x04\x22\x4d\x18", 4, 0, "decompress it, as with lz4 -dc, or use gzip"},
                    {"zip (as .xlsx and .ods are)", "PK\3\4", 4, 0, "unpack it, or save the sheet as CSV"},
                    {"Parquet", "PAR1\x15", 5, 0, "convert it to CSV or JSON lines"},
@@ -173,7 +173,7 @@ static enum status gzip_read(struct input_source *source, char *bytes, size_t n_
 
 // ---- the source ----
 
-// /dev/null and terminals end; /dev/zero and disks are no input.
+// Devices without an end, such as /dev/zero, and disks. /dev/null and terminals have an end.
 static bool is_endless(int fd, const struct stat *about)
 {
     bool is_null = S_ISCHR(about->st_mode) && about->st_rdev == makedev(1, 3);

@@ -22,7 +22,7 @@ struct input_source {
 enum status input_source_open(struct input_source *source, const char *path, struct error *error) WARN_UNUSED;
 void input_source_close(struct input_source *source);
 enum status input_source_rewind(struct input_source *source, struct error *error) WARN_UNUSED;
-// The next bytes: n_max, or at the end fewer. STATUS_REFUSE also where compressed data are damaged or
-// end too early.
+// Reads the next n_max bytes, fewer at the end. STATUS_REFUSE also if compressed data are damaged or end too
+// early.
 enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
                               struct error *error) WARN_UNUSED;

@@ -15,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { HEAP_KEPT_BYTES = 64 << 20, HEAP_CHUNK_BYTES = 8 << 20 /* a larger one is mapped for itself */ };
+enum { HEAP_KEPT_BYTES = 64 << 20, HEAP_CHUNK_BYTES = 8 << 20 /* larger ones are mapped separately */ };
 
 static const struct {
     const char *name;
@@ -58,8 +58,9 @@ static void share_heap_where_space_is_limited(void)
         mallopt(M_ARENA_MAX, 1);
 }
 
-// The process soon allocates again what masks, rows and answers free. Memory that goes back to the kernel costs a page
-// fault for each page that is used again: 1 to 12 us on a virtual machine, several milliseconds for one mask.
+// Masks, rows and answers free memory that the process soon allocates again. If it were returned to the
+// kernel, each page used again would cost a page fault: 1 to 12 us on a virtual machine, several milliseconds
+// for one mask.
 static void keep_freed_memory(void)
 {
     mallopt(M_TRIM_THRESHOLD, HEAP_KEPT_BYTES);
@@ -72,7 +73,7 @@ static void warn_of_variable(const char *name, const char *nearest)
               nearest ? "; the nearest name is " : "", nearest ? nearest : "");
 }
 
-// The words behind `sheaf help`: --help-all and a command, in either order.
+// Prints the help. The words after `sheaf help`: --help-all and a command, in either order.
 static int print_help(int n, char **words)
 {
     bool all = false;
@@ -123,13 +124,13 @@ static int start_process(int argc, char **argv)
     return exit_status;
 }
 
-// A descriptor that was closed is held by one that fails as it would have, so that no file of ours, opened
-// later, becomes standard output or error: messages would be written into it.
+// Replaces each closed standard descriptor by one that fails in the same way. Otherwise the next file that is
+// opened would become standard output or error, and messages would be written into it.
 static void hold_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
-            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); // the lowest one that is free
+            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); // the lowest free number: fd
 }
 
 int main(int argc, char **argv)
@@ -138,8 +139,8 @@ int main(int argc, char **argv)
     share_heap_where_space_is_limited();
     keep_freed_memory();
     digest_init();
-    signal(SIGPIPE, SIG_IGN); // a closed pipe or connection is an error where it is written to
-    signal(SIGXFSZ, SIG_IGN); // and so is a file that reaches RLIMIT_FSIZE
+    signal(SIGPIPE, SIG_IGN); // writing to a closed pipe or connection returns an error
+    signal(SIGXFSZ, SIG_IGN); // and so does writing beyond RLIMIT_FSIZE
     int exit_status = start_process(argc, argv);
     bool failed = ferror(stdout);
     errno = 0;

@@ -18,7 +18,7 @@ static enum status fail_output(const struct output_file *output, const char *doi
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s%s", output->name, doing, strerror(errno));
 }
 
-// An unused name beside the target: use() creates it, or fails with EEXIST.
+// Finds an unused name beside the target: use() creates the file, or fails with EEXIST.
 static bool take_name(struct output_file *output, bool (*use)(const char *path, int *fd), int *fd)
 {
     for (int i = 0; i < NAMES_TRIED_MAX; i++) {
@@ -78,7 +78,7 @@ static int create_temporary(struct output_file *output)
     return take_name(output, create_named, &fd) ? fd : -1;
 }
 
-// The inode is compared because another process may have given it its name before it was locked.
+// The inode is compared because another process may have renamed the file between open() and flock().
 static int open_part(struct output_file *output)
 {
     if (asprintf(&output->temporary, "%s.part", output->target) < 0) {
@@ -185,7 +185,7 @@ enum status output_file_open_part(struct output_file *output, const char *path, 
     return open_output(output, path, true, error);
 }
 
-// The name survives a power failure only with its folder.
+// A new name survives a power failure only after its folder is synchronized.
 static void synchronize_folder(const char *path)
 {
     char *folder = strdup(path);

@@ -45,7 +45,7 @@ static bool read_count(const struct value *object, const char *name, int64_t *co
     return member && value_whole_number(member, count) && *count >= 0;
 }
 
-// False: it is no state.
+// False: the object is not a valid state.
 static bool decode_state(const struct value *object, struct output_part_state *state, struct text *made_by)
 {
     const struct value *made = value_get(object, "made_by"), *input = value_get(object, "input");
@@ -96,7 +96,7 @@ static enum status write_file(const char *path, const struct buffer *content, st
                       : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", path, strerror(code));
 }
 
-// The old one or the new one is there at any time.
+// Replaces the state file in one step: the old or the new one exists at any time.
 static enum status write_state(struct output_part *part, struct error *error)
 {
     char *new_path;
@@ -123,7 +123,7 @@ static enum status write_state(struct output_part *part, struct error *error)
 
 // ---- the part ----
 
-// The state is there before the first line, so that a file without it is not ours.
+// The state is written before the first line, so a part without a state is not ours.
 enum status output_part_take_up(struct output_part *part, const char *made_by, struct error *error)
 {
     struct stat about;
@@ -162,7 +162,7 @@ enum status output_part_complete(struct output_part *part, struct error *error)
 {
     enum status status = output_file_complete(&part->file, error);
     if (status == STATUS_OK && part->state_path)
-        unlink(part->state_path); // one without a part is no state
+        unlink(part->state_path); // a state without a part is ignored
     return status;
 }
 

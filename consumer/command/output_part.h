@@ -1,14 +1,14 @@
-// An output of hours that an interrupted process leaves for the next one of the same command. Until it is complete
-// (output_file.h) it is FILE.part, whole lines, and beside it FILE.part.state says which:
+// An output that may take hours, so an interrupted process leaves it for the same command to resume. Until it
+// is complete (output_file.h) it is FILE.part, which contains whole lines, and FILE.part.state describes it:
 //
-//   {"made_by":"sheaf=3 model=9f86d081884c7d65 ...","n_lines":4096,"n_failed":2,"n_bytes":9381042,"input":"81cf..."}
+//   {"made_by":"sheaf=3 model=9f86d081 ...","n_lines":4096,"n_failed":2,"n_bytes":9381042,"input":"81cf..."}
 //
 //   made_by   what the output depends on besides the lines of the input
-//   n_lines   of the input, that are in the part, n_failed of them without a result
-//   n_bytes   of the part; more is what was written when the process died
-//   input     hash of these lines, by the caller
+//   n_lines   lines of the input whose output is in the part; n_failed of them have no result
+//   n_bytes   of the part; the bytes after them were being written when the process died
+//   input     hash of these lines, computed by the caller
 //
-// A stream (a pipe, a device) is written through and leaves nothing. Thread: main.
+// A stream (a pipe, a device) is written directly and can't be resumed. Thread: main.
 #pragma once
 
 #include "consumer/command/output_file.h"
@@ -27,15 +27,17 @@ struct output_part {
     struct output_part_state state;
 };
 
-// STATUS_REFUSE, ERROR_FILE: as of output_file_open; another process writes the part.
+// STATUS_REFUSE, ERROR_FILE: as for output_file_open, or another process writes the part.
 enum status output_part_open(struct output_part *part, const char *path, struct error *error) WARN_UNUSED;
-// Sets part->state to that of the process before, zeroed if there was none, and file to go on behind it. STATUS_REFUSE:
-// the part is not `made_by` the same, or no part of a command. `made_by` must outlive the part.
+// Resumes the part: part->state is the state that the earlier process left (zeroed: none), and the file is
+// positioned at its end. STATUS_REFUSE: the part has another `made_by`, or no command left it. `made_by` must
+// outlive the part.
 enum status output_part_take_up(struct output_part *part, const char *made_by,
                                 struct error *error) WARN_UNUSED;
-// All lines so far are whole: those of `state`, whose n_bytes is set here.
+// Makes the output so far durable, with `state` as its state; n_bytes is set here. Called between whole
+// lines.
 enum status output_part_keep(struct output_part *part, const struct output_part_state *state,
                              struct error *error) WARN_UNUSED;
 enum status output_part_complete(struct output_part *part, struct error *error) WARN_UNUSED;
-// Without output_part_complete the part stays, unless it is empty.
+// Without output_part_complete the part is kept, unless it is empty.
 void output_part_close(struct output_part *part);

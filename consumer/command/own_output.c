@@ -11,7 +11,7 @@
 
 enum { PIECE_BYTES = 65536 };
 
-// The file's place. False: there is none to know, as a stream.
+// Resolves the path. False: there is no path, or it is a stream.
 static bool find_place(const char *path, struct file_place *place)
 {
     return path && !file_is_stream(path) && file_follow(path, place);
@@ -22,7 +22,7 @@ static enum status fail(const char *path, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
 }
 
-// Piece by piece: each digest is of the one before and the next PIECE_BYTES.
+// A chain of digests: each covers the previous digest and the next PIECE_BYTES bytes.
 static enum status digest_file(const char *path, struct digest *digest, struct error *error)
 {
     struct {

@@ -1,20 +1,21 @@
-// Is an output file that is there the dataset's own? An unrelated file is not overwritten. Streams are
-// nobody's, and an empty file may be. Thread: main.
+// Checks that an existing output file was written by the dataset, because other files must not be
+// overwritten. Streams are not checked; an empty file may be overwritten. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
 #include "store/store.h"
 
-// STATUS_REFUSE, ERROR_FILE: the file is there, and the dataset did not write it. `path` NULL: none.
+// STATUS_REFUSE, ERROR_FILE: the file exists, and the dataset did not write it. `path` NULL: nothing is
+// checked.
 enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
                              struct error *error) WARN_UNUSED;
 // Before the complete file gets its name: a process that is killed between this and own_output_note has left
-// its own output. A read-only store notes nothing.
+// a file that counts as the dataset's own. Does nothing if the store is read-only.
 enum status own_output_claim(struct store *store, struct text dataset, const char *path,
                              struct error *error) WARN_UNUSED;
-// After it was written.
+// Records the digest of the file; called after it was written. Does nothing if the store is read-only.
 enum status own_output_note(struct store *store, struct text dataset, const char *path,
                             struct error *error) WARN_UNUSED;
-// *is_unchanged: the file is there, as the dataset wrote it. Of path NULL true.
+// *is_unchanged: the file exists, as the dataset wrote it. True if `path` is NULL.
 enum status own_output_is_unchanged(struct store *store, struct text dataset, const char *path,
                                     bool *is_unchanged, struct error *error) WARN_UNUSED;

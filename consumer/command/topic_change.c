@@ -8,11 +8,11 @@
 
 struct submitted_lines {
     struct text dataset;
-    uint64_t *hashes; // [n_lines + 1] of the records; 0: none
+    uint64_t *hashes; // [n_lines + 1] of each line's record; 0: none
     int64_t n_lines, n_found;
 };
 
-// Not 0.
+// Never 0, which means no record.
 static uint64_t hash_of(struct text line)
 {
     uint64_t hash = hash_bytes(line.data, line.size, 0);
@@ -33,7 +33,7 @@ static enum status receive_record(void *context, const struct record *record, st
     return STATUS_OK;
 }
 
-// A line without a record was blank, if no record is missing.
+// A line without a record must be blank, unless records are missing.
 static bool is_same(const struct submitted_lines *lines, int64_t number, struct text line, bool all_found)
 {
     uint64_t hash = lines->hashes[number];

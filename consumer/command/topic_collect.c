@@ -12,8 +12,8 @@ struct collected_topic {
     struct text dataset;
     const char *jobs; // topic
     struct spool *spool;
-    struct kafka_finished finished; // by the group, before the topics were read
-    bool results;                   // else jobs
+    struct kafka_finished finished; // by the group; read before the topics
+    bool results;                   // this is the results topic, else the jobs topic
 };
 
 static enum status add_record(const struct collected_topic *reading, struct text job_id, int64_t index,
@@ -25,8 +25,8 @@ static enum status add_record(const struct collected_topic *reading, struct text
     return spool_add_job(reading->spool, job_id, is_finished, error);
 }
 
-// Adds a record without identity headers, or a result, whose index is needed: a faulty one has at least the
-// names that could be read.
+// Decodes a record and adds it: a job without identity headers, or a result, whose index is needed. A faulty
+// record still has the ids that could be read.
 static enum status receive_decoded(const struct collected_topic *reading, const struct record *record,
                                    struct error *error)
 {
@@ -64,8 +64,8 @@ static enum status write_record(void *context, struct text record, struct error 
     return output_add(context, record, error);
 }
 
-// Offsets and results of a job are committed in one transaction, so the results of jobs that the group has finished
-// by now are on their topic when that is read later.
+// Reads, before the topics, which jobs the group has finished. A job's offset and result are committed in one
+// transaction, so the results of these jobs are on the results topic when it is read later.
 static void read_finished(struct collected_topic *reading, const struct kafka_config *config,
                           struct topic_collected *collected)
 {
@@ -98,7 +98,7 @@ static enum status read_topics(struct collected_topic *reading, const struct kaf
                   "dataset %.*s: %lld results have the job_id of another one and are left out: records of one"
                   " job_id were produced with several requests, or twice",
                   (int)reading->dataset.size, reading->dataset.data, (long long)counts.n_repeated);
-    collected->n_lost = n_held ? 0 : counts.n_finished; // they may be behind the open transaction
+    collected->n_lost = n_held ? 0 : counts.n_finished; // they may follow the open transaction
     return status;
 }
 
@@ -115,8 +115,8 @@ static void count_submitted(const struct control *control, struct topic_collecte
         collected->n_missing = n_unanswered;
 }
 
-// Whether what is missing can still come. Jobs that are not on the topic may follow an open transaction, which was
-// warned of; else they were deleted.
+// Finds out whether missing results can still arrive. A job that is not on the topic was deleted, or it
+// follows an open transaction, which was logged.
 static enum status explain_missing(const struct kafka_config *config, const struct control *control,
                                    int64_t n_on_topic, struct topic_collected *collected, struct error *error)
 {

@@ -11,7 +11,7 @@
 #include <time.h>
 
 enum {
-    CHUNK_JOBS = 20000, // of one transaction: the commit's round trips cost little per record
+    CHUNK_JOBS = 20000, // per transaction: the commit's round trips cost little per record
     CHUNK_BYTES = 16 << 20,
     CHUNK_MS = 2000,
     COMMIT_TIMEOUT_MS = 60000,
@@ -24,21 +24,21 @@ struct topic_submit {
     const struct kafka_config *config;
     struct input *input;
     struct kafka_producer *producer;
-    struct marker marker;            // as committed; topic, dataset and created as to be
+    struct marker marker;            // as committed; topic, dataset and created_s: as to be committed
     bool is_marked;                  // the marker is on the control topic
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
     int64_t n_before; // jobs there at the start; -1: not known yet
     struct {
         bool is_done;           // and not recorded yet
-        int64_t start;          // of the control topic
-        struct buffer unmarked; // strings in JSON
+        int64_t start;          // start offset of the control topic
+        struct buffer unmarked; // names of datasets, as JSON strings
     } search;                   // of the jobs topic for datasets without a marker
 };
 
 // ---- producing ----
 
-// The line itself is the record; its headers name the job, so that a line that is no job gets its answer too.
+// The line itself is the record. Its headers name the job, so that an invalid line gets an answer too.
 static enum status send_job(struct topic_submit *submit, const struct submission *submission,
                             struct error *error)
 {
@@ -72,7 +72,7 @@ static enum status send_job(struct topic_submit *submit, const struct submission
     return STATUS_OK;
 }
 
-// With the outcome of a search, if there was one.
+// Commits the marker, and the outcome of a search if there was one.
 static enum status commit_marker(struct topic_submit *submit, const struct marker *marker,
                                  struct error *error)
 {
@@ -135,7 +135,7 @@ static enum status send_group(void *context, const struct submission *submission
     return is_due ? commit_chunk(submit, false, error) : STATUS_OK;
 }
 
-// ---- where to go on ----
+// ---- where to resume ----
 
 static enum status check_marker(struct topic_submit *submit, const struct control *control, bool *counts,
                                 struct error *error)
@@ -158,7 +158,7 @@ static enum status check_marker(struct topic_submit *submit, const struct contro
 struct search {
     struct topic_submit *submit;
     const struct occurrences *marked;
-    struct occurrences found; // without a marker
+    struct occurrences found; // datasets without a marker
 };
 
 // False: no memory.
@@ -193,11 +193,11 @@ static enum status search_record(void *context, const struct record *record, str
     return STATUS_OK;
 }
 
-// Jobs of the dataset may be there without a marker: of other producers, of versions that wrote none, or of a
-// control topic that was lost. Reading the whole topic takes longer than submitting a dataset, so it is searched
-// for all such datasets at once, and the outcome is recorded with the first marker. It holds as long as the
-// control topic has it and has lost no older marker. Of the end of the topic nothing may be left out, so open
-// transactions are waited for.
+// Searches the topic for jobs of a dataset that has no marker: other producers wrote them, or a version
+// without markers, or the control topic was lost. Reading the whole topic takes longer than submitting a
+// dataset, so one search covers all datasets without a marker, and the first marker records its outcome. The
+// outcome is valid as long as the control topic retains it and has deleted no older marker. The search must
+// not miss the end of the topic, so it waits for open transactions.
 static enum status search_topic(struct topic_submit *submit, const struct control *control,
                                 struct error *error)
 {
@@ -221,7 +221,7 @@ static enum status search_topic(struct topic_submit *submit, const struct contro
     return status == STATUS_REJECT ? STATUS_REFUSE : status;
 }
 
-// Behind the lines of the marker. A refusal names the line that differs, where the topic still has it.
+// Skips the lines that the marker counts. A refusal names the line that differs, if the topic still has it.
 static enum status skip_submitted(struct topic_submit *submit, const struct marker *marker,
                                   struct error *error)
 {
@@ -292,8 +292,8 @@ static enum status open_producer(struct topic_submit *submit, struct error *erro
     return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
 }
 
-// Continues after the last committed line. The producer is opened first: it aborts its predecessor's open
-// transaction, so that the marker is decided.
+// Continues after the last committed line. The producer is open already: opening it aborts the open
+// transaction of its predecessor, so the marker is final.
 static enum status run_submission(struct topic_submit *submit, struct error *error)
 {
     enum status status = find_start(submit, error);

@@ -36,7 +36,7 @@ struct csv_reader {
     bool at_end; // of the source
     struct table_style style;
     bool has_first;           // the first record was read, its line's end is in `style`
-    int64_t line, line_bytes; // being read, from 1; bytes of it parsed
+    int64_t line, line_bytes; // being read, from 1; its bytes parsed so far
     struct csv_record record;
     struct buffer rejected; // the bytes of a record that is no row
     bool failed;            // out of memory
@@ -76,7 +76,7 @@ static void clear_record(struct csv_reader *reader)
     buffer_clear(&reader->record.text);
 }
 
-// A CR at the end of what was read waits for the byte behind it.
+// Reads more bytes. A CR at the end of the buffer is not parsed until the byte after it is known.
 static enum status fill_bytes(struct csv_reader *reader, struct error *error)
 {
     size_t n = 0;
@@ -109,7 +109,7 @@ static enum status skip_mark(struct csv_reader *reader, struct error *error)
     return STATUS_OK;
 }
 
-// The rest of the current line, or what there is of it.
+// The rest of the current line, as far as it is in the buffer.
 static struct text next_piece(struct csv_reader *reader)
 {
     const char *bytes = reader->bytes + reader->begin;
@@ -146,8 +146,8 @@ static enum table_line_end cut_line_end(struct text *record)
     return !has_feed ? TABLE_LINE_END_NONE : has_return ? TABLE_LINE_END_CRLF : TABLE_LINE_END_LF;
 }
 
-// Skips the rest of the line; reading continues with the next one. `line`: of the fault, perhaps behind the
-// one in which the row begins.
+// Skips the rest of the line; reading continues with the next one. `line`: of the fault, which may come after
+// the line in which the row begins.
 static enum status reject_record(struct csv_reader *reader, struct table_row *row, int64_t line,
                                  int64_t column, const char *what, struct error *error)
 {
@@ -228,8 +228,7 @@ static enum status finish_record(struct csv_reader *reader, size_t *n_fields, st
     return check_memory(reader, error);
 }
 
-// Reads from the piece to the end of a run of bytes that the state does not distinguish, and adds the run to the field.
-// Returns its size.
+// Adds to the field the bytes at the start of `rest` that do not change the state. Returns their number.
 static size_t take_run(struct csv_reader *reader, struct text rest)
 {
     size_t size = 0;
@@ -247,7 +246,7 @@ static size_t take_run(struct csv_reader *reader, struct text rest)
     return size;
 }
 
-// The byte after a run. False: it cannot stand there.
+// Takes the byte after a run. False: it is not allowed there.
 static bool take_byte(struct csv_reader *reader, char byte)
 {
     struct csv_record *record = &reader->record;
@@ -267,7 +266,7 @@ static bool take_byte(struct csv_reader *reader, char byte)
     return true;
 }
 
-// How far a piece was read: to its end, or to a byte that cannot stand there.
+// How far a piece was read: to its end, or to a byte that is not allowed there.
 struct parsed {
     size_t n_bytes;
     bool is_lone_return; // that byte is a CR without LF
@@ -324,7 +323,7 @@ static bool is_plain_line(const struct csv_reader *reader, struct text piece)
     return !found || (found > piece.data && found + 2 == piece.data + piece.size);
 }
 
-// Its fields lie in what was read, which stays there until the next call.
+// Its fields point into the buffer, which does not change until the next call.
 static enum status take_plain_line(struct csv_reader *reader, struct text piece, size_t *n_fields,
                                    struct table_row *row, struct error *error)
 {

@@ -131,7 +131,7 @@ enum {
     CHARACTER_BYTES = 4
 };
 
-// The name in `width` columns of a terminal, cut or filled up with blanks.
+// Adds the name in `width` columns of a terminal, truncated or padded with blanks.
 static void add_name(struct buffer *out, struct text name, size_t width, bool is_right)
 {
     char text[NAME_WIDTH * CHARACTER_BYTES + 1];

@@ -1,6 +1,6 @@
-// Answers against gold labels: a confusion matrix and what follows from it. Rows whose gold label is empty
-// are left out; an empty answer is a class of its own, whose text is empty too: no gold label equals it.
-// Thread: main.
+// Compares answers with gold labels: a confusion matrix, and the figures that follow from it. Rows whose gold
+// label is empty are left out. A missing answer is a class of its own with an empty text, which no gold label
+// has. Thread: main.
 #pragma once
 
 #include "schemas/arena.h"
@@ -18,7 +18,7 @@ struct evaluation {
 
 enum status evaluation_open(struct evaluation *evaluation, struct error *error) WARN_UNUSED;
 void evaluation_close(struct evaluation *evaluation);
-// The label of a row whose answer is not known yet: would its class find room? STATUS_REFUSE: as below.
+// Registers the gold label of a row whose answer is not known yet. STATUS_REFUSE: as for evaluation_add.
 enum status evaluation_expect(struct evaluation *evaluation, struct text gold,
                               struct error *error) WARN_UNUSED;
 // Forgets all rows and classes.
@@ -34,12 +34,12 @@ struct text evaluation_class_name(const struct evaluation *evaluation, size_t cl
 // NAN: no row has a gold label.
 double evaluation_accuracy(const struct evaluation *evaluation);
 // Cohen, "A coefficient of agreement for nominal scales" (1960); NAN: no row has a gold label, or all gold
-// labels and answers are one.
+// labels and answers are the same.
 double evaluation_kappa(const struct evaluation *evaluation);
 struct evaluation_class {
     int64_t n_gold, n_answers, n_right;
     double precision, recall, f1; // 0 where undefined
 };
 struct evaluation_class evaluation_of_class(const struct evaluation *evaluation, size_t class);
-// All of it as a table of text.
+// Writes all figures as text.
 void evaluation_write(const struct evaluation *evaluation, struct buffer *out);

@@ -80,7 +80,7 @@ void label_counts_add(struct label_counts *counts, const struct row_answer *answ
     }
 }
 
-// Values of which none is in two rows are no labels, unless they are enumerated.
+// A column whose values never repeat holds no labels, unless it is closed: its labels are enumerated.
 static bool is_label(const struct label_column *column)
 {
     bool is_repeated = column->is_closed;

@@ -1,5 +1,5 @@
-// Rows of each label in the table that annotate writes, for `sheaf report`: of columns whose labels are
-// known, and of others with at most LABEL_VALUES_MAX different values. Thread: main.
+// Counts the rows of each label in the table that annotate writes, for `sheaf report`: in columns whose
+// labels are known, and in columns with at most LABEL_VALUES_MAX distinct values. Thread: main.
 #pragma once
 
 #include "consumer/table/row_answer.h"
@@ -17,7 +17,7 @@ struct label_counts {
 
 bool label_counts_open(struct label_counts *counts, const struct row_answer *answer); // false: out of memory
 void label_counts_close(struct label_counts *counts);
-// The row that the answer has taken last. Without an answer it counts as a row alone.
+// Counts the row that `answer` took last. A row without an answer is counted in n_rows only.
 void label_counts_add(struct label_counts *counts, const struct row_answer *answer);
 // Replaces the dataset's labels in the store.
 enum status label_counts_store(const struct label_counts *counts, struct store *store, struct text dataset,

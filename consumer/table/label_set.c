@@ -75,7 +75,7 @@ static bool add_types(struct labelling *labelling, const struct value *type)
     return is_closed;
 }
 
-// Adds the schema's labels; false: it allows others. Recursive, SCHEMA_DEPTH_MAX deep.
+// Adds the schema's labels; false: the schema allows other values too. Recursive, SCHEMA_DEPTH_MAX deep.
 static bool add_schema(struct labelling *labelling, const struct value *schema, int depth)
 {
     static const char *const unions[] = {"anyOf", "oneOf"};
@@ -115,8 +115,8 @@ static bool names_null(const struct value *names, bool are_types)
     return is_null;
 }
 
-// Whether a null may satisfy the schema, by the keywords that labels are known from. Recursive,
-// SCHEMA_DEPTH_MAX deep.
+// Whether the schema allows null, judged by the keywords that also give labels. Recursive, SCHEMA_DEPTH_MAX
+// deep.
 static bool allows_null(const struct value *root, const struct value *schema, int depth)
 {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
@@ -193,7 +193,7 @@ static bool equals_word(struct text text, const char *word)
     return text.size == strlen(word) && strncasecmp(text.data, word, text.size) == 0;
 }
 
-// "true" and "false" in any case are 1 and 0.
+// Reads "true" and "false", in upper or lower case, as 1 and 0.
 static bool read_boolean(struct text text, double *number)
 {
     *number = equals_word(text, "true");
@@ -208,7 +208,7 @@ static bool has_equal_value(struct text label, struct text gold)
     return read_number(label, &of_label) && read_number(gold, &of_gold) && of_label == of_gold;
 }
 
-// A number of equal value has one spelling, also within lists.
+// Gives equal numbers one spelling: 1.0 becomes 1, also within lists and objects.
 static void spell_numbers(struct value *value)
 {
     int64_t integer;
@@ -220,7 +220,7 @@ static void spell_numbers(struct value *value)
         spell_numbers(&value->object.members[i].value);
 }
 
-// A list or an object, as JSON without blanks. False: it is none.
+// Writes a list or an object as JSON without blanks. False: the label is neither.
 static bool spell_json(struct text gold, struct buffer *made)
 {
     struct arena arena = {0};

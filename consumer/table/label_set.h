@@ -1,5 +1,5 @@
-// The labels that an answer may be: those of --choice, or of a property whose schema enumerates them (enum,
-// const, boolean, null, unions of these, $ref within the schema). Thread: main.
+// The labels that an answer may have: the choices of --choice, or the values that the schema of a property
+// enumerates (enum, const, boolean, null, unions of these, $ref within the schema). Thread: main.
 #pragma once
 
 #include "schemas/arena.h"
@@ -10,7 +10,7 @@ enum { LABELS_MAX = 1024 };
 // A zeroed struct is a column of any text.
 struct label_set {
     bool is_closed;      // an answer is one of `labels`
-    bool is_number;      // not closed, but a number
+    bool is_number;      // not closed, but it allows any number
     bool has_null;       // an answer may be null, whose label is "null"
     struct text *labels; // [n]: strings unchanged, other values as JSON
     size_t n;
@@ -22,7 +22,8 @@ bool label_set_of_schema(struct label_set *set, struct arena *arena, const struc
                          const struct value *schema);
 
 bool label_set_has(const struct label_set *set, struct text label);
-// The label that a gold label means: its text without white space around it, or the label of equal value
-// where both are booleans or numbers, as tables spell them ("True", "1.0", "01"). A number that is no label
-// is in its shortest form, a list or an object as JSON without blanks, in `made`.
+// Returns the label that a gold label means. White space around it is ignored. Booleans and numbers match a
+// label of equal value, as tables spell them ("True", "1.0", "01"). Without a match the result is the trimmed
+// text, but a list or an object becomes JSON without blanks, and with is_number a number its shortest form;
+// both are stored in `made`.
 struct text label_set_match(const struct label_set *set, struct text gold, struct buffer *made);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_BESIDE = 9 }; // of the answer: whole, agreement, margin, logprobs, figures, reason, error
+enum { COLUMNS_BESIDE = 9 }; // whole answer, agreement, margin, logprobs, figures, reason, error
 
 static enum status refuse_memory(struct error *error)
 {
@@ -37,7 +37,7 @@ static enum status add_column(struct row_answer *answer, const char *prefix, str
     return STATUS_OK;
 }
 
-// Of a schema with properties one a property that is voted on, else one.
+// With properties: one column for each property that is voted on. Otherwise: one column.
 static enum status add_agreements(struct row_answer *answer, const struct table_columns *input,
                                   struct error *error)
 {
@@ -92,7 +92,7 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
                : status;
 }
 
-// Of each column of the answer.
+// Finds the labels of each column of the answer.
 static enum status find_labels(struct row_answer *answer, struct error *error)
 {
     const struct value *schema = answer->options.schema;
@@ -104,7 +104,7 @@ static enum status find_labels(struct row_answer *answer, struct error *error)
         if (!schema)
             is_found =
                 label_set_of_choices(set, &answer->arena, answer->options.choices, answer->options.n_choices);
-        else if (i < n_properties || !n_properties) // else of the whole beside its properties
+        else if (i < n_properties || !n_properties) // no labels for a whole answer beside its properties
             is_found = label_set_of_schema(set, &answer->arena, schema,
                                            n_properties ? answer->properties.items[i].schema : schema);
     }
@@ -194,9 +194,9 @@ static enum status refuse_cut(const struct row_answer *answer, struct error *fau
                      "the answer ended before its %s did: raise --max-tokens", what);
 }
 
-// The value of a job that is done: of a schema what the JSON means, else the text. STATUS_REJECT: the text is
-// no answer, by answer->fault. A constrained text that max_tokens ended is none, even where it is a valid
-// one: the model would have gone on.
+// Reads the value of a finished job: the decoded JSON if there is a schema, otherwise the text.
+// STATUS_REJECT: the text is not a valid answer; answer->fault says why. A constrained text that max_tokens
+// ended is invalid even if it satisfies the constraint: the model would have continued.
 static enum status read_answer(struct row_answer *answer, const struct job *job, struct value *value)
 {
     struct error *fault = &answer->fault;
@@ -218,11 +218,12 @@ static enum status read_answer(struct row_answer *answer, const struct job *job,
 }
 
 struct vote {
-    const struct job *job; // NULL: it has no answer
+    const struct job *job; // NULL: not a valid answer
     struct value value;
 };
 
-// The first of the most frequent answers; *n_equal: how many votes have it. NULL: there is none.
+// The most frequent answer; on a tie, the first. *n_equal: number of votes with this answer. NULL: no valid
+// answer.
 static const struct vote *choose_vote(const struct row_answer *answer, const struct vote *votes, int *n_equal)
 {
     const struct vote *best = NULL;
@@ -256,8 +257,9 @@ static void take_value(struct row_answer *answer, const struct value *value)
                 give_value(answer, j, &value->object.members[i].value);
 }
 
-// Of each label in the order of --choice, and how far the first is before the second. The result's own text
-// is the label: the most probable one, unless it was voted for.
+// Fills in the probability of each label, in the order of --choice, and the margin between the two most
+// probable labels. The row's label is the result's own text: the most probable label, or the winner of a
+// vote.
 static void take_probabilities(struct row_answer *answer, const struct job *job)
 {
     const struct result *result = &job->result;
@@ -289,7 +291,8 @@ static void take_figures(struct row_answer *answer, struct job *const *votes)
     answer->fields[answer->columns.n - 3] = value_integer(completion_tokens);
 }
 
-// Of a row none of whose votes is an answer: of a text that is none, else of the first job.
+// Error of a row without a valid vote: why the text of its first finished job is invalid; if no job finished,
+// the first job's error.
 static void take_failure(struct row_answer *answer, struct job *const *votes)
 {
     const struct job *job = votes[0];
@@ -298,7 +301,7 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
     for (int32_t i = answer->options.n_votes; i-- > 0;)
         job = is_done(votes[i]) ? votes[i] : job;
     if (is_done(job))
-        (void)read_answer(answer, job, &value); // fails as before: for was_cut and the fault
+        (void)read_answer(answer, job, &value); // fails again, and sets was_cut and fault
     const char *reason = job->result.status == RESULT_CANCELLED ? "cancelled" : "error";
     if (is_done(job))
         reason = finish_reason_name(job->result.choices[0].finish_reason);
@@ -312,7 +315,7 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
 // False: out of memory.
 static bool take_vote(struct row_answer *answer, const struct vote *vote)
 {
-    answer->was_cut = false; // as another vote was, perhaps
+    answer->was_cut = false; // an earlier vote may have set it
     answer->fields[answer->columns.n - 2] =
         value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
     take_value(answer, &vote->value);
@@ -325,9 +328,9 @@ static bool take_vote(struct row_answer *answer, const struct vote *vote)
 // ---- votes on single properties ----
 
 struct ballot {
-    const struct vote *draws[ROW_VOTES_MAX]; // [n] that are answers
+    const struct vote *draws[ROW_VOTES_MAX]; // [n]: votes that are valid answers
     size_t n;
-    size_t n_agreeing[ROW_VOTES_MAX]; // of the draw: properties that are as the vote has them
+    size_t n_agreeing[ROW_VOTES_MAX]; // [n]: properties in which the draw agrees with the winner
 };
 
 // The last member of that name counts, as in take_value.
@@ -354,8 +357,8 @@ static bool count_property(struct row_answer *answer, size_t property, struct ba
     return true;
 }
 
-// The first of the draws that agree with most of the votes has the properties that are not voted on, the
-// whole answer and the reason it finished.
+// The draw that agrees with the winners in most properties; on a tie, the first. It gives the properties that
+// are not voted on, the whole answer and the finish reason.
 static const struct vote *choose_draw(const struct ballot *ballot)
 {
     size_t best = 0;

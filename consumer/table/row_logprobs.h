@@ -1,9 +1,13 @@
-// The column `logprobs`, where --parameters asks for them: a list of the answer's tokens, as OpenAI's chat
-// completions have it. Thread: main.
+// The column `logprobs`, if --parameters asks for logprobs: a list of the answer's tokens, in the format of
+// OpenAI's chat completions. Thread: main.
 #pragma once
 
 #include "schemas/job.h"
 
-// [{"token", "logprob", "top_logprobs": [{"token", "logprob"}]}], in the arena and of the choice's texts;
-// top_logprobs only where alternatives were asked for. False: out of memory.
+// Makes this list in the arena; its texts belong to the choice. top_logprobs only if alternatives were
+// requested.
+//
+//   [{"token", "logprob", "top_logprobs": [{"token", "logprob"}]}]
+//
+// False: out of memory.
 bool row_logprobs(const struct choice *choice, struct arena *arena, struct value *logprobs);

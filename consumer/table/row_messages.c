@@ -8,8 +8,8 @@
 struct messages {
     struct buffer *record;
     struct buffer line;
-    bool in_string;  // at the end of `line`; a line feed in a string is no JSON
-    bool is_escaped; // there, behind a backslash of the template
+    bool in_string;  // at the end of `line`; a line feed in a string is invalid JSON
+    bool is_escaped; // a backslash of the template at the end of `line` escapes the next byte
     size_t n;
     struct error *error;
 };
@@ -53,8 +53,8 @@ static enum status end_line(struct messages *messages)
                                            "message %zu is no JSON: %s", messages->n + 1, fault.text);
 }
 
-// Follows quotes and backslashes alone: text of the table is escaped where it is put in, before its line is
-// whole. The line is then read as JSON (end_line).
+// Adds text of the template. It is scanned for quotes and backslashes only, because text of the table must be
+// escaped when it is inserted, before its line is complete. end_line then reads the line as JSON.
 static enum status add_own(struct messages *messages, struct text text)
 {
     enum status status = STATUS_OK;
@@ -75,7 +75,7 @@ static enum status add_own(struct messages *messages, struct text text)
     return status;
 }
 
-// Of a number or a literal, or a blank: they can't begin a string.
+// Whether the text can only be part of a number, a literal or blanks, which need no quotes.
 static bool is_bare(struct text text)
 {
     for (size_t i = 0; i < text.size; i++)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Rows of a node with one value in one column.
+// Rows of a node that share one value of a column.
 struct order_group {
     uint32_t first, n; // of the column's rows in `sorted`
     uint16_t column;
@@ -36,7 +36,7 @@ struct order_choice {
 
 struct ordering {
     struct row_order *order;
-    bool *is_taken; // [n_rows] in the node being chosen from
+    bool *is_taken; // [n_rows]: the row is in a group of the current node
     bool failed;    // out of memory
 };
 
@@ -132,7 +132,7 @@ static double score_of(const struct row_cell *value, size_t n_rows)
 
 // ---- a node ----
 
-// Rows by value: keys are hashes before numbers of rows, so equal values are in the table's order.
+// Sorts rows by value. A key is hash << 32 | row, so rows of equal value stay in the table's order.
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -140,7 +140,7 @@ static int compare_keys(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// By one byte of the keys; those that are equal there stay in order.
+// One pass of a radix sort, by the byte at `shift`; keys with the same byte stay in order.
 static void distribute_keys(const uint64_t *from, uint64_t *to, size_t n, int shift)
 {
     size_t ends[257] = {0};
@@ -152,9 +152,9 @@ static void distribute_keys(const uint64_t *from, uint64_t *to, size_t n, int sh
         to[ends[from[i] >> shift & 0xFF]++] = from[i];
 }
 
-enum { DISTRIBUTED_MIN = 512 }; // keys; fewer are compared
+enum { DISTRIBUTED_MIN = 512 }; // keys; fewer are sorted by comparison
 
-// The rows ascend, so only the hashes are distributed: four passes instead of comparisons.
+// The rows ascend already, so the radix sort passes over the four bytes of the hash only.
 static void sort_keys(uint64_t *keys, uint64_t *other, size_t n)
 {
     if (n < DISTRIBUTED_MIN) {
@@ -205,7 +205,7 @@ static void place_constants(struct ordering *ordering, struct order_node *node)
     node->n_columns = n_left;
 }
 
-// The values of a column that two rows have. sorted: [n]
+// Adds a group for each value of the column that two or more rows share. sorted: [n]
 static bool find_groups_of(const struct ordering *ordering, const struct order_node *node,
                            struct order_column *column, struct order_choice *choice, uint32_t *sorted)
 {
@@ -225,7 +225,7 @@ static bool find_groups_of(const struct ordering *ordering, const struct order_n
         if (!add_group(choice, &group))
             return false;
     }
-    column->is_distinct = choice->n_groups == n_before; // and in each part of the node
+    column->is_distinct = choice->n_groups == n_before; // and it stays so in each part of the node
     return true;
 }
 
@@ -263,7 +263,8 @@ static void take_group(struct ordering *ordering, struct order_choice *choice,
     choice->ends[choice->n_ends++] = choice->n_chosen;
 }
 
-// A score falls as other groups take rows; so the first of the heap is the best once its score is up to date.
+// Scores only fall, as other groups take rows. So the first group of the heap is the best if its score,
+// computed again, has not changed.
 static void choose_groups(struct ordering *ordering, const struct order_node *node,
                           struct order_choice *choice)
 {
@@ -285,7 +286,7 @@ static void choose_groups(struct ordering *ordering, const struct order_node *no
     }
 }
 
-// The rows that no group took are last, in the table's order.
+// Rows that are in no group come last, in the table's order.
 static void arrange_rows(struct ordering *ordering, struct order_node *node, struct order_choice *choice)
 {
     for (size_t i = 0; i < node->n; i++)
@@ -296,7 +297,7 @@ static void arrange_rows(struct ordering *ordering, struct order_node *node, str
         ordering->is_taken[node->rows[i]] = false;
 }
 
-// Replaces the node's rows by those of its groups, one behind the other.
+// Puts the node's rows in the order of its groups.
 static bool split_node(struct ordering *ordering, struct order_node *node, struct order_choice *choice)
 {
     choice->sorted = malloc(node->n * node->n_columns * sizeof *choice->sorted);

@@ -17,7 +17,7 @@ static enum status refuse_memory(struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
 }
 
-// A fault of something that all rows share.
+// Refuses because of a fault in something that all rows share.
 static enum status refuse_prompt(struct error *error, const char *what)
 {
     error_prefix(error, "%s", what);
@@ -44,11 +44,11 @@ static bool has_delimiter(struct text name)
     return has;
 }
 
-// Ends the message about a name that is no column: the column that was meant, or else the first ones, which
-// show a wrong delimiter too.
+// Ends the error about an unknown column: the column that was probably meant, else the first columns, which
+// also reveal a wrong delimiter.
 static void add_hint(struct buffer *hint, const struct table_columns *columns, struct text name)
 {
-    for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} are read as an "a"
+    for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} read a variable "a"
         struct text column = columns->names[i];
         if (column.size > name.size + 1 && memchr(".- ", column.data[name.size], 3) &&
             memcmp(column.data, name.data, name.size) == 0) {
@@ -105,7 +105,7 @@ static void check_mention(void *context, const struct template_mention *mention)
         use_column(check, mention, mention->name);
     else if (mention->member.data)
         use_column(check, mention, mention->member);
-    else // which of them is not known, or all
+    else // a computed member, or all members
         check->prompt->read.all = true;
 }
 
@@ -117,7 +117,7 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     struct buffer source = {0};
     enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &source, error);
     struct text text = {source.data ? source.data : "", source.size};
-    if (text.size && text.data[text.size - 1] == '\n') // the file's, not the prompt's
+    if (text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
         text.size--;
     if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
         status = error_prefix(error, "%s", path);
@@ -128,7 +128,7 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     return check.status;
 }
 
-// `row` with all columns, then the columns themselves: a column of that name is row['row'].
+// `row` with all columns, then the columns themselves: a column named "row" is row['row'].
 static enum status create_variables(struct row_prompt *prompt, struct error *error)
 {
     size_t n = prompt->columns->n;
@@ -200,7 +200,7 @@ static bool is_zero(const struct value *value)
            (value->kind == VALUE_FLOAT && value->number == 0);
 }
 
-// One of the file, or of an option, which overrides the file's.
+// Adds a parameter of the file, or of an option, which overrides the file.
 static enum status add_parameter(struct row_prompt *prompt, const char *source, struct text name,
                                  const struct value *value, struct error *error)
 {
@@ -253,7 +253,7 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
     return status;
 }
 
-// Of a misspelled "properties", for one: such keywords are ignored, as the standard says.
+// Warns of unknown keywords, such as a misspelled "properties": JSON Schema ignores them.
 static void warn_of_unknown(const char *path, const struct value *schema)
 {
     struct buffer names = {0};
@@ -264,8 +264,8 @@ static void warn_of_unknown(const char *path, const struct value *schema)
     buffer_finish(&names);
 }
 
-// The columns are the schema's properties. Where it says nothing of others, none are generated, and where it
-// has no type it means an object.
+// The columns are the schema's properties. If the schema does not mention other properties, none are
+// generated; if it has no type, it means an object.
 static enum status close_schema(struct row_prompt *prompt, const char *path, struct error *error)
 {
     struct schema_columns columns;
@@ -320,7 +320,7 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     if (status != STATUS_OK)
         return status;
     status = close_schema(prompt, path, error);
-    struct value bare; // no prompt shows it: a changed description asks for nothing else
+    struct value bare; // prompts do not show annotations, so a changed one must not change requests
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = refuse_memory(error);
     prompt->schema_start = prompt->parameters.size;
@@ -333,7 +333,7 @@ enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error 
 {
     if (prompt->schema.kind == VALUE_NULL)
         return STATUS_OK;
-    prompt->parameters.size = prompt->schema_start; // the schema is the last of them
+    prompt->parameters.size = prompt->schema_start; // the schema is the last parameter
     add_format(prompt, &prompt->schema);
     return prompt->parameters.failed ? refuse_memory(error) : STATUS_OK;
 }
@@ -353,14 +353,15 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
     buffer_add_string(&prompt->parameters, "]}");
     if (options->scores_choices)
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
-    if (options->scores_choices && prompt->choices.nests) // "no" would count what "no idea" does too
+    if (options->scores_choices && prompt->choices.nests) // "no" would include the probability of "no idea"
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs_include_end\":true");
     if (options->scores_choices && !options->needs_seeds) // votes are drawn
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs_decide\":true");
     return STATUS_OK;
 }
 
-// A warning to a job is an error here, where all rows have the field. Only a file can have given it.
+// A warning about a job is an error here, because all rows would have it. Only --parameters can contain such
+// a field.
 static enum status refuse_parameter(struct text warning, struct error *error)
 {
     static const char ignored[] = " ignored";
@@ -389,7 +390,7 @@ enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **jo
     return status;
 }
 
-// Would a worker take them? Found before anything is queued.
+// Checks, before anything is queued, that a worker accepts the parameters.
 static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
 {
     struct job *job;
@@ -416,7 +417,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
     if (status == STATUS_OK)
         status = add_parameters(prompt, options, error);
     if (!prompt->has_temperature && options->needs_seeds)
-        prompt->seeding.is_added = true; // the model's own temperature
+        prompt->seeding.is_added = true; // the model's default temperature
     else if (!prompt->has_temperature)
         buffer_add_string(&prompt->parameters, ",\"temperature\":0");
     if (status == STATUS_OK && options->schema)
@@ -456,7 +457,7 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
         if (fault && prompt->read.is_used[i])
             return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "column \"%.*s\" holds %s", (int)name.size,
                              name.data, fault);
-        // a template that does not read it does not see it
+        // an invalid field that no template reads is replaced by null
         prompt->names[place + 1].key = name;
         prompt->names[place + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
     }

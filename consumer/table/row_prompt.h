@@ -1,6 +1,6 @@
-// From a table's row to the record of its job: templates over the row's columns, parameters of all rows. A
-// record says all that its answer depends on, so equal records have equal answers: it is greedy or has a
-// seed. Thread: main.
+// Renders a table's row to the record of its job, from templates over the row's columns and the parameters of
+// all rows. A record contains everything that its answer depends on: it is greedy or has a seed, so equal
+// records have equal answers. Thread: main.
 #pragma once
 
 #include "consumer/choice_list.h"
@@ -11,14 +11,14 @@ enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
 
 struct row_prompt_options {
     const char *prompt, *system;            // template files; system may be NULL
-    const char *messages;                   // instead: template file of JSON lines, a message each
+    const char *messages;                   // instead of these: template file of JSON lines, one message each
     const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
     const char *schema;                     // file with a JSON Schema; NULL: none
     char *const *choices;                   // as choice_list.h; NULL: none
-    struct row_prompt_parameter {           // of all rows, by options; the file's come first
+    struct row_prompt_parameter {           // of all rows, from options, which override the file
         const char *name, *option, *number; // number NULL: not given
     } given[ROW_PROMPT_PARAMETERS_MAX];
-    bool needs_seeds; // several answers a row
+    bool needs_seeds; // several votes per row
     bool needs_utf8;  // in all columns: the output can't carry other bytes
     bool has_seed;
     int64_t seed;
@@ -31,7 +31,7 @@ struct row_columns {
     uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
     size_t n_mentioned;
     bool all;              // a template reads `row` as a whole
-    const uint16_t *order; // [columns->n] of `row`'s members in the next prompt; NULL: the table's
+    const uint16_t *order; // [columns->n] order of `row`'s members in the next prompt; NULL: the table's
 };
 
 struct row_seed {
@@ -48,27 +48,28 @@ struct row_prompt {
     struct value_member *names; // [columns->n + 1]
     struct choice_list choices; // none: n is 0
     struct value schema;        // VALUE_NULL: none
-    struct buffer parameters;   // members behind the messages, each begun by a comma
+    struct buffer parameters;   // members after the messages, each after a comma
     size_t schema_start;        // in `parameters`
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
     struct buffer text;        // being rendered
-    struct text_spans content; // parts of `text` that are the table's; of conversations alone
+    struct text_spans content; // parts of `text` from the table; only with --messages
 };
 
-// Reads and checks the files. STATUS_REFUSE: also where a template reads what is no column, with its line and
-// the nearest column; and where the parameters are none of a job's.
+// Reads and checks the files. STATUS_REFUSE also if a template reads an unknown column (the error has the
+// line and the nearest column), or if a parameter is not one of a job.
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
-// Records have the schema with its annotations, as those of store version 11 had: their hashes name its jobs.
+// Keeps the annotations of the schema in records, as store version 11 did: the ids of its jobs are hashes of
+// such records.
 enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);
-// A job with the parameters of all rows and some prompt: *job is the caller's to destroy, after an error too.
+// Makes a job with the parameters of all rows and some prompt. The caller destroys *job, also after an error.
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,
                                 struct error *error) WARN_UNUSED;
-// Appends the record, but for its seed and its end. STATUS_REJECT: the row can't be rendered.
+// Appends the record without its seed and its closing brace. STATUS_REJECT: the row can't be rendered.
 enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
                               struct error *error) WARN_UNUSED;
-// Ends the record; the seed is left out where is_seeded is false.
+// Ends the record: appends the seed if seeding.is_added, and the closing brace.
 void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record);

@@ -1,5 +1,5 @@
-// Requests of rows between rendering them in the table's order and queueing them in another one: a file
-// without a name, and 32 bytes a row in memory. Thread: main.
+// Holds the requests of rows between rendering, in the table's order, and queueing, in another order: an
+// unnamed file, and 32 bytes per row in memory. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -23,9 +23,9 @@ struct row_spool {
 
 enum status row_spool_open(struct row_spool *spool, struct error *error) WARN_UNUSED;
 void row_spool_close(struct row_spool *spool); // also one that was never opened
-// Of the next row; an empty request: the row was left out.
+// Adds the request of the next row; empty: the row was left out.
 enum status row_spool_add(struct row_spool *spool, struct text request, int64_t seed, int64_t number,
                           struct error *error) WARN_UNUSED;
-// Replaces `request` by that of row i. After the last row was added.
+// Reads the request of row i into `request`. Called after the last row was added.
 enum status row_spool_read(struct row_spool *spool, size_t i, struct buffer *request,
                            struct error *error) WARN_UNUSED;

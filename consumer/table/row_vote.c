@@ -25,7 +25,7 @@ static bool is_true(const struct value *schema, const char *name)
     return found && found->kind == VALUE_BOOL && found->boolean;
 }
 
-// In draft 4 exclusiveMinimum is true beside minimum; later it is the bound itself.
+// In draft 4 exclusiveMinimum is a boolean about minimum; in later drafts it is the bound itself.
 static bool has_few_integers(const struct value *schema)
 {
     double low = -INFINITY, high = INFINITY, bound, step = 1;
@@ -61,7 +61,8 @@ static bool names_type(const struct value *schema, const char *name)
     return false;
 }
 
-// The schema that the keyword applies: a $ref's, or that of an allOf of one; `schema` itself without these.
+// Follows $ref, and allOf with one schema, to the schema that applies. NULL: a $ref names nothing, or they
+// are nested more than VOTE_DEPTH_MAX deep.
 static const struct value *resolve(const struct value *root, const struct value *schema)
 {
     for (int depth = 0; schema && schema->kind == VALUE_OBJECT && depth < VOTE_DEPTH_MAX; depth++) {
@@ -115,14 +116,15 @@ static size_t read_count(const struct value *schema, const char *name, size_t ot
     return number < (double)INT32_MAX ? (size_t)number : INT32_MAX;
 }
 
-// prefixItems and contains say what single items are: a vote by member might contradict them.
+// prefixItems and contains constrain single items, which a vote by member might violate.
 static bool is_array_of_few(const struct value *root, const struct value *schema)
 {
     return names_type(schema, "array") && !value_get(schema, "prefixItems") &&
            !value_get(schema, "contains") && has_few_values(root, value_get(schema, "items"), 0);
 }
 
-// The array of a property that may be null too: {"anyOf": [ARRAY, {"type": "null"}]} or a list of types.
+// Finds the array schema of a property, which may also be null: {"anyOf": [ARRAY, {"type": "null"}]} or a
+// list of types.
 static const struct value *find_array(const struct value *root, const struct value *schema)
 {
     const struct value *found = NULL, *several = union_of(schema);
@@ -189,7 +191,7 @@ bool vote_agrees(const struct vote_rule *rule, const struct value *value, const 
     return is_same(value, winner);
 }
 
-// Arrays are one candidate: which of them it is, their members decide.
+// With VOTE_BY_MEMBER all arrays are one candidate; count_members chooses the members of the winner.
 static void count_values(const struct vote_rule *rule, const struct value *const *values, size_t n,
                          struct vote_outcome *outcome)
 {
@@ -242,7 +244,7 @@ static int by_place(const void *a, const void *b)
     return (x->place > y->place) - (x->place < y->place);
 }
 
-// `first`: the array drawn first, which decides where as many arrays have a member as lack it.
+// `first`: the array drawn first. It decides ties: members that exactly half of the arrays have.
 static size_t choose_members(const struct vote_rule *rule, const struct value *first, size_t n_arrays,
                              struct member_count *members, size_t n_members)
 {
@@ -273,8 +275,8 @@ static bool make_array(const struct member_count *members, size_t n_members, siz
     return true;
 }
 
-// outcome->winner: the array drawn first; n_agreeing: all arrays. Where n_items_min needs a member twice, the
-// array stays as it was drawn.
+// On entry outcome->winner is the array drawn first, and n_agreeing the number of arrays. If n_items_min
+// exceeds the number of distinct members, the first array stays the winner.
 static bool count_members(const struct vote_rule *rule, const struct value *const *values, size_t n,
                           struct arena *arena, struct vote_outcome *outcome)
 {

@@ -19,7 +19,7 @@ void sample_total_add(struct sample_total *total, double figure, uint64_t n_rows
         total->cubes[i] += cube;
 }
 
-// From 3 degrees of freedom on Fisher's expansion, within 1 % (Abramowitz and Stegun, "Handbook of Mathematical
+// From 3 degrees of freedom: Fisher's expansion, within 1 % (Abramowitz and Stegun, "Handbook of Mathematical
 // Functions", 26.7.5).
 double student_quantile(double degrees)
 {
@@ -31,7 +31,8 @@ double student_quantile(double degrees)
     return z + (first + (second + third / degrees) / degrees) / degrees;
 }
 
-// The inverse of Hall's t + s t^2 / 3 + s^2 t^3 / 27 + s / 6, s being the skewness of the estimate.
+// The inverse of Hall's transformation t + s t^2 / 3 + s^2 t^3 / 27 + s / 6, where s is the skewness of the
+// estimate.
 static double unskewed_quantile(double quantile, double skewness)
 {
     if (fabs(skewness) < 1e-6)

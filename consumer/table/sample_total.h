@@ -1,12 +1,13 @@
-// The total of a figure over all different requests of a table, such as their tokens, estimated from those
-// that a sample of its rows drew; with a 95 % interval. Thread: main.
+// Estimates the total of a figure, such as tokens, over all distinct requests of a table, from the requests
+// in a sample of its rows; with a 95 % interval. Thread: main.
 //
-// A request that m rows have is drawn with probability p = 1 - (1 - f)^m, where f is the drawn share of the
-// rows; it counts once, with its figure, and for the requests that were not drawn with weight (1 - p) / p: the
-// Horvitz-Thompson estimator of their total, as a ratio because their number is known (Cochran, "Sampling
-// Techniques", 6.2 and 9A.7). The interval is by Student's t, of as many degrees of freedom as the weights are
-// worth, with Hall's transformation for skewed figures ("On the Removal of Skewness by Transformation",
-// J. R. Statist. Soc. B 54, 1992): few long ones are seldom in a sample, so the interval reaches further up.
+// A request of m rows is in the sample with probability p = 1 - (1 - f)^m, where f is the sampled share of
+// the rows. It counts once with its own figure, and with weight (1 - p) / p for the requests that are not in
+// the sample: the Horvitz-Thompson estimator of their total, as a ratio because their number is known
+// (Cochran, "Sampling Techniques", 6.2 and 9A.7). The interval uses Student's t, with the effective degrees
+// of freedom of the weights, and Hall's transformation for skewed figures ("On the Removal of Skewness by
+// Transformation", J. R. Statist. Soc. B 54, 1992): a sample rarely contains the few long requests, so the
+// interval extends further upwards.
 #pragma once
 
 #include <stdint.h>
@@ -15,20 +16,20 @@
 struct sample_total {
     double share;         // f, above 0
     int64_t n;            // requests added
-    double known, origin; // the sum of their figures, and the first of them: sums are of x - origin
+    double known, origin; // sum of their figures; the first figure: below, x is figure - origin
     double weights[3];    // sums of w, w x and w^2 with w = (1 - p) / p
-    double squares[3];    // sums of (1 - p) / p^2, and of it times x and x^2
-    double cubes[4];      // sums of (1 - p) (1 - 2 p) / p^3, and of it times x, x^2 and x^3
+    double squares[3];    // sums of v, v x and v x^2 with v = (1 - p) / p^2
+    double cubes[4];      // sums of u, u x, u x^2 and u x^3 with u = (1 - p) (1 - 2 p) / p^3
 };
 
-// low == high: nothing is left to estimate, or the sample says nothing of how figures differ.
+// low == high: nothing is left to estimate, or the sample does not show how much figures differ.
 struct estimate {
     double value, low, high;
 };
 
-// One different request, once; n_rows: of the table that have it, at least 1.
+// Adds a distinct request, once. n_rows: rows of the table with this request, at least 1.
 void sample_total_add(struct sample_total *total, double figure, uint64_t n_rows);
-// n_all: different requests of the table.
+// n_all: distinct requests of the table.
 struct estimate sample_total_of(const struct sample_total *total, int64_t n_all);
-// Student's t of a 95 % interval.
+// Student's t for a two-sided 95 % interval.
 double student_quantile(double degrees);

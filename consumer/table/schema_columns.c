@@ -16,7 +16,7 @@ struct column_collection {
     bool failed; // out of memory
 };
 
-// "~1" in the pointer is '/', "~0" is '~'.
+// In a JSON pointer "~1" is '/' and "~0" is '~' (RFC 6901).
 static bool equals_escaped(struct text name, struct text escaped)
 {
     size_t n = 0;
@@ -109,11 +109,11 @@ static void note_keywords(struct column_collection *collection, const struct val
         collection->has_more |= required != NULL;
 }
 
-// The schema, and all that apply wherever it does. Recursive, CONJUNCTS_DEPTH_MAX deep.
+// Collects the schema and all schemas that always apply with it. Recursive, CONJUNCTS_DEPTH_MAX deep.
 static void collect_schema(struct column_collection *collection, const struct value *schema, int depth)
 {
     const struct value *reference = schema ? value_get(schema, "$ref") : NULL;
-    bool is_alone = reference && !collection->columns->has_unevaluated; // old drafts read nothing beside it
+    bool is_alone = reference && !collection->columns->has_unevaluated; // old drafts read nothing else
     bool is_known = schema && (schema->kind == VALUE_OBJECT || schema->kind == VALUE_BOOL) &&
                     depth <= CONJUNCTS_DEPTH_MAX && collection->n_conjuncts++ < CONJUNCTS_MAX &&
                     (!depth || !value_get(schema, "$id"));

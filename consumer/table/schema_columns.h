@@ -1,5 +1,5 @@
-// Which members an answer of a schema has, for a column each: the properties of the schema and of what
-// applies to the same object always, `allOf` and `$ref` within the document. Thread: main.
+// Finds the members of a schema's answers, one column for each: the properties of the schema, and of all
+// schemas that always apply to the same object, by `allOf` and by `$ref` within the document. Thread: main.
 #pragma once
 
 #include "schemas/arena.h"
@@ -11,18 +11,18 @@ struct schema_column {
 };
 
 struct schema_columns {
-    struct schema_column *items; // [n] a schema's own before those of its $ref, then of its allOf
+    struct schema_column *items; // [n]: a schema's own, then those of its $ref, then of its allOf
     size_t n;
     bool is_object;       // an answer is an object
     bool is_typed;        // `type` is given
     bool is_complete;     // an answer has no other members
-    bool is_plain;        // it has no alternatives, as anyOf
-    bool is_silent;       // it is plain, and nothing is said of other members
+    bool is_plain;        // no alternatives, such as anyOf
+    bool is_silent;       // plain, and no keyword concerns other members
     bool has_unevaluated; // the dialect knows unevaluatedProperties
 };
 
-// False: out of memory. Names and schemas are the document's.
+// False: out of memory. Names and schemas point into the document.
 bool schema_columns_find(const struct value *schema, struct arena *arena, struct schema_columns *columns);
-// The schema that a `$ref` names: "#", or "#/$defs/mood" with ~0 and ~1 in its names. NULL: none, or one that
-// is spelled otherwise.
+// Finds the schema that a `$ref` names: "#", or "#/$defs/mood" with ~0 and ~1 in its names. NULL: there is
+// none, or the reference has another form.
 const struct value *schema_reference_find(const struct value *root, struct text reference);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// Of drafts 4 to 2020-12.
+// Keywords of drafts 4 to 2020-12.
 // clang-format off
 static const char *const keywords[] = {
     "$anchor", "$comment", "$defs", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor",

@@ -3,10 +3,13 @@
 
 #include "schemas/value.h"
 
-// The schema of {"name", "strict", "schema", "description"}, of which "schema" alone must be there, also inside
-// {"type": "json_schema", "json_schema": ...} and {"response_format": ...}, or of {"type": "json_object", "schema"};
-// else the object itself.
+// Returns the schema in one of these wrappers, else the object itself. A WRAPPER needs only its "schema".
+//
+//   WRAPPER: {"name", "strict", "schema", "description"}
+//   {"type": "json_schema", "json_schema": WRAPPER}
+//   {"type": "json_object", "schema"}
+//   {"response_format": ...}    one of the others
 const struct value *schema_file_unwrap(const struct value *object);
-// Appends the quoted names of the object's members that no draft of JSON Schema has as keywords, but
-// for those that begin with "x-".
+// Appends the quoted names of the object's members that are not keywords in any draft of JSON Schema, except
+// names that begin with "x-".
 void schema_file_unknown(const struct value *schema, struct buffer *names);

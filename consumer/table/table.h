@@ -7,12 +7,12 @@
 
 enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_SQLITE };
 
-// Of CSV and TSV; none: a last record, and rows of other formats.
+// How a row of CSV or TSV ends. NONE: a last row without a line end, and rows of other formats.
 enum table_line_end { TABLE_LINE_END_NONE, TABLE_LINE_END_LF, TABLE_LINE_END_CRLF };
 
 enum {
     TABLE_COLUMNS_MAX = 4096,
-    TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // size of its bytes in the file
+    TABLE_ROW_BYTES_MAX = JOB_RECORD_BYTES_MAX, // bytes of a row in the file
 };
 
 struct table_columns {
@@ -20,19 +20,18 @@ struct table_columns {
     size_t n;
 };
 
-// A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes, those of JSON
-// lines and SQLite have their types; numbers of JSON keep their digits. The columns of JSON lines are the
-// members of all lines; one that a line lacks is null.
+// A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes. Fields of JSON
+// lines and SQLite keep their types, and numbers of JSON their digits. The columns of JSON lines are the
+// members of all lines; a member that a line lacks is null.
 struct table_row {
     struct value *fields;   // [columns.n]
-    const bool *is_present; // [columns.n] JSON lines: the line has the member; of other formats NULL
-    int64_t number;         // among the rows that are whole, from 1
-    int64_t line;           // of the file where it begins, from 1; of a query the row's number
-    int64_t n_lines;        // after STATUS_REJECT of CSV: that it takes; else 0
-    int64_t
-        column; // after STATUS_REJECT: the byte of `line`, from 1; 0: the row as a whole, or behind that line
-    struct text raw;    // TABLE_JSONL: the line; data NULL otherwise
-    struct text record; // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
+    const bool *is_present; // [columns.n] JSON lines: the line has the member; other formats: NULL
+    int64_t number;         // among the valid rows, from 1
+    int64_t line;           // of the file where the row begins, from 1; for a query, the row's number
+    int64_t n_lines;        // after STATUS_REJECT of CSV: lines of the row; else 0
+    int64_t column;         // after STATUS_REJECT: byte of `line`, from 1; 0: the whole row, or a later line
+    struct text raw;        // TABLE_JSONL: the line; data NULL otherwise
+    struct text record;     // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
     enum table_line_end line_end;
     struct text rejected; // after STATUS_REJECT of CSV, TSV: its bytes without the line's end
 };
@@ -42,15 +41,15 @@ struct table_source {
     enum table_format format;
     char delimiter;            // CSV and TSV
     bool no_header;            // CSV and TSV: columns are column1, column2, ..
-    bool no_quotes;            // TSV: a quote is a letter (IANA text/tab-separated-values)
+    bool no_quotes;            // TSV: a quote is an ordinary character (IANA text/tab-separated-values)
     const char *table, *query; // SQLite: one of them
-    bool skips_bad_rows;       // JSON lines: the first line may be one
+    bool skips_bad_rows;       // JSON lines: the first line may be bad
 };
 
-// From the end of a name: .csv .tsv .tab .jsonl .ndjson .db .sqlite .sqlite3, each of the text formats also
-// with .gz behind it. TABLE_UNKNOWN: none of them.
+// From the end of a name: .csv .tsv .tab .jsonl .ndjson .db .sqlite .sqlite3 .csv.gz .tsv.gz .jsonl.gz.
+// TABLE_UNKNOWN: none of them.
 enum table_format table_format_of(const char *path);
-// "csv", "tsv", "jsonl", "sqlite".
+// Parses "csv", "tsv", "jsonl" or "sqlite". False: another name.
 bool table_format_parse(const char *name, enum table_format *format);
-// The column of that name; columns->n: there is none.
+// The number of the column of that name; columns->n: there is none.
 size_t table_columns_find(const struct table_columns *columns, struct text name);

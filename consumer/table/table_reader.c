@@ -17,10 +17,10 @@ struct table_reader {
     bool is_open;
     struct input_source source;
     struct csv_reader *csv;
-    struct text header; // its record
+    struct text header; // the first line's record
     struct input_lines lines;
     struct arena line_arena;
-    struct value *fields; // [columns.n] of a JSON line, or of a line without quoting
+    struct value *fields; // [columns.n] of a JSON line, or of a TSV line without quoting
     bool *is_present;     // [columns.n] a JSON line has the member
     size_t capacity;      // of columns.names
     struct table_style style;
@@ -101,8 +101,8 @@ static enum status allocate_fields(struct table_reader *reader, struct error *er
     return reader->fields && reader->is_present ? STATUS_OK : refuse_memory(reader, error);
 }
 
-// Of a header's field. One that is empty, as that of row numbers in many exports, has the column's number for
-// a name, as each has without a header.
+// Adds the column of a field in the header. An empty field, as for the row numbers of many exports, gets the
+// name columnN; without a header, every column does.
 static enum status add_numbered(struct table_reader *reader, struct text name, struct error *error)
 {
     char number[INTEGER_TEXT_BYTES + 8];
@@ -140,7 +140,7 @@ static enum status next_csv(struct table_reader *reader, struct table_row *row, 
     return reject_count(reader, row, n, error);
 }
 
-// A first line is a header, or says how many columns there are.
+// The first line is the header, or with --no-header a row that determines the number of columns.
 static enum status open_csv(struct table_reader *reader, struct error *error)
 {
     struct table_row row;
@@ -172,7 +172,7 @@ static enum status open_csv(struct table_reader *reader, struct error *error)
 
 // ---- TSV without quoting ----
 
-// The line without its end. A blank one is passed over, unless it is a field of its own.
+// Reads a line without its line end. Blank lines are skipped, unless the table has one column.
 static enum status next_line(struct table_reader *reader, struct text *line, enum table_line_end *line_end,
                              struct error *error)
 {
@@ -286,7 +286,7 @@ static enum status next_object(struct table_reader *reader, struct value *object
     return decode_line(reader, line, object, row, error);
 }
 
-// Members are mostly in the columns' order.
+// Finds a member's column; tries number i first, because members are mostly in the columns' order.
 static size_t find_member(const struct table_reader *reader, size_t i, struct text key)
 {
     return i < reader->columns.n && text_equal(reader->columns.names[i], key)
@@ -317,7 +317,7 @@ static enum status next_jsonl(struct table_reader *reader, struct table_row *row
     return STATUS_OK;
 }
 
-// Before the first line that is an object: more bad ones than these are a file of another format.
+// Limit of bad lines before the first JSON object: a file with this many is in another format.
 enum { JSONL_BAD_FIRST_MAX = 100 };
 
 // `first`: the fault of the first line. The lines read so far are no JSON objects.
@@ -343,8 +343,8 @@ static enum status add_members(struct table_reader *reader, const struct value *
     return status;
 }
 
-// A member that only later lines have is a column too, so all lines are read. Lines that are no objects are
-// rejected when they are read as rows.
+// Reads all lines, because a member that only later lines have is a column too. Lines that are not objects
+// are rejected later, when they are read as rows.
 static enum status open_jsonl(struct table_reader *reader, struct error *error)
 {
     struct table_row row = {0};

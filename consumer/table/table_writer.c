@@ -23,8 +23,8 @@ struct table_writer {
 
 // ---- CSV, TSV ----
 
-// Fields that begin or end with a blank are quoted for readers that would cut it, and those that begin with a
-// byte order mark, which at the file's beginning would be the file's.
+// A field that begins or ends with a blank is quoted too, because some readers remove the blank. So is a
+// field that begins with a byte order mark: at the start of the file it would be taken as the file's.
 static bool needs_quotes(const struct table_writer *writer, struct text field)
 {
     if (!field.size)
@@ -81,8 +81,8 @@ static void add_text_field(struct table_writer *writer, struct text field, bool 
         add_escaped_field(writer, field);
 }
 
-// An infinity as SQLite's shell writes it; other values: NULL. JSON has no infinity, and many readers refuse
-// 9e999.
+// The text of an infinity, as SQLite's shell writes it; NULL: any other value. JSON has no infinity, and many
+// readers refuse 9e999.
 static const char *infinity_text(const struct value *value)
 {
     if (value->kind != VALUE_FLOAT || value->digits || !isinf(value->number))
@@ -130,7 +130,8 @@ static void add_csv_header(struct table_writer *writer)
         end_csv_line(writer, TABLE_LINE_END_NONE);
 }
 
-// A record that begins with a byte order mark, and might be the first, would be read again without it.
+// Whether the input's record is copied unchanged. A record that begins with a byte order mark is rewritten if
+// it may be the first of the file, where readers would drop the mark.
 static bool is_kept_whole(const struct table_writer *writer, struct text record)
 {
     bool has_mark = record.size >= 3 && memcmp(record.data, "\xEF\xBB\xBF", 3) == 0;
@@ -153,7 +154,7 @@ static void add_csv_row(struct table_writer *writer, const struct table_row *row
 
 // ---- JSON lines ----
 
-// The line without its closing brace; members follow.
+// Adds the line without its closing brace, for more members. Returns whether it has members.
 static bool add_open_object(struct table_writer *writer, struct text raw)
 {
     size_t end = raw.size;
