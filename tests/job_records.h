@@ -3,16 +3,7 @@
 #pragma once
 
 #include "schemas/job.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/cases.h"
 
 struct decoded_job {
     struct job *job;

@@ -1,3 +1,4 @@
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 
 #include "engine/file/dequantize.h"
@@ -7,13 +8,8 @@
 #include "tests/wide.h"
 
 // cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 struct device *device;
 
@@ -34,8 +30,7 @@ bool shapes_are_wide(void)
 void wait_for_device(void)
 {
     struct error error;
-    if (device_wait(device, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(device_wait(device, &error), &error);
 }
 
 void *on_device(const void *items, size_t size)

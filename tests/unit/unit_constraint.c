@@ -1,4 +1,5 @@
 // The fields that ask for structured output: one constraint under the field names of several servers.
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
 static const struct {
@@ -69,7 +70,7 @@ static const struct {
     {"'json_schema':{},'allowed_token_ids':[1]", "allowed_token_ids: impossible beside json_schema"},
 };
 
-static void constraints_without_sense_are_named(void **state)
+TEST(constraints_without_sense_are_named)
 {
     for (size_t i = 0; i < sizeof senseless / sizeof *senseless; i++) {
         char record[256];
@@ -78,7 +79,7 @@ static void constraints_without_sense_are_named(void **state)
     }
 }
 
-static void constraints_of_all_servers_are_one(void **state)
+TEST(constraints_of_all_servers_are_one)
 {
     static const char *const cases[][2] = {
         {"'response_format':{'type':'text'}", ""},
@@ -122,7 +123,7 @@ static void constraints_of_all_servers_are_one(void **state)
     }
 }
 
-static void members_of_a_format_that_are_ignored_become_warnings(void **state)
+TEST(members_of_a_format_that_are_ignored_become_warnings)
 {
     static const struct {
         const char *format, *constraint, *warnings;
@@ -150,7 +151,7 @@ static void members_of_a_format_that_are_ignored_become_warnings(void **state)
     }
 }
 
-static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
+TEST(a_constraint_is_counted_under_the_name_of_its_kind)
 {
     static const char *const cases[][2] = {
         {"'max_tokens':1", NULL},
@@ -177,15 +178,4 @@ static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
         job_destroy(job);
     }
     assert_null(constraint_name_find(TEXT("xml")));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constraints_without_sense_are_named),
-        cmocka_unit_test(a_constraint_is_counted_under_the_name_of_its_kind),
-        cmocka_unit_test(constraints_of_all_servers_are_one),
-        cmocka_unit_test(members_of_a_format_that_are_ignored_become_warnings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

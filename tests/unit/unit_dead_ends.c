@@ -5,14 +5,7 @@
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_letters.h"
 #include "engine/grammar/string_tokens.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0";
 
@@ -29,7 +22,6 @@ static struct grammar_vocabulary *vocabulary;
 // All texts of one letter and of two.
 static int start(void **state)
 {
-    (void)state;
     struct error error;
     for (int i = 0; i < N_TOKENS; i++) {
         int pair = i - N_LETTERS;
@@ -42,13 +34,12 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-    (void)state;
     grammar_vocabulary_destroy(vocabulary);
     return 0;
 }
 
 // Behind any letters but 'n', 'n' and '0' are a dead end, and behind "n", '0' is.
-static void dead_ends_are_known_by_the_letters_on_the_way(void **state)
+TEST(dead_ends_are_known_by_the_letters_on_the_way)
 {
     static const struct {
         char letters[4];
@@ -59,8 +50,7 @@ static void dead_ends_are_known_by_the_letters_on_the_way(void **state)
     struct dead_ends ends = {0};
     struct error error;
     uint32_t expression;
-    assert_int_equal(expression_parse(pool, TEXT("([^n]|n+[^n0])*n*"), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(pool, TEXT("([^n]|n+[^n0])*n*"), PATTERN_WHOLE, &expression, &error), &error);
     dead_ends_find(&ends, pool, expression, vocabulary->strings);
     assert_true(ends.known);
     uint32_t place = dead_ends_place(&ends, expression_step(pool, expression, 'a')),
@@ -84,9 +74,8 @@ static bool ends_dead(struct expressions *pool, uint32_t expression, struct text
     return expression == EXPRESSION_NOTHING;
 }
 
-static void tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others(void **state)
+TEST(tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others)
 {
-    (void)state;
     static const char *const patterns[] = {"([^n]|n+[^n0])*n*", "([^nx]|[nx]+[^nx0])*[nx]*",
                                            "([^n]|n[^0x])*n?", "([^nq]|n[^0]|q[^x])*[nq]?"};
     static const char *const before[] = {"", "a", "n", "x", "an", "nb"};
@@ -96,9 +85,8 @@ static void tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others(void **st
         struct error error;
         uint32_t expression, room[N_WORDS], bits[N_WORDS];
         int n_dead = 0, n_clear = 0;
-        assert_int_equal(expression_parse(pool, text_from_string(patterns[i]), PATTERN_WHOLE, &expression,
-                                          &error),
-                         STATUS_OK);
+        assert_ok(expression_parse(pool, text_from_string(patterns[i]), PATTERN_WHOLE, &expression, &error),
+                  &error);
         dead_ends_find(&ends, pool, expression, vocabulary->strings);
         assert_true(ends.known);
         for (size_t j = 0; j < sizeof before / sizeof *before; j++) {
@@ -124,9 +112,5 @@ static void tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others(void **st
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dead_ends_are_known_by_the_letters_on_the_way),
-        cmocka_unit_test(tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others),
-    };
-    return cmocka_run_group_tests(tests, start, finish);
+    return cases_run_in(start, finish);
 }

@@ -1,5 +1,6 @@
 // Answers against gold labels: the figures of a matrix, and its limits.
 #include "consumer/table/evaluation.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 
 #include <math.h>
@@ -8,16 +9,16 @@ static void add_answers(struct evaluation *evaluation, const char *gold, const c
 {
     struct error error;
     for (int i = 0; i < n; i++)
-        assert_int_equal(evaluation_add(evaluation, text_from_string(gold), text_from_string(answer), &error),
-                         STATUS_OK);
+        assert_ok(evaluation_add(evaluation, text_from_string(gold), text_from_string(answer), &error),
+                  &error);
 }
 
-static void figures_follow_from_the_matrix(void **state)
+TEST(figures_follow_from_the_matrix)
 {
     struct evaluation evaluation;
     struct error error;
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     add_answers(&evaluation, "yes", "yes", 20);
     add_answers(&evaluation, "yes", "no", 5);
     add_answers(&evaluation, "no", "yes", 10);
@@ -37,11 +38,11 @@ static void figures_follow_from_the_matrix(void **state)
     evaluation_close(&evaluation);
 }
 
-static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
+TEST(a_row_without_an_answer_is_of_a_class_of_its_own)
 {
     struct evaluation evaluation;
     struct error error;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     add_answers(&evaluation, "a", "", 1);
     add_answers(&evaluation, "a", "a", 1);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 1), EVALUATION_NO_ANSWER));
@@ -50,13 +51,13 @@ static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
     evaluation_close(&evaluation);
 }
 
-static void no_gold_label_equals_a_missing_answer(void **state)
+TEST(no_gold_label_equals_a_missing_answer)
 {
     static const char *const labels[] = {"(none)", EVALUATION_NO_ANSWER};
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
         struct evaluation evaluation;
         struct error error;
-        assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+        assert_ok(evaluation_open(&evaluation, &error), &error);
         add_answers(&evaluation, labels[i], "", 1);
         add_answers(&evaluation, "a", "a", 1);
         assert_float_equal(evaluation_accuracy(&evaluation), 0.5, 1e-12);
@@ -66,11 +67,11 @@ static void no_gold_label_equals_a_missing_answer(void **state)
 }
 
 // Only an empty text is no label.
-static void null_is_a_label_like_any_other(void **state)
+TEST(null_is_a_label_like_any_other)
 {
     struct evaluation evaluation;
     struct error error;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     add_answers(&evaluation, "null", "null", 2);
     add_answers(&evaluation, "null", "", 1);
     add_answers(&evaluation, "", "null", 1);
@@ -81,12 +82,12 @@ static void null_is_a_label_like_any_other(void **state)
     evaluation_close(&evaluation);
 }
 
-static void columns_are_aligned_by_what_a_terminal_shows(void **state)
+TEST(columns_are_aligned_by_what_a_terminal_shows)
 {
     struct evaluation evaluation;
     struct error error;
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     add_answers(&evaluation, "aaaaaaaaaa\u00e4b", "b",
                 1); // 11 columns end within the second byte's character
     add_answers(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
@@ -109,12 +110,12 @@ static void columns_are_aligned_by_what_a_terminal_shows(void **state)
     evaluation_close(&evaluation);
 }
 
-static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
+TEST(an_empty_or_uniform_matrix_divides_by_nothing)
 {
     struct evaluation evaluation;
     struct error error;
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     assert_true(isnan(evaluation_accuracy(&evaluation)) && isnan(evaluation_kappa(&evaluation)));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
@@ -130,12 +131,12 @@ static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
     evaluation_close(&evaluation);
 }
 
-static void classes_are_as_many_as_their_limit(void **state)
+TEST(classes_are_as_many_as_their_limit)
 {
     struct evaluation evaluation;
     struct error error;
     char name[16];
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     for (int i = 0; i < EVALUATION_CLASSES_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
         add_answers(&evaluation, name, name, 1);
@@ -145,20 +146,19 @@ static void classes_are_as_many_as_their_limit(void **state)
     evaluation_close(&evaluation);
 }
 
-static void expected_labels_are_as_many_as_their_limit_and_are_forgotten(void **state)
+TEST(expected_labels_are_as_many_as_their_limit_and_are_forgotten)
 {
     struct evaluation evaluation;
     struct error error;
     char name[16];
-    (void)state;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
+    assert_ok(evaluation_open(&evaluation, &error), &error);
     for (int i = 0; i <= EVALUATION_CLASSES_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
         assert_int_equal(evaluation_expect(&evaluation, text_from_string(name), &error),
                          i < EVALUATION_CLASSES_MAX ? STATUS_OK : STATUS_REFUSE);
     }
-    assert_int_equal(evaluation_expect(&evaluation, TEXT("7"), &error), STATUS_OK);
-    assert_int_equal(evaluation_expect(&evaluation, (struct text){0}, &error), STATUS_OK);
+    assert_ok(evaluation_expect(&evaluation, TEXT("7"), &error), &error);
+    assert_ok(evaluation_expect(&evaluation, (struct text){0}, &error), &error);
     evaluation_restart(&evaluation);
     add_answers(&evaluation, "b", "a", 2);
     assert_int_equal(evaluation.n_classes, 2);
@@ -167,19 +167,4 @@ static void expected_labels_are_as_many_as_their_limit_and_are_forgotten(void **
     add_answers(&evaluation, "a", "a", 1);
     assert_float_equal(evaluation_accuracy(&evaluation), 1, 0);
     evaluation_close(&evaluation);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_follow_from_the_matrix),
-        cmocka_unit_test(a_row_without_an_answer_is_of_a_class_of_its_own),
-        cmocka_unit_test(no_gold_label_equals_a_missing_answer),
-        cmocka_unit_test(null_is_a_label_like_any_other),
-        cmocka_unit_test(columns_are_aligned_by_what_a_terminal_shows),
-        cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
-        cmocka_unit_test(classes_are_as_many_as_their_limit),
-        cmocka_unit_test(expected_labels_are_as_many_as_their_limit_and_are_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

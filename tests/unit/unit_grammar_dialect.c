@@ -3,14 +3,7 @@
 // node 20's where these compile the pattern (but for \B in an empty text, which is Python 3.14's); where they
 // refuse it, it is the only meaning that others give it.
 #include "engine/grammar/expression.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 struct dialect_case {
     const char *pattern, *texts[8]; // NULL ends
@@ -295,23 +288,14 @@ static void check_case(const struct dialect_case *one, enum pattern_dialect dial
     expressions_destroy(pool);
 }
 
-static void a_regex_is_as_python_has_it_or_refused(void **state)
+TEST(a_regex_is_as_python_has_it_or_refused)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(&cases[i], PATTERN_WHOLE, cases[i].whole);
 }
 
-static void a_schemas_pattern_is_as_ecma_262_has_it_or_refused(void **state)
+TEST(a_schemas_pattern_is_as_ecma_262_has_it_or_refused)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(&cases[i], PATTERN_SEARCH, cases[i].search);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_regex_is_as_python_has_it_or_refused),
-        cmocka_unit_test(a_schemas_pattern_is_as_ecma_262_has_it_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

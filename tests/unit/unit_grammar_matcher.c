@@ -3,17 +3,9 @@
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_letters.h"
+#include "tests/cases.h"
 #include "tests/matcher_copy.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static uint64_t random_state;
 
@@ -178,10 +170,9 @@ static bool accepts_text(struct recognizer *recognizer, const char *text, bool *
     struct error error;
     size_t n_accepted, size = strlen(text);
     bool may_end;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error),
-                     STATUS_OK);
-    assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+    assert_ok(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error), &error);
+    assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
     *is_prefix = n_accepted == size;
     matcher_finish(&matcher);
     return *is_prefix && may_end;
@@ -207,7 +198,7 @@ static void check_language(unsigned seed, const struct grammar_sample *sample, s
     }
 }
 
-static void random_grammars_accept_what_enumeration_finds(void **state)
+TEST(random_grammars_accept_what_enumeration_finds)
 {
     static struct grammar_sample sample;
     unsigned n_compiled = 0;
@@ -221,7 +212,7 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
         }
         struct recognizer *recognizer;
         struct error error;
-        assert_int_equal(recognizer_create(&recognizer, sample.grammar, NULL, &error), STATUS_OK);
+        assert_ok(recognizer_create(&recognizer, sample.grammar, NULL, &error), &error);
         check_language(seed, &sample, recognizer);
         recognizer_destroy(recognizer);
         grammar_destroy(sample.grammar);
@@ -270,7 +261,7 @@ static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N
     }
     struct error error;
     const uint32_t ends[] = {END_TOKEN, N_TOKENS /* none of them */, OTHER_END_TOKEN};
-    assert_int_equal(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, ends, 3, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, ends, 3, &error), &error);
 }
 
 static void check_mask(struct matcher *matcher, const uint32_t *mask)
@@ -280,7 +271,7 @@ static void check_mask(struct matcher *matcher, const uint32_t *mask)
         struct matcher copy;
         bool accepted;
         assert_true(matcher_copy(&copy, matcher));
-        assert_int_equal(matcher_accept_token(&copy, token, &accepted, &error), STATUS_OK);
+        assert_ok(matcher_accept_token(&copy, token, &accepted, &error), &error);
         if (accepted != (mask[token / 32] >> token % 32 & 1))
             fail_msg("token %u after '%.*s'", token, (int)matcher->bytes.size, matcher->bytes.data);
         matcher_finish(&copy);
@@ -294,11 +285,11 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
     struct matcher matcher;
     struct error error;
     uint32_t mask[(N_TOKENS + 31) / 32];
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_ok(recognizer_create(&recognizer, grammar, vocabulary, &error), &error);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
     for (int step = 0; step < 12; step++) {
         uint32_t allowed[N_TOKENS], n_allowed = 0;
-        assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+        assert_ok(matcher_mask(&matcher, mask, &error), &error);
         check_mask(&matcher, mask);
         for (uint32_t token = 0; token < N_TOKENS; token++)
             if (mask[token / 32] >> token % 32 & 1)
@@ -306,9 +297,9 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
         if (n_allowed == 0)
             break; // possible: this vocabulary can't spell every text
         bool accepted;
-        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(&random_state, n_allowed)],
-                                              &accepted, &error),
-                         STATUS_OK);
+        assert_ok(matcher_accept_token(&matcher, allowed[random_below(&random_state, n_allowed)], &accepted,
+                                       &error),
+                  &error);
         assert_true(accepted);
     }
     matcher_finish(&matcher);
@@ -316,7 +307,7 @@ static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary 
 }
 
 // Special tokens are in the vocabulary under their names; neither their spelling nor loose bytes are them.
-static void a_special_token_is_one_token_and_no_text(void **state)
+TEST(a_special_token_is_one_token_and_no_text)
 {
     enum { BEGIN, END, BEGINS, SPELLED, LETTER, LOOSE, HALF, STOP, N };
     static const char *const tokens[N] = {"\xFF<t>\xFF", "\xFF</t>\xFF", "\xFF<t>>\xFF", "<t>",
@@ -331,27 +322,27 @@ static void a_special_token_is_one_token_and_no_text(void **state)
     uint32_t stop = STOP, mask;
     for (int i = 0; i < N; i++)
         texts[i] = text_from_string(tokens[i]);
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, N, &stop, 1, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&vocabulary, texts, N, &stop, 1, &error), &error);
     struct rules *rules = rules_create(NULL);
     uint32_t any = rules_terminal(rules, EXPRESSION_ALL, TERMINAL_TEXT);
     uint32_t symbols[] = {rules_special(rules, TEXT("<t>")), any, rules_special(rules, TEXT("</t>"))};
-    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, symbols, 3), &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    assert_ok(grammar_create(&grammar, rules, rules_sequence(rules, symbols, 3), &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, vocabulary, &error), &error);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
     static const struct {
         uint32_t mask, token;
     } steps[] = {{1 << BEGIN, BEGIN},
                  {1 << END | 1 << SPELLED | 1 << LETTER, SPELLED},
                  {1 << END | 1 << SPELLED | 1 << LETTER, END},
                  {1 << STOP, STOP}};
-    assert_int_equal(matcher_forced_bytes(&matcher, 99, &forced, &error), STATUS_OK);
+    assert_ok(matcher_forced_bytes(&matcher, 99, &forced, &error), &error);
     assert_int_equal(forced.size, 5);
     assert_memory_equal(forced.data, tokens[BEGIN], 5);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         bool accepted;
-        assert_int_equal(matcher_mask(&matcher, &mask, &error), STATUS_OK);
+        assert_ok(matcher_mask(&matcher, &mask, &error), &error);
         assert_int_equal(mask, steps[i].mask);
-        assert_int_equal(matcher_accept_token(&matcher, steps[i].token, &accepted, &error), STATUS_OK);
+        assert_ok(matcher_accept_token(&matcher, steps[i].token, &accepted, &error), &error);
         assert_true(accepted);
     }
     buffer_finish(&forced);
@@ -359,7 +350,6 @@ static void a_special_token_is_one_token_and_no_text(void **state)
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     grammar_vocabulary_destroy(vocabulary);
-    (void)state;
 }
 
 enum variant { VARIANT_TEXT, VARIANT_BEHIND, VARIANT_BESIDE, VARIANT_OR_NOT, N_VARIANTS };
@@ -384,7 +374,7 @@ static uint32_t variant_symbol(struct rules *rules, uint32_t expression, enum va
                         2);
 }
 
-static void masks_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_are_what_tokens_one_by_one_are)
 {
     static const char *const patterns[] = {"(a|\xC3\xA9)*",
                                            "[^a]*b.?",
@@ -422,13 +412,12 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
         for (size_t i = 0; i < N_VARIANTS * sizeof patterns / sizeof *patterns; i++) {
             struct rules *rules = rules_create(NULL);
             uint32_t expression;
-            assert_int_equal(expression_parse(rules_expressions(rules),
-                                              text_from_string(patterns[i / N_VARIANTS]), PATTERN_WHOLE,
-                                              &expression, &error),
-                             STATUS_OK);
+            assert_ok(expression_parse(rules_expressions(rules), text_from_string(patterns[i / N_VARIANTS]),
+                                       PATTERN_WHOLE, &expression, &error),
+                      &error);
             uint32_t start = variant_symbol(rules, expression, (enum variant)(i % N_VARIANTS));
             struct grammar *grammar;
-            assert_int_equal(grammar_create(&grammar, rules, start, &error), STATUS_OK);
+            assert_ok(grammar_create(&grammar, rules, start, &error), &error);
             walk_masks(grammar, vocabulary);
             grammar_destroy(grammar);
         }
@@ -437,7 +426,7 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
 }
 
 // Up to 1,024 strings are taken as one.
-static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_inside_many_strings_are_what_tokens_one_by_one_are)
 {
     char bytes[N_TOKENS][TOKEN_BYTES];
     struct text tokens[N_TOKENS];
@@ -457,8 +446,7 @@ static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **stat
         }
         struct grammar *grammar;
         struct error error;
-        assert_int_equal(grammar_create(&grammar, rules, rules_choice(rules, choices, (size_t)n), &error),
-                         STATUS_OK);
+        assert_ok(grammar_create(&grammar, rules, rules_choice(rules, choices, (size_t)n), &error), &error);
         walk_masks(grammar, vocabulary);
         grammar_destroy(grammar);
     }
@@ -475,8 +463,7 @@ static void walk_counted(uint32_t min, uint32_t max, bool by_length, const char 
     struct grammar *grammar;
     struct error error;
     uint32_t expression;
-    assert_int_equal(expression_parse(pool, text_from_string(set), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(pool, text_from_string(set), PATTERN_WHOLE, &expression, &error), &error);
     if (by_length)
         expression = expression_both(pool, expression_repeat(pool, expression, 1, EXPRESSION_UNBOUNDED),
                                      expression_repeat(pool, EXPRESSION_ANY, min, max));
@@ -484,12 +471,12 @@ static void walk_counted(uint32_t min, uint32_t max, bool by_length, const char 
         expression = expression_repeat(pool, expression, min, max);
     uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
                         rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
-    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error), STATUS_OK);
+    assert_ok(grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error), &error);
     walk_masks(grammar, vocabulary);
     grammar_destroy(grammar);
 }
 
-static void masks_of_counted_classes_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_of_counted_classes_are_what_tokens_one_by_one_are)
 {
     static const char *const sets[] = {"[ab]", "[^/a]", "[ab0\u00e9\\\\]", "[\\s\\S]"};
     char bytes[N_TOKENS][TOKEN_BYTES];
@@ -516,8 +503,7 @@ static void walk_limited(uint32_t min, uint32_t max, const char *pattern,
     struct grammar *grammar;
     struct error error;
     uint32_t expression;
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error), &error);
     expression = expression_both(pool, expression, expression_repeat(pool, EXPRESSION_ANY, min, max));
     uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
                         rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
@@ -527,7 +513,7 @@ static void walk_limited(uint32_t min, uint32_t max, const char *pattern,
     grammar_destroy(grammar);
 }
 
-static void masks_within_limits_of_length_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_within_limits_of_length_are_what_tokens_one_by_one_are)
 {
     static const char *const patterns[] = {"(\\S+\\s+){0,20}\\S+",
                                            "[\\s\\S]*[ab]+[\\s\\S]*",
@@ -563,8 +549,7 @@ static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t 
     struct error error;
     uint32_t expression;
     letters_add(&summary.letters, first, last);
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error), &error);
     bool all_follow = letters_follow(&steps, pool, expression, &summary);
     assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
     letter_steps_finish(&steps);
@@ -572,7 +557,7 @@ static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t 
     return all_follow;
 }
 
-static void letters_follow_but_for_exceptions_and_up_to_their_number(void **state)
+TEST(letters_follow_but_for_exceptions_and_up_to_their_number)
 {
     assert_true(follow("[^/]*", 'a', 'y', 1000));
     assert_false(follow("[^/]*x", 'a', 'y', 1)); // behind 'x' the string may end
@@ -595,19 +580,19 @@ static bool json_accepts(const char *pattern, const char *spelled)
     uint32_t expression;
     struct grammar *grammar;
     struct recognizer *recognizer;
-    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
-                                      &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
+                               &expression, &error),
+              &error);
     uint32_t symbol = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
-    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_ok(grammar_create(&grammar, rules, symbol, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
     bool is_prefix, accepted = accepts_text(recognizer, spelled, &is_prefix);
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
     return accepted;
 }
 
-static void strings_may_be_spelled_raw_or_escaped(void **state)
+TEST(strings_may_be_spelled_raw_or_escaped)
 {
     assert_true(json_accepts("a\"b", "\"a\\\"b\""));
     assert_true(json_accepts("a\"b", "\"\\u0061\\u0022b\""));
@@ -643,15 +628,14 @@ static void forced(const char *pattern, enum terminal_encoding encoding, const c
     struct error error;
     struct buffer out = {0};
     size_t n_accepted;
-    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
-                                      &expression, &error),
-                     STATUS_OK);
-    assert_int_equal(grammar_create(&grammar, rules, rules_terminal(rules, expression, encoding), &error),
-                     STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
-    assert_int_equal(matcher_forced_bytes(&matcher, 100, &out, &error), STATUS_OK);
+    assert_ok(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
+                               &expression, &error),
+              &error);
+    assert_ok(grammar_create(&grammar, rules, rules_terminal(rules, expression, encoding), &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+    assert_ok(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), &error);
+    assert_ok(matcher_forced_bytes(&matcher, 100, &out, &error), &error);
     assert_int_equal(out.size, strlen(expected));
     if (out.size)
         assert_memory_equal(out.data, expected, out.size);
@@ -661,7 +645,7 @@ static void forced(const char *pattern, enum terminal_encoding encoding, const c
     grammar_destroy(grammar);
 }
 
-static void bytes_are_forced_where_one_can_follow(void **state)
+TEST(bytes_are_forced_where_one_can_follow)
 {
     forced("abc|abd", TERMINAL_TEXT, "", "ab");
     forced("abc|abd", TERMINAL_TEXT, "abc", "");
@@ -672,7 +656,7 @@ static void bytes_are_forced_where_one_can_follow(void **state)
 }
 
 // Though each character may be escaped too.
-static void a_character_of_a_json_string_is_forced_as_itself(void **state)
+TEST(a_character_of_a_json_string_is_forced_as_itself)
 {
     forced("abc|abd", TERMINAL_JSON_STRING, "", "\"ab");
     forced("abc", TERMINAL_JSON_STRING, "", "\"abc\"");
@@ -700,11 +684,11 @@ static size_t safe_size(const char *pattern, const char *const *tokens, size_t n
     size_t size;
     for (size_t i = 0; i < n; i++)
         texts[i] = text_from_string(tokens[i]);
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, n, NULL, 0, &error), STATUS_OK);
-    assert_int_equal(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_forced_bytes(&matcher, 100, &forced, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&vocabulary, texts, n, NULL, 0, &error), &error);
+    assert_ok(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, vocabulary, &error), &error);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+    assert_ok(matcher_forced_bytes(&matcher, 100, &forced, &error), &error);
     assert_int_equal(
         matcher_safe_size(&matcher, (struct text){forced.data, forced.size}, from, &size, &error), STATUS_OK);
     assert_int_equal(matcher.bytes.size, 0);
@@ -716,7 +700,7 @@ static size_t safe_size(const char *pattern, const char *const *tokens, size_t n
     return size;
 }
 
-static void forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them(void **state)
+TEST(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them)
 {
     static const char *const tokens[] = {"a", "b", "c", "abc", "bcx", "cyy", "d", ""};
     assert_int_equal(safe_size("abc", tokens, 8, 0), 3); // nothing follows
@@ -726,10 +710,9 @@ static void forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them(void **
     assert_int_equal(safe_size("abc(d|yx)", tokens, 8, 0), 3); // cyy is not allowed
     assert_int_equal(safe_size("abc(x|yy)?", tokens, 8, 0), 1);
     assert_int_equal(safe_size("[ab]", tokens, 8, 0), 0); // nothing is forced
-    (void)state;
 }
 
-static void nothing_is_allowed_that_leads_nowhere(void **state)
+TEST(nothing_is_allowed_that_leads_nowhere)
 {
     bool is_prefix;
     struct rules *rules = rules_create(NULL);
@@ -738,11 +721,11 @@ static void nothing_is_allowed_that_leads_nowhere(void **state)
     struct error error;
     struct grammar *grammar;
     struct recognizer *recognizer;
-    assert_int_equal(expression_parse(pool, TEXT("x?a(aa)*|yb"), PATTERN_WHOLE, &odd, &error), STATUS_OK);
-    assert_int_equal(expression_parse(pool, TEXT("x?(aa)*|yb"), PATTERN_WHOLE, &even, &error), STATUS_OK);
+    assert_ok(expression_parse(pool, TEXT("x?a(aa)*|yb"), PATTERN_WHOLE, &odd, &error), &error);
+    assert_ok(expression_parse(pool, TEXT("x?(aa)*|yb"), PATTERN_WHOLE, &even, &error), &error);
     uint32_t symbol = rules_terminal(rules, expression_both(pool, odd, even), TERMINAL_TEXT);
-    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_ok(grammar_create(&grammar, rules, symbol, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
     assert_true(accepts_text(recognizer, "yb", &is_prefix));
     accepts_text(recognizer, "x", &is_prefix);
     assert_false(is_prefix);
@@ -762,7 +745,7 @@ static void nothing_is_allowed_that_leads_nowhere(void **state)
 
 enum { N_CHOICES = 10000 };
 
-static void ten_thousand_choices_compile(void **state)
+TEST(ten_thousand_choices_compile)
 {
     static char bytes[N_CHOICES][48];
     static struct text choices[N_CHOICES];
@@ -775,8 +758,8 @@ static void ten_thousand_choices_compile(void **state)
     struct recognizer *recognizer;
     struct error error = {0};
     bool is_prefix;
-    assert_int_equal(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_ok(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
     for (size_t i = 0; i < N_CHOICES; i += 999)
         assert_true(accepts_text(recognizer, bytes[i], &is_prefix));
     assert_false(accepts_text(recognizer, "category 0 of a long list: label", &is_prefix));
@@ -787,29 +770,9 @@ static void ten_thousand_choices_compile(void **state)
     struct grammar_limits limits = grammar_limits_default;
     struct text two[] = {TEXT("abc"), TEXT("abd")}; // with an end each
     limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 8;
-    assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_OK);
+    assert_ok(grammar_compile_choice(&grammar, two, 2, &limits, &error), &error);
     grammar_destroy(grammar);
     limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 7;
     assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_source_bytes: more than 7");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
-        cmocka_unit_test(a_special_token_is_one_token_and_no_text),
-        cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(masks_of_counted_classes_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(masks_within_limits_of_length_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(letters_follow_but_for_exceptions_and_up_to_their_number),
-        cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
-        cmocka_unit_test(bytes_are_forced_where_one_can_follow),
-        cmocka_unit_test(a_character_of_a_json_string_is_forced_as_itself),
-        cmocka_unit_test(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them),
-        cmocka_unit_test(nothing_is_allowed_that_leads_nowhere),
-        cmocka_unit_test(ten_thousand_choices_compile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

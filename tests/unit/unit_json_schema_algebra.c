@@ -3,15 +3,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
 #include "schemas/text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static const char *const texts[] = {
     "null",
@@ -103,17 +95,16 @@ static bool accepts(struct recognizer *recognizer, const char *text)
     struct error error;
     size_t n_accepted = 0;
     bool may_end = false;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+    assert_ok(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), &error);
     if (n_accepted == strlen(text))
-        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+        assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
     matcher_finish(&matcher);
     return may_end;
 }
 
-static void each_schema_accepts_what_the_standard_says(void **state)
+TEST(each_schema_accepts_what_the_standard_says)
 {
-    (void)state;
     for (int b = 0; b < N_BASES; b++) {
         struct grammar *grammar;
         struct recognizer *recognizer;
@@ -189,23 +180,13 @@ static bool check_pair(enum applicator how, int a, int b)
     return status == STATUS_OK || !any;
 }
 
-static void pairs_accept_what_their_branches_say(void **state)
+TEST(pairs_accept_what_their_branches_say)
 {
     int n_refused = 0;
-    (void)state;
     for (int how = 0; how < N_APPLICATORS; how++)
         for (int a = 0; a < N_BASES; a++)
             for (int b = 0; b < N_BASES; b++)
                 n_refused += !check_pair((enum applicator)how, a, b);
     printf("# %d of %d refused\n", n_refused, N_APPLICATORS * N_BASES * N_BASES);
     assert_in_range(n_refused, 0, 261); // the fewer the better
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_schema_accepts_what_the_standard_says),
-        cmocka_unit_test(pairs_accept_what_their_branches_say),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

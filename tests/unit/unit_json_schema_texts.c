@@ -2,18 +2,10 @@
 #include "consumer/command/grammar_text.h"
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
+#include "tests/cases.h"
 #include "tests/shared_data.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static enum status compile(struct text schema, const struct json_schema_options *options,
                            struct grammar **grammar, struct recognizer **recognizer, struct error *error)
@@ -38,10 +30,10 @@ static bool accepts_text(struct recognizer *recognizer, struct text text)
     struct error error;
     size_t n_accepted = 0;
     bool may_end = false;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text, &n_accepted, &error), STATUS_OK);
+    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+    assert_ok(matcher_accept_bytes(&matcher, text, &n_accepted, &error), &error);
     if (n_accepted == text.size)
-        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+        assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
     matcher_finish(&matcher);
     return may_end;
 }
@@ -225,7 +217,7 @@ static const struct text_case cases[] = {
      {"{}", "{\"a\":1}"}},
 };
 
-static void texts_are_accepted_where_their_values_are(void **state)
+TEST(texts_are_accepted_where_their_values_are)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct grammar *grammar;
@@ -244,7 +236,7 @@ static void texts_are_accepted_where_their_values_are(void **state)
     }
 }
 
-static void instances_have_the_numbers_that_are_generated(void **state)
+TEST(instances_have_the_numbers_that_are_generated)
 {
     static const char *const numbers[][3] = {
         // as written, for draft 4
@@ -277,7 +269,7 @@ static void instances_have_the_numbers_that_are_generated(void **state)
         }
 }
 
-static void white_space_is_what_the_options_say(void **state)
+TEST(white_space_is_what_the_options_say)
 {
     static const struct {
         const char *schema, *texts[3];
@@ -296,7 +288,7 @@ static void white_space_is_what_the_options_say(void **state)
         struct recognizer *recognizer;
         struct error error = {0};
         struct text schema = text_from_string(values[n / 3].schema);
-        assert_int_equal(compile(schema, &options[i], &grammar, &recognizer, &error), STATUS_OK);
+        assert_ok(compile(schema, &options[i], &grammar, &recognizer, &error), &error);
         for (size_t j = 0; j < 3; j++)
             assert_int_equal(accepts_text(recognizer, text_from_string(values[n / 3].texts[j])), i == j);
         recognizer_destroy(recognizer);
@@ -304,7 +296,7 @@ static void white_space_is_what_the_options_say(void **state)
     }
 }
 
-static void keys_come_in_any_order_on_request(void **state)
+TEST(keys_come_in_any_order_on_request)
 {
     struct json_schema_options options = {.any_order = true};
     struct grammar *grammar;
@@ -312,7 +304,7 @@ static void keys_come_in_any_order_on_request(void **state)
     struct error error = {0};
     struct text schema = TEXT("{\"properties\": {\"a\": {}, \"b\": {}, \"c\": {}}, \"required\": [\"a\"], "
                               "\"additionalProperties\": false}");
-    assert_int_equal(compile(schema, &options, &grammar, &recognizer, &error), STATUS_OK);
+    assert_ok(compile(schema, &options, &grammar, &recognizer, &error), &error);
     assert_true(accepts_text(recognizer, TEXT("{\"c\":1,\"a\":2,\"b\":3}")));
     assert_true(accepts_text(recognizer, TEXT("{\"b\":1,\"a\":2}")));
     assert_false(accepts_text(recognizer, TEXT("{\"c\":1,\"b\":2}")));
@@ -323,9 +315,8 @@ static void keys_come_in_any_order_on_request(void **state)
 
 // `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read
 // before, for `e`. With more names than may be mixed.
-static void names_are_in_the_order_in_which_schemas_apply(void **state)
+TEST(names_are_in_the_order_in_which_schemas_apply)
 {
-    (void)state;
     struct buffer schema = {0};
     buffer_add_string(&schema, "{\"properties\": {\"e\": {\"type\": \"array\"}, \"a\": {\"type\": "
                                "\"array\", \"items\": {\"properties\": {");
@@ -362,7 +353,7 @@ static bool accepts_instance(const char *schema, const char *instance)
 }
 
 // Their values and that they are allowed at all are the reference's matter.
-static void names_beside_a_reference_have_their_place_where_it_stands_alone(void **state)
+TEST(names_beside_a_reference_have_their_place_where_it_stands_alone)
 {
     const char *open = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": "
                        "\"#/definitions/d\", \"properties\": {\"z\": {\"type\": \"null\"}, \"b\": false}, "
@@ -381,7 +372,7 @@ static void names_beside_a_reference_have_their_place_where_it_stands_alone(void
     assert_true(accepts_instance(malformed, "{\"z\":1}"));
 }
 
-static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
+TEST(instances_of_draft_4_may_have_fractions_of_zeros)
 {
     static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
     for (int i = 0; i < 4; i++) {
@@ -392,8 +383,7 @@ static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
         char schema[128];
         snprintf(schema, sizeof schema, "{\"$schema\": \"http://json-schema.org/draft-04/schema#\", %s}",
                  keywords[i / 2]);
-        assert_int_equal(compile(text_from_string(schema), &options, &grammar, &recognizer, &error),
-                         STATUS_OK);
+        assert_ok(compile(text_from_string(schema), &options, &grammar, &recognizer, &error), &error);
         assert_true(accepts_text(recognizer, TEXT("10")));
         assert_int_equal(accepts_text(recognizer, TEXT("10.0")), i % 2);
         recognizer_destroy(recognizer);
@@ -401,7 +391,7 @@ static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
     }
 }
 
-static void a_schema_without_values_is_an_error(void **state)
+TEST(a_schema_without_values_is_an_error)
 {
     static const char *const schemas[] = {
         "false", "{\"not\": {}}", "{\"minimum\": 2, \"maximum\": 1, \"type\": \"number\"}",
@@ -479,7 +469,7 @@ static void judge_file(const char *path, const char *uri, struct figures *figure
     arena_finish(&arena);
 }
 
-static void the_official_suite_is_judged_right_or_refused(void **state)
+TEST(the_official_suite_is_judged_right_or_refused)
 {
     static const char *const drafts[][2] = {{"draft4", "http://json-schema.org/draft-04/schema#"},
                                             {"draft6", "http://json-schema.org/draft-06/schema#"},
@@ -506,20 +496,4 @@ static void the_official_suite_is_judged_right_or_refused(void **state)
         print_message("%s: %zu right, %zu refused\n", drafts[i][0], figures.n_right, figures.n_refused);
         assert_true(figures.n_right > 4 * figures.n_refused);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_accepted_where_their_values_are),
-        cmocka_unit_test(instances_have_the_numbers_that_are_generated),
-        cmocka_unit_test(white_space_is_what_the_options_say),
-        cmocka_unit_test(keys_come_in_any_order_on_request),
-        cmocka_unit_test(names_are_in_the_order_in_which_schemas_apply),
-        cmocka_unit_test(names_beside_a_reference_have_their_place_where_it_stands_alone),
-        cmocka_unit_test(instances_of_draft_4_may_have_fractions_of_zeros),
-        cmocka_unit_test(a_schema_without_values_is_an_error),
-        cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "batching/speculation.h"
 #include "engine/cpu/backend.h"
 #include "engine/base/machine.h"
+#include "tests/cases.h"
 #include "tests/plans.h"
 
 #include <sys/resource.h>
@@ -37,7 +38,7 @@ static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
     return plan.weight_bytes + plan.matrix_bytes + plan.page_bytes;
 }
 
-static void a_device_that_holds_everything_computes_everything(void **state)
+TEST(a_device_that_holds_everything_computes_everything)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -53,7 +54,7 @@ static void a_device_that_holds_everything_computes_everything(void **state)
 }
 
 // Pages get what is left beside the indexes of texts that drafts are found in.
-static void drafts_have_their_memory(void **state)
+TEST(drafts_have_their_memory)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -71,7 +72,7 @@ static void drafts_have_their_memory(void **state)
 }
 
 // Page numbers are 32 bits.
-static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state)
+TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), largest = INT32_MAX / 2;
@@ -85,7 +86,7 @@ static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state
     }
 }
 
-static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
+TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -105,18 +106,16 @@ static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state
 // A device that stores each weight in twice its bytes.
 static uint64_t doubled_bytes(struct backend *backend, const struct tensor *tensor, enum weight_role role)
 {
-    (void)backend, (void)role;
     return 2 * tensor->size_bytes;
 }
 
 static uint64_t no_scratch(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
-    (void)backend, (void)shape, (void)n_rows_max, (void)n_outputs_max, (void)n_positions;
     return 0;
 }
 
-static void weights_are_counted_as_their_own_side_stores_them(void **state)
+TEST(weights_are_counted_as_their_own_side_stores_them)
 {
     struct model *model = *state;
     struct backend device = {.device = {.weight_bytes = doubled_bytes, .scratch_bytes = no_scratch}};
@@ -137,7 +136,7 @@ static void weights_are_counted_as_their_own_side_stores_them(void **state)
     }
 }
 
-static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
+TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
@@ -170,7 +169,7 @@ static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(v
     assert_int_equal(n_before, N_LAYERS - 1); // and then nothing fits
 }
 
-static void a_named_placement_is_kept_or_refused(void **state)
+TEST(a_named_placement_is_kept_or_refused)
 {
     struct model *model = *state;
     struct limits_plan plan;
@@ -196,7 +195,7 @@ static void a_named_placement_is_kept_or_refused(void **state)
     assert_false(limits_is_hybrid(&plan));
 }
 
-static void a_refusal_names_what_would_fit(void **state)
+TEST(a_refusal_names_what_would_fit)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -221,7 +220,7 @@ static void a_refusal_names_what_would_fit(void **state)
 }
 
 // In millions of bytes, rounded to a tenth or, a page, to a hundredth.
-static void a_refusal_names_what_is_there_and_what_each_part_takes(void **state)
+TEST(a_refusal_names_what_is_there_and_what_each_part_takes)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -260,7 +259,7 @@ static uint64_t named_size(const char *text, const char *before)
     return number << (*unit == 'K' ? 10 : 20);
 }
 
-static void the_kv_memory_that_a_refusal_names_fits(void **state)
+TEST(the_kv_memory_that_a_refusal_names_fits)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -271,21 +270,21 @@ static void the_kv_memory_that_a_refusal_names_fits(void **state)
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE); // less than a page
     assert_int_equal(error.code, ERROR_USAGE);
     wanted.page_bytes = named_size(error.text, "at least ");
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     wanted.page_bytes = page - 1;
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
     wanted.page_bytes = named_size(error.text, "bytes; ");
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     assert_true((int64_t)plan.batch.n_pages * LIMITS_PAGE_POSITIONS >= model->shape.n_context);
     wanted.page_bytes = PLENTY; // more than there is
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
     wanted.page_bytes = named_size(error.text, "--kv-memory ");
     assert_in_range(wanted.page_bytes, page, PLENTY);
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
 }
 
-static void a_refusal_names_the_most_layers_that_fit(void **state)
+TEST(a_refusal_names_the_most_layers_that_fit)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -304,13 +303,13 @@ static void a_refusal_names_the_most_layers_that_fit(void **state)
     assert_non_null(strstr(error.text, expected));
 }
 
-static void a_cpu_has_no_other_side(void **state)
+TEST(a_cpu_has_no_other_side)
 {
     struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_tokens_max = ROWS};
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     assert_false(limits_is_hybrid(&plan));
     // half is left alone
     assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2);
@@ -318,9 +317,8 @@ static void a_cpu_has_no_other_side(void **state)
     assert_null(strstr(error.text, "--placement"));
 }
 
-static void the_limit_of_the_address_space_counts(void **state)
+TEST(the_limit_of_the_address_space_counts)
 {
-    (void)state;
     struct rlimit before, limit = {1 << 30, 1 << 30};
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     limit.rlim_max = before.rlim_max;
@@ -331,7 +329,7 @@ static void the_limit_of_the_address_space_counts(void **state)
     assert_in_range(available, 1, (1 << 30) - 1);
 }
 
-static void draft_tokens_have_the_rows_that_sequences_leave(void **state)
+TEST(draft_tokens_have_the_rows_that_sequences_leave)
 {
     struct model *model = *state;
     struct limits_plan plan;
@@ -348,7 +346,7 @@ static void draft_tokens_have_the_rows_that_sequences_leave(void **state)
     }
 }
 
-static void counts_are_cut_to_their_limits(void **state)
+TEST(counts_are_cut_to_their_limits)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -378,7 +376,7 @@ static void counts_are_cut_to_their_limits(void **state)
     assert_int_equal(plan.batch.n_tokens_max, LIMITS_SEQUENCES_MAX - 1);
 }
 
-static void counts_that_nobody_gave_follow_the_device_and_the_sequences(void **state)
+TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences)
 {
     struct model *model = *state;
     static const struct {
@@ -405,7 +403,7 @@ static void counts_that_nobody_gave_follow_the_device_and_the_sequences(void **s
     }
 }
 
-static void a_placement_is_described_by_layers_and_megabytes_of_either_side(void **state)
+TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side)
 {
     struct model *model = *state;
     struct limits_plan plan = {.weight_bytes = 1500000,
@@ -426,7 +424,7 @@ static void a_placement_is_described_by_layers_and_megabytes_of_either_side(void
                         "attention-cpu)");
 }
 
-static void a_refusal_of_two_sides_names_what_the_host_has_and_needs(void **state)
+TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -449,7 +447,7 @@ static void a_refusal_of_two_sides_names_what_the_host_has_and_needs(void **stat
 
 // Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others
 // work.
-static void pages_take_their_share_of_what_is_left(void **state)
+TEST(pages_take_their_share_of_what_is_left)
 {
     struct model *model = *state;
     enum { LEFT = 100 };
@@ -476,11 +474,10 @@ static void pages_take_their_share_of_what_is_left(void **state)
 static uint64_t growing_scratch(struct backend *backend, const struct model_shape *shape,
                                 int32_t n_tokens_max, int32_t n_sequences_max, int64_t n_positions)
 {
-    (void)backend, (void)shape, (void)n_tokens_max, (void)n_sequences_max;
     return (64 << 20) + 1000 * (uint64_t)n_positions;
 }
 
-static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
+TEST(pages_are_counted_with_the_scratch_that_they_bring)
 {
     struct model *model = *state;
     enum { LEFT = 100 };
@@ -501,7 +498,7 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
     assert_false(plan_fits(&plan, model, rest + LEFT * (page + slope) - 1, &wanted));
 }
 
-static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(void **state)
+TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
@@ -524,7 +521,7 @@ static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(v
     assert_int_equal(n_before, N_LAYERS - 1);
 }
 
-static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(void **state)
+TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go)
 {
     struct model *model = *state;
     uint64_t layer = forward_layer_bytes(model, &stub, 0);
@@ -544,7 +541,7 @@ static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(vo
         assert_true(seen[n]);
 }
 
-static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **state)
+TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages)
 {
     struct model *model = *state;
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16), bytes;
@@ -553,53 +550,33 @@ static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **
     struct forward_limits check;
     struct error error = {0};
     assert_true(plan_fits(&plan, model, PLENTY, &wanted));
-    assert_int_equal(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, plan.batch.n_pages); // no more than are checked
     uint64_t fixed = bytes - (uint64_t)check.n_pages * page;
-    assert_int_equal(limits_derive_check(&plan, model, fixed + 20 * page, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, fixed + 20 * page, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, 10);
     assert_int_equal(bytes, fixed + 10 * page);
-    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, 1);
     assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page - 1, &check, &bytes, &error),
                      STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
 }
 
+static int open_model(void **state)
+{
+    backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
+    *state = open_made_model();
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    model_close(*state);
+    return 0;
+}
+
 int main(void)
 {
-    struct model *model = open_made_model();
-    backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
-#define TEST(name)                                                                                           \
-    {                                                                                                        \
-#name, name, NULL, NULL, model                                                                       \
-    }
-    const struct CMUnitTest tests[] = {
-        TEST(a_device_that_holds_everything_computes_everything),
-        TEST(drafts_have_their_memory),
-        TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number),
-        TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
-        TEST(weights_are_counted_as_their_own_side_stores_them),
-        TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
-        TEST(a_named_placement_is_kept_or_refused),
-        TEST(a_refusal_names_what_would_fit),
-        TEST(a_refusal_names_what_is_there_and_what_each_part_takes),
-        TEST(the_kv_memory_that_a_refusal_names_fits),
-        TEST(a_refusal_names_the_most_layers_that_fit),
-        TEST(a_cpu_has_no_other_side),
-        TEST(the_limit_of_the_address_space_counts),
-        TEST(draft_tokens_have_the_rows_that_sequences_leave),
-        TEST(counts_are_cut_to_their_limits),
-        TEST(pages_take_their_share_of_what_is_left),
-        TEST(pages_are_counted_with_the_scratch_that_they_bring),
-        TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too),
-        TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go),
-        TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages),
-        TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences),
-        TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side),
-        TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    model_close(model);
-    return n_failed;
+    return cases_run_each(open_model, close_model);
 }

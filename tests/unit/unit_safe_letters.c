@@ -3,13 +3,7 @@
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_tokens.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static const char alphabet[] = "abcdnx0 ";
 
@@ -27,7 +21,6 @@ static struct grammar_vocabulary *vocabulary;
 // All texts of one letter and of two.
 static int start(void **state)
 {
-    (void)state;
     struct error error;
     for (int i = 0; i < N_TOKENS; i++) {
         int pair = i - N_LETTERS;
@@ -40,7 +33,6 @@ static int start(void **state)
 
 static int finish(void **state)
 {
-    (void)state;
     grammar_vocabulary_destroy(vocabulary);
     return 0;
 }
@@ -49,8 +41,7 @@ static uint32_t parse(struct expressions *pool, const char *pattern)
 {
     uint32_t expression;
     struct error error;
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    assert_ok(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error), &error);
     return expression;
 }
 
@@ -85,9 +76,8 @@ static void check_texts(struct expressions *pool, const struct safe_letters *saf
     }
 }
 
-static void whatever_safe_letters_follow_the_string_can_go_on(void **state)
+TEST(whatever_safe_letters_follow_the_string_can_go_on)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         uint32_t n_safe; // of the alphabet
@@ -115,9 +105,8 @@ static void whatever_safe_letters_follow_the_string_can_go_on(void **state)
 }
 
 // As many letters are looked at as 20: from a state behind 5 of them, 15.
-static void letters_are_safe_as_far_as_they_are_looked_at(void **state)
+TEST(letters_are_safe_as_far_as_they_are_looked_at)
 {
-    (void)state;
     struct expressions *pool = expressions_create(NULL);
     struct safe_letters safe = {0};
     uint32_t expression = parse(pool, "[a-z]{30}");
@@ -138,9 +127,8 @@ static void letters_are_safe_as_far_as_they_are_looked_at(void **state)
     expressions_destroy(pool);
 }
 
-static void tokens_without_other_letters_are_not_doubtful_and_stay_inside(void **state)
+TEST(tokens_without_other_letters_are_not_doubtful_and_stay_inside)
 {
-    (void)state;
     struct expressions *pool = expressions_create(NULL);
     struct safe_letters safe = {0};
     uint32_t expression = parse(pool, "([^n]|n[0x])*n?"), bits[N_WORDS], n_dead = 0;
@@ -166,10 +154,5 @@ static void tokens_without_other_letters_are_not_doubtful_and_stay_inside(void *
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whatever_safe_letters_follow_the_string_can_go_on),
-        cmocka_unit_test(letters_are_safe_as_far_as_they_are_looked_at),
-        cmocka_unit_test(tokens_without_other_letters_are_not_doubtful_and_stay_inside),
-    };
-    return cmocka_run_group_tests(tests, start, finish);
+    return cases_run_in(start, finish);
 }

@@ -1,10 +1,10 @@
 // Old stores and old rows: each version is migrated, and compacted rows become sums with the same totals.
 #include "schemas/clock.h"
 #include "store/database.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
@@ -13,13 +13,11 @@ static struct error error;
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
@@ -28,7 +26,6 @@ static int remove_folder(void **state)
 static int fresh_path(void **state)
 {
     static int n;
-    (void)state;
     snprintf(path, sizeof path, "%s/%d.db", folder, n++);
     return 0;
 }
@@ -36,8 +33,7 @@ static int fresh_path(void **state)
 static struct store *open_store(void)
 {
     struct store *store = NULL;
-    if (store_open(&store, path, STORE_CREATE, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(store_open(&store, path, STORE_CREATE, &error), &error);
     return store;
 }
 
@@ -98,9 +94,8 @@ static void make_version(int version, const char *more)
     sqlite3_close(sqlite);
 }
 
-static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
+TEST_WITH(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path, NULL)
 {
-    (void)state;
     // Columns with their order, types and defaults; tables, indexes and views by their SQL.
     static const char columns[] =
         "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
@@ -122,9 +117,8 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
 }
 
 // A view over a view that the new version replaces can't be carried over by SQLite.
-static void a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do(void **state)
+TEST_WITH(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = NULL;
     make_version(5, "CREATE VIEW my_own AS SELECT submitted_at FROM jobs;"
                     "CREATE VIEW \"my list\" AS SELECT dataset, remaining FROM progress");
@@ -147,9 +141,8 @@ static void count_claim(void *context, const struct claimed_job *claimed)
     *n += claimed->crashes == 0 && claimed->record.size == 2;
 }
 
-static void the_queue_of_a_version_1_store_goes_on(void **state)
+TEST_WITH(the_queue_of_a_version_1_store_goes_on, fresh_path, NULL)
 {
-    (void)state;
     make_version(1, "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', "
                     "'a-0', 'x', 'done', 1), (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', "
@@ -158,11 +151,11 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
     struct store *store = open_store();
     struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
     int64_t worker;
-    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     int n = 0;
     size_t n_claimed;
-    assert_int_equal(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
+              &error);
     assert_int_equal(n_claimed, 2);
     assert_int_equal(n, 2);
     assert_answer(store, "SELECT job_id, status, attempts, priority, deadline_us FROM jobs",
@@ -170,34 +163,31 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
     store_close(store);
 }
 
-static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
+TEST_WITH(a_reader_of_a_version_1_store_says_what_it_is, fresh_path, NULL)
 {
-    (void)state;
     make_version(1, "");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "expected a sheaf store of version 12, got 1"));
 }
 
-static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
+TEST_WITH(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path, NULL)
 {
-    (void)state;
     make_version(1,
                  "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
     struct store *store = NULL;
-    assert_int_equal(store_open_to_read(&store, path, &error), STATUS_OK);
+    assert_ok(store_open_to_read(&store, path, &error), &error);
     assert_answer(store, "SELECT dataset, n_submitted FROM datasets", "a|3\n");
     store_close(store);
     // it is of this version now
-    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_READ_ONLY, &error), &error);
     store_close(store);
 }
 
 // ---- every version ----
 
-static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **state)
+TEST_WITH(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path, NULL)
 {
-    (void)state;
     for (int version = 1; version < 6; version++, fresh_path(NULL)) { // 6 changed the names
         make_version(
             version,
@@ -238,9 +228,8 @@ static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **sta
     }
 }
 
-static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **state)
+TEST_WITH(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path, NULL)
 {
-    (void)state;
     make_version(6, "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('a', 1, 1);"
                     "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) VALUES ('a', '1', "
                     "'x', 'done', 6);INSERT INTO workers (id, host, pid, transport, model, backend, "
@@ -261,9 +250,8 @@ static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **stat
     store_close(store);
 }
 
-static void the_queue_of_a_version_5_store_keeps_deadlines_and_suspects(void **state)
+TEST_WITH(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_path, NULL)
 {
-    (void)state;
     make_version(5, "INSERT INTO datasets (dataset, submitted_at, n_submitted) VALUES ('a', 1, 2);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, submitted_at, deadline) VALUES"
                     " (1, 'a', 'a-0', 'x', 'queued', 5, 60000000), (2, 'a', 'a-1', 'y', 'running', 5, NULL);"
@@ -283,9 +271,8 @@ static void the_queue_of_a_version_5_store_keeps_deadlines_and_suspects(void **s
 // ---- version 4 ----
 
 // A list in the constraint would cost each row a temporary index.
-static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void **state)
+TEST_WITH(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path, NULL)
 {
-    (void)state;
     for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
         if (!is_new)
             make_version(1, "");
@@ -310,9 +297,8 @@ static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void *
 }
 
 // 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
-static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
+TEST_WITH(progress_tells_the_rate_of_topics_and_queue_together, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     execute(
         store->database.sqlite,
@@ -376,8 +362,7 @@ static void compact_all(struct store *store, int64_t before_us)
     bool more = true;
     for (int i = 0; more; i++) {
         assert_true(i < 100);
-        if (store_compact(store, before_us, true, &more, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(store_compact(store, before_us, true, &more, &error), &error);
     }
 }
 
@@ -388,9 +373,8 @@ static const char sums[] =
 static const char drafts[] = "SELECT sum(drafted), sum(accepted) FROM (SELECT drafted, accepted FROM steps"
                              " UNION ALL SELECT drafted, accepted FROM hours)";
 
-static void compacting_changes_no_sum(void **state)
+TEST_WITH(compacting_changes_no_sum, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     add_jobs(store, "k", "'jobs'", 0, 12000, 100);
     add_jobs(store, "k", "'jobs'", 12000, 50, 101);
@@ -421,14 +405,12 @@ static void compacting_changes_no_sum(void **state)
 
 static enum status ignore(void *context, struct text record, struct error *unused)
 {
-    (void)record, (void)unused;
     *(int *)context += 1;
     return STATUS_OK;
 }
 
-static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
+TEST_WITH(what_nobody_collected_and_what_is_not_finished_stays, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     add_jobs(store, "uncollected", "NULL", 0, 20, 100);
     add_jobs(store, "unfinished", "NULL", 0, 20, 100);
@@ -437,9 +419,9 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
             "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('unfinished', 'q', 'q', 'queued');"
             "INSERT INTO queue (job) SELECT id FROM jobs WHERE job_id = 'q';"
             "UPDATE datasets SET n_submitted = n_submitted + 1 WHERE dataset = 'unfinished'");
-    assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
+    assert_ok(store_collected(store, TEXT("collected"), &error), &error);
     // some are missing: nothing is said
-    assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK);
+    assert_ok(store_collected(store, TEXT("unfinished"), &error), &error);
     struct buffer before = query_text(store->database.sqlite, sums);
     compact_all(store, clock_wall_us() - hour_us); // collected a moment ago
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1",
@@ -460,15 +442,14 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("collected"), &submission, 1, &n_added, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "--retain"));
-    assert_int_equal(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), STATUS_OK);
+    assert_ok(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), &error);
     assert_int_equal(n, 20);
     store_close(store);
 }
 
 // The example and its message are of one job: of those with a code the one whose id sorts first.
-static void an_example_of_a_failure_has_its_own_message_before_and_after_compacting(void **state)
+TEST_WITH(an_example_of_a_failure_has_its_own_message_before_and_after_compacting, fresh_path, NULL)
 {
-    (void)state;
     static const char *const example = "SELECT example, message FROM failures";
     struct store *store = open_store();
     for (int round = 0; round < 3;
@@ -491,26 +472,24 @@ static void an_example_of_a_failure_has_its_own_message_before_and_after_compact
 }
 
 // Else as many datasets as are finished between two calls would be more than go.
-static void one_call_compacts_many_small_datasets(void **state)
+TEST_WITH(one_call_compacts_many_small_datasets, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     for (int i = 0; i < 40; i++) {
         char name[32];
         snprintf(name, sizeof name, "small-%d", i);
         add_jobs(store, name, "NULL", 0, 100, 100);
-        assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
+        assert_ok(store_collected(store, text_from_string(name), &error), &error);
     }
     bool more = true;
-    assert_int_equal(store_compact(store, clock_wall_us() + hour_us, true, &more, &error), STATUS_OK);
+    assert_ok(store_compact(store, clock_wall_us() + hour_us, true, &more, &error), &error);
     assert_false(more);
     assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
     store_close(store);
 }
 
-static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
+TEST_WITH(steps_beyond_the_newest_become_sums_as_they_come, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     add_steps(store, STORE_STEPS_KEPT - 1, 100);
     struct step_figures steps[1001];
@@ -519,24 +498,23 @@ static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
             (struct step_figures){.finished_us = 101 * hour_us + i, .n_sequences = 4, .n_generated = 4};
     store->worker = 1;
     struct store_record record = {.steps = steps, .n_steps = 1000};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_answer(store, "SELECT count(*) FROM hours", "0\n");
     record.n_steps = 1;
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_answer(store, "SELECT hour, steps, sequence_steps, generated FROM hours", "100|1000|4000|4000\n");
     assert_answer(store, "SELECT count(*) FROM steps", "100000\n");
     store_close(store);
 }
 
-static void recording_a_step_reads_none_of_those_before(void **state)
+TEST_WITH(recording_a_step_reads_none_of_those_before, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     add_steps(store, STORE_STEPS_KEPT / 10, 100);
     store->worker = 1;
     const struct step_figures step = {.finished_us = 101 * hour_us, .n_sequences = 4, .n_generated = 4};
     const struct store_record record = {.steps = &step, .n_steps = 1};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     for (int i = 0; i < store->database.n_statements; i++) {
         int n_steps =
             sqlite3_stmt_status(store->database.statements[i].statement, SQLITE_STMTSTATUS_VM_STEP, 0);
@@ -555,9 +533,8 @@ static int64_t file_size(void)
     return size;
 }
 
-static void the_file_stops_growing_when_old_rows_go(void **state)
+TEST_WITH(the_file_stops_growing_when_old_rows_go, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store();
     int64_t steady_size = 0;
     for (int hour = 0; hour < 40; hour++) {
@@ -573,26 +550,5 @@ static void the_file_stops_growing_when_old_rows_go(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
-        cmocka_unit_test_setup(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do,
-                               fresh_path),
-        cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
-        cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
-        cmocka_unit_test_setup(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path),
-        cmocka_unit_test_setup(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path),
-        cmocka_unit_test_setup(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_path),
-        cmocka_unit_test_setup(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path),
-        cmocka_unit_test_setup(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path),
-        cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
-        cmocka_unit_test_setup(compacting_changes_no_sum, fresh_path),
-        cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
-        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_compacting,
-                               fresh_path),
-        cmocka_unit_test_setup(one_call_compacts_many_small_datasets, fresh_path),
-        cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
-        cmocka_unit_test_setup(recording_a_step_reads_none_of_those_before, fresh_path),
-        cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cases_run_in(make_folder, remove_folder);
 }

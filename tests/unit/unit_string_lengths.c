@@ -1,13 +1,7 @@
 // How many more characters end the texts of an expression (engine/grammar/string_lengths.h), by hand for
 // expressions whose lengths are plain to see.
 #include "engine/grammar/string_lengths.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static uint32_t parse(struct expressions *pool, const char *pattern)
 {
@@ -26,9 +20,8 @@ static struct expressions *open_pool(void)
     return pool;
 }
 
-static void lengths_are_those_of_the_nearest_and_the_farthest_end(void **state)
+TEST(lengths_are_those_of_the_nearest_and_the_farthest_end)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         bool extends;
@@ -58,9 +51,8 @@ static void lengths_are_those_of_the_nearest_and_the_farthest_end(void **state)
 }
 
 // All texts of 16 characters are looked at, and what follows them by one more.
-static void ends_that_are_far_are_not_known(void **state)
+TEST(ends_that_are_far_are_not_known)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         bool known, exact;
@@ -86,9 +78,8 @@ static void ends_that_are_far_are_not_known(void **state)
     }
 }
 
-static void a_search_is_made_once_and_its_work_counted_once_a_visit(void **state)
+TEST(a_search_is_made_once_and_its_work_counted_once_a_visit)
 {
-    (void)state;
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
     uint32_t expression = parse(pool, "a{3,5}");
@@ -110,9 +101,8 @@ static void a_search_is_made_once_and_its_work_counted_once_a_visit(void **state
 }
 
 // An entry is replaced by one of the same number modulo STRING_LENGTHS_KEPT, which has nothing of it.
-static void a_later_search_has_nothing_of_an_earlier_one(void **state)
+TEST(a_later_search_has_nothing_of_an_earlier_one)
 {
-    (void)state;
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
     uint32_t later = parse(pool, "a{0,2}"), far = parse(pool, "a{9}"), earlier = EXPRESSION_NOTHING;
@@ -133,15 +123,4 @@ static void a_later_search_has_nothing_of_an_earlier_one(void **state)
     assert_int_equal(string_lengths_find(&search, pool, earlier)->to_end, 10);
     length_search_finish(&search);
     expressions_destroy(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_are_those_of_the_nearest_and_the_farthest_end),
-        cmocka_unit_test(ends_that_are_far_are_not_known),
-        cmocka_unit_test(a_later_search_has_nothing_of_an_earlier_one),
-        cmocka_unit_test(a_search_is_made_once_and_its_work_counted_once_a_visit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

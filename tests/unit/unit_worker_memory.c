@@ -1,13 +1,11 @@
 // The worker's loop when memory runs out: it waits for a bounded time, then releases its jobs and ends.
 #include "batching/engine_thread.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
-#include <cmocka.h>
-
-static void memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer(void **state)
+TEST(memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct stage stage = stage_open(100, 50);
         stage.script->commits.lack_memory = true;
@@ -34,9 +32,8 @@ struct order *__wrap_order_create(enum order_kind kind)
     return starved && starved->queue.n_next > 0 && kind == ORDER_ABORT ? NULL : __real_order_create(kind);
 }
 
-static void a_worker_without_memory_stops_its_engine_all_the_same(void **state)
+TEST(a_worker_without_memory_stops_its_engine_all_the_same)
 {
-    (void)state;
     struct stage stage = stage_open(100, 50);
     stage.script->commits.are_fatal = true;
     starved = stage.script;
@@ -50,9 +47,5 @@ static void a_worker_without_memory_stops_its_engine_all_the_same(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer),
-        CASE(a_worker_without_memory_stops_its_engine_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run_each(case_begin, case_finish);
 }
