@@ -2,9 +2,8 @@
 // of an answer accepts what the parser reads.
 #include "engine/answer/answer_grammar.h"
 #include "engine/answer/answer_parse.h"
-#include "engine/grammar/grammar.h"
 #include "schemas/request.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 
 static const char request_text[] =
     "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
@@ -58,27 +57,17 @@ static bool is_answer(const struct answer_format *format, struct job *job, enum 
     struct answer_task task = {
         .format = format, .thinking = thinking, .tools = &job->request.tools, .is_special = no_specials};
     struct rules *rules = rules_create(NULL);
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     uint32_t start;
     int32_t function;
-    size_t n_accepted;
-    bool may_end = false;
     if (answer_grammar_build(&task, rules, &start, &function, error) != STATUS_OK) {
         rules_destroy(rules);
         return false;
     }
-    assert_ok(grammar_create(&grammar, rules, start, error), error);
-    assert_ok(recognizer_create(&recognizer, grammar, NULL, error), error);
-    assert_ok(matcher_init(&matcher, recognizer, error), error);
-    assert_ok(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, error), error);
-    if (n_accepted == strlen(text))
-        assert_ok(matcher_may_end(&matcher, &may_end, error), error);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
-    return may_end;
+    matched_open_rules(&matched, rules, start, NULL);
+    bool is_accepted = accepts_text(matched.recognizer, text);
+    matched_close(&matched);
+    return is_accepted;
 }
 
 #define WEATHER "{\"city\": \"Paris\", \"days\": 3}"

@@ -1,11 +1,10 @@
 // Dead ends inside strings: by the letters on the way, and which tokens may lead there, against each token's
 // text taken letter by letter (engine/grammar/dead_ends.h).
 #include "engine/grammar/dead_ends.h"
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_letters.h"
 #include "engine/grammar/string_tokens.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0";
 
@@ -48,9 +47,7 @@ TEST(dead_ends_are_known_by_the_letters_on_the_way)
                  {"0", true, false}, {"n0a", false, false}, {"\\", false, false}};
     struct expressions *pool = expressions_create(NULL);
     struct dead_ends ends = {0};
-    struct error error;
-    uint32_t expression;
-    assert_ok(expression_parse(pool, TEXT("([^n]|n+[^n0])*n*"), PATTERN_WHOLE, &expression, &error), &error);
+    uint32_t expression = parse_pattern(pool, "([^n]|n+[^n0])*n*");
     dead_ends_find(&ends, pool, expression, vocabulary->strings);
     assert_true(ends.known);
     uint32_t place = dead_ends_place(&ends, expression_step(pool, expression, 'a')),
@@ -82,11 +79,8 @@ TEST(tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others)
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         struct expressions *pool = expressions_create(NULL);
         struct dead_ends ends = {0};
-        struct error error;
-        uint32_t expression, room[N_WORDS], bits[N_WORDS];
+        uint32_t expression = parse_pattern(pool, patterns[i]), room[N_WORDS], bits[N_WORDS];
         int n_dead = 0, n_clear = 0;
-        assert_ok(expression_parse(pool, text_from_string(patterns[i]), PATTERN_WHOLE, &expression, &error),
-                  &error);
         dead_ends_find(&ends, pool, expression, vocabulary->strings);
         assert_true(ends.known);
         for (size_t j = 0; j < sizeof before / sizeof *before; j++) {

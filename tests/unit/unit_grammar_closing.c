@@ -1,8 +1,7 @@
 // Texts that are ended in the tokens left: random ways through grammars, each of which must be complete in
 // time.
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 #include "tests/random.h"
 
 static const char *const words[] = {"{\"", "\":", "\":\"", "\"}", "\",\"", "true", "alse",
@@ -147,18 +146,13 @@ TEST(a_text_that_no_tokens_spell_is_never_ended)
 {
     struct text tokens[] = {TEXT("a"), TEXT("x")};
     struct grammar_vocabulary *vocabulary;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     struct error error;
     uint32_t n_tokens = 0;
     assert_ok(grammar_vocabulary_create(&vocabulary, tokens, 2, NULL, 0, &error), &error);
-    struct grammar *grammar = compile("a+b");
-    assert_ok(recognizer_create(&recognizer, grammar, vocabulary, &error), &error);
-    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
-    assert_ok(matcher_tokens_to_end(&matcher, &n_tokens, &error), &error);
+    matched_open(&matched, compile("a+b"), vocabulary);
+    assert_ok(matcher_tokens_to_end(&matched.matcher, &n_tokens, &error), &error);
     assert_true(n_tokens == UINT32_MAX);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     grammar_vocabulary_destroy(vocabulary);
 }

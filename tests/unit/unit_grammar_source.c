@@ -1,7 +1,6 @@
 // Grammars as text: what GBNF, Lark, regexes and choices accept, what is refused and by which name, and the
 // limits.
-#include "engine/grammar/grammar.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 
 #include <malloc.h>
 
@@ -77,19 +76,6 @@ static void create_grammar(const struct source_case *of, struct grammar **gramma
     if (of->compile(grammar, text_from_string(of->source), NULL, &error) != STATUS_OK)
         fail_msg("%s: %s", of->source, error.text);
     assert_ok(recognizer_create(recognizer, *grammar, NULL, &error), &error);
-}
-
-static bool accepts_text(struct recognizer *recognizer, const char *text)
-{
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted;
-    bool may_end;
-    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
-    assert_ok(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), &error);
-    assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
-    matcher_finish(&matcher);
-    return may_end && n_accepted == strlen(text);
 }
 
 TEST(sources_match_what_they_say)
@@ -229,18 +215,14 @@ static enum status match_repeated(const char *gbnf, enum grammar_limit limit, ui
 {
     struct grammar_limits limits = grammar_limits_default;
     struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     enum status status = STATUS_OK;
     limits.values[limit] = value;
     assert_ok(grammar_compile_gbnf(&grammar, text_from_string(gbnf), &limits, error), error);
-    assert_ok(recognizer_create(&recognizer, grammar, NULL, error), error);
-    assert_ok(matcher_init(&matcher, recognizer, error), error);
+    matched_open(&matched, grammar, NULL);
     for (size_t i = 0, n_accepted; i < n && status == STATUS_OK; i++)
-        status = matcher_accept_bytes(&matcher, TEXT("a"), &n_accepted, error);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+        status = matcher_accept_bytes(&matched.matcher, TEXT("a"), &n_accepted, error);
+    matched_close(&matched);
     return status;
 }
 

@@ -1,8 +1,7 @@
 // The work of masks: bounded for one mask and for one answer, the same whatever a recognizer has built.
 #include "engine/grammar/closing_costs.h"
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/recognizer.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 #include "tests/random.h"
 
 // Ambiguous: a text of n letters has about n * n items in its last state.
@@ -515,20 +514,17 @@ static uint32_t make_alike_letters(struct expressions *pool)
     static const int periods[] = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67};
     enum { N_PERIODS = sizeof periods / sizeof *periods, N_OTHERS = 300 };
     uint32_t parts[N_PERIODS + N_OTHERS], lengths;
-    struct error error;
     for (int i = 0; i < N_PERIODS; i++) {
         char pattern[64];
         snprintf(pattern, sizeof pattern, "%c([a-z]{%d}([a-z]{%d})*)?", 'a' + i, i + 1, periods[i]);
-        assert_ok(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &parts[i], &error),
-                  &error);
+        parts[i] = parse_pattern(pool, pattern);
     }
     for (int i = 0; i < N_OTHERS; i++) { // two ideographs each
         const char bytes[] = {(char)0xE4, (char)(0xB8 + i / 64), (char)(0x80 + i % 64),
                               (char)0xE5, (char)(0x80 + i / 64), (char)(0x80 + i % 64)};
         parts[N_PERIODS + i] = expression_literal(pool, (struct text){bytes, sizeof bytes});
     }
-    assert_int_equal(
-        expression_parse(pool, TEXT("[a-z]([a-z]{5})*|[^a-z]*"), PATTERN_WHOLE, &lengths, &error), STATUS_OK);
+    lengths = parse_pattern(pool, "[a-z]([a-z]{5})*|[^a-z]*");
     return expression_both(pool, expression_either_many(pool, parts, N_PERIODS + N_OTHERS), lengths);
 }
 

@@ -1,9 +1,8 @@
 // Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
 // anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/json_schema.h"
 #include "schemas/text.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 
 static const char *const texts[] = {
     "null",
@@ -89,20 +88,6 @@ static enum status compile(const char *schema, struct grammar **grammar, struct 
     return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, &error) : status;
 }
 
-static bool accepts(struct recognizer *recognizer, const char *text)
-{
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted = 0;
-    bool may_end = false;
-    assert_ok(matcher_init(&matcher, recognizer, &error), &error);
-    assert_ok(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), &error);
-    if (n_accepted == strlen(text))
-        assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
-    matcher_finish(&matcher);
-    return may_end;
-}
-
 TEST(each_schema_accepts_what_the_standard_says)
 {
     for (int b = 0; b < N_BASES; b++) {
@@ -111,7 +96,7 @@ TEST(each_schema_accepts_what_the_standard_says)
         assert_int_equal(strlen(bases[b].accepted), N_TEXTS);
         assert_int_equal(compile(bases[b].schema, &grammar, &recognizer), STATUS_OK);
         for (int t = 0; t < N_TEXTS; t++) {
-            verdicts[b][t] = accepts(recognizer, texts[t]);
+            verdicts[b][t] = accepts_text(recognizer, texts[t]);
             if (verdicts[b][t] != (bases[b].accepted[t] == '1'))
                 fail_msg("%s: %s", bases[b].schema, texts[t]);
         }
@@ -172,7 +157,7 @@ static bool check_pair(enum applicator how, int a, int b)
     for (int t = 0; t < N_TEXTS; t++) {
         bool wanted = expected(how, verdicts[a][t], verdicts[b][t], texts[t]);
         any = any || wanted;
-        if (status == STATUS_OK && accepts(recognizer, texts[t]) != wanted)
+        if (status == STATUS_OK && accepts_text(recognizer, texts[t]) != wanted)
             fail_msg("%s: %s", schema, texts[t]);
     }
     recognizer_destroy(recognizer);

@@ -1,9 +1,8 @@
 // Safe letters of strings, against every text of a few of them (engine/grammar/safe_letters.h).
 #include "engine/grammar/safe_letters.h"
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_tokens.h"
-#include "tests/cases.h"
+#include "tests/matched_grammar.h"
 
 static const char alphabet[] = "abcdnx0 ";
 
@@ -35,14 +34,6 @@ static int finish(void **state)
 {
     grammar_vocabulary_destroy(vocabulary);
     return 0;
-}
-
-static uint32_t parse(struct expressions *pool, const char *pattern)
-{
-    uint32_t expression;
-    struct error error;
-    assert_ok(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error), &error);
-    return expression;
 }
 
 static struct letter_summary summary_of(char letter, uint32_t n_letters)
@@ -88,7 +79,7 @@ TEST(whatever_safe_letters_follow_the_string_can_go_on)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct expressions *pool = expressions_create(NULL);
         struct safe_letters safe = {0};
-        uint32_t expression = parse(pool, cases[i].pattern), n_texts = 0, n_safe = 0;
+        uint32_t expression = parse_pattern(pool, cases[i].pattern), n_texts = 0, n_safe = 0;
         safe_letters_find(&safe, pool, expression, vocabulary->strings);
         assert_int_equal(safe.known, cases[i].n_safe > 0);
         for (const char *letter = alphabet; *letter && safe.known; letter++) {
@@ -109,7 +100,7 @@ TEST(letters_are_safe_as_far_as_they_are_looked_at)
 {
     struct expressions *pool = expressions_create(NULL);
     struct safe_letters safe = {0};
-    uint32_t expression = parse(pool, "[a-z]{30}");
+    uint32_t expression = parse_pattern(pool, "[a-z]{30}");
     safe_letters_find(&safe, pool, expression, vocabulary->strings);
     assert_true(safe.known && !safe.closed);
     for (uint32_t before = 0; before <= 20; before += 5) {
@@ -121,7 +112,7 @@ TEST(letters_are_safe_as_far_as_they_are_looked_at)
             expression = expression_step(pool, expression, 'a');
     }
     assert_int_equal(safe_letters_place(&safe, expression), SAFE_LETTERS_NONE);
-    safe_letters_find(&safe, pool, parse(pool, "[a-z]{10}"), vocabulary->strings);
+    safe_letters_find(&safe, pool, parse_pattern(pool, "[a-z]{10}"), vocabulary->strings);
     assert_false(safe.known); // whichever they are, an eleventh is one too many
     safe_letters_finish(&safe);
     expressions_destroy(pool);
@@ -131,7 +122,7 @@ TEST(tokens_without_other_letters_are_not_doubtful_and_stay_inside)
 {
     struct expressions *pool = expressions_create(NULL);
     struct safe_letters safe = {0};
-    uint32_t expression = parse(pool, "([^n]|n[0x])*n?"), bits[N_WORDS], n_dead = 0;
+    uint32_t expression = parse_pattern(pool, "([^n]|n[0x])*n?"), bits[N_WORDS], n_dead = 0;
     safe_letters_find(&safe, pool, expression, vocabulary->strings);
     assert_true(safe.known);
     assert_false(safe_letters_tokens(&safe, vocabulary->strings, N_WORDS, N_LETTERS, bits));

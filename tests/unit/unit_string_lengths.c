@@ -1,16 +1,7 @@
 // How many more characters end the texts of an expression (engine/grammar/string_lengths.h), by hand for
 // expressions whose lengths are plain to see.
 #include "engine/grammar/string_lengths.h"
-#include "tests/cases.h"
-
-static uint32_t parse(struct expressions *pool, const char *pattern)
-{
-    uint32_t expression;
-    struct error error;
-    if (expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error) != STATUS_OK)
-        fail_msg("%s: %s", pattern, error.text);
-    return expression;
-}
+#include "tests/matched_grammar.h"
 
 static struct expressions *open_pool(void)
 {
@@ -37,7 +28,7 @@ TEST(lengths_are_those_of_the_nearest_and_the_farthest_end)
         struct expressions *pool = open_pool();
         struct length_search search = {0};
         const struct string_lengths *lengths =
-            string_lengths_find(&search, pool, parse(pool, cases[i].pattern));
+            string_lengths_find(&search, pool, parse_pattern(pool, cases[i].pattern));
         assert_non_null(lengths);
         if (!lengths->known || !lengths->exact || lengths->n_letters != UINT32_MAX ||
             lengths->extends != cases[i].extends || lengths->to_end_first != cases[i].to_end_first ||
@@ -66,7 +57,7 @@ TEST(ends_that_are_far_are_not_known)
         struct expressions *pool = open_pool();
         struct length_search search = {0};
         const struct string_lengths *lengths =
-            string_lengths_find(&search, pool, parse(pool, cases[i].pattern));
+            string_lengths_find(&search, pool, parse_pattern(pool, cases[i].pattern));
         assert_non_null(lengths);
         assert_int_equal(lengths->known, cases[i].known);
         assert_int_equal(lengths->exact, cases[i].exact);
@@ -82,7 +73,7 @@ TEST(a_search_is_made_once_and_its_work_counted_once_a_visit)
 {
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
-    uint32_t expression = parse(pool, "a{3,5}");
+    uint32_t expression = parse_pattern(pool, "a{3,5}");
     const struct string_lengths *lengths = string_lengths_find(&search, pool, expression);
     assert_non_null(lengths);
     uint64_t work = lengths->work, n_searches = search.search;
@@ -105,13 +96,14 @@ TEST(a_later_search_has_nothing_of_an_earlier_one)
 {
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
-    uint32_t later = parse(pool, "a{0,2}"), far = parse(pool, "a{9}"), earlier = EXPRESSION_NOTHING;
+    uint32_t later = parse_pattern(pool, "a{0,2}"), far = parse_pattern(pool, "a{9}"),
+             earlier = EXPRESSION_NOTHING;
     assert_int_equal(string_lengths_find(&search, pool, far)->to_end, 9);
     char pattern[] = "ccccccccaa";
     for (int i = 0; i < 1 << 10 && earlier % STRING_LENGTHS_KEPT != later % STRING_LENGTHS_KEPT; i++) {
         for (int bit = 0; bit < 10; bit++)
             pattern[bit] = (char)('c' + (i >> bit & 1));
-        earlier = parse(pool, pattern);
+        earlier = parse_pattern(pool, pattern);
     }
     assert_int_equal(earlier % STRING_LENGTHS_KEPT, later % STRING_LENGTHS_KEPT);
     assert_int_equal(string_lengths_find(&search, pool, earlier)->to_end, 10);
