@@ -42,7 +42,6 @@ static int *count_of(struct launch_counts *counts, const char *name)
 
 // The linker's option --wrap has launches come here.
 void __real_emulated_stream_submit(void *stream, struct emulated_work *work);
-void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work);
 
 void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work)
 {

@@ -12,7 +12,6 @@ enum { N_INPUTS = 256, N_OUTPUTS = 256, EXPERTS_MAX = 12, FRAGMENT = 16, LANES =
 static int64_t n_mma; // of lanes
 
 // The linker's option --wrap has the instructions come here; their sums are not read.
-void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 
 void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
@@ -24,7 +23,6 @@ static char *launched; // [LAUNCHED_MAX]: where the name of the next kernel goes
 enum { LAUNCHED_MAX = 128 };
 
 void __real_emulated_stream_submit(void *stream, struct emulated_work *work);
-void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work);
 
 void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work)
 {

@@ -50,8 +50,6 @@ static void add_step(char letter)
 // ---- the store ----
 
 enum status __wrap_named_store_open_to_read(struct store **store, const struct settings *of,
-                                            struct error *fault);
-enum status __wrap_named_store_open_to_read(struct store **store, const struct settings *of,
                                             struct error *fault)
 {
     assert_ptr_equal(of, &settings);
@@ -60,8 +58,6 @@ enum status __wrap_named_store_open_to_read(struct store **store, const struct s
     return answer(PART_OPEN, fault);
 }
 
-enum status __wrap_store_open(struct store **store, const char *path, enum store_mode mode,
-                              struct error *fault);
 enum status __wrap_store_open(struct store **store, const char *path, enum store_mode mode,
                               struct error *fault)
 {
@@ -72,29 +68,23 @@ enum status __wrap_store_open(struct store **store, const char *path, enum store
     return answer(PART_OPEN, fault);
 }
 
-void __wrap_store_close(struct store *store);
 void __wrap_store_close(struct store *store)
 {
     world.n_closed++;
 }
 
-const char *__wrap_store_path(const struct store *store);
 const char *__wrap_store_path(const struct store *store)
 {
     assert_ptr_equal(store, &handle);
     return "some.db";
 }
 
-enum status __wrap_store_totals(struct store *store, struct store_totals *totals, struct error *fault);
 enum status __wrap_store_totals(struct store *store, struct store_totals *totals, struct error *fault)
 {
     *totals = world.totals;
     return answer(PART_TOTALS, fault);
 }
 
-enum status __wrap_store_progress(struct store *store, struct text dataset,
-                                  void (*receive)(void *, const struct dataset_progress *), void *context,
-                                  struct error *fault);
 enum status __wrap_store_progress(struct store *store, struct text dataset,
                                   void (*receive)(void *, const struct dataset_progress *), void *context,
                                   struct error *fault)
@@ -107,9 +97,6 @@ enum status __wrap_store_progress(struct store *store, struct text dataset,
 
 enum status __wrap_store_waiting(struct store *store, struct text dataset,
                                  void (*receive)(void *, const struct waiting_jobs *), void *context,
-                                 struct error *fault);
-enum status __wrap_store_waiting(struct store *store, struct text dataset,
-                                 void (*receive)(void *, const struct waiting_jobs *), void *context,
                                  struct error *fault)
 {
     assert_ptr_equal(dataset.data, world.dataset);
@@ -118,9 +105,6 @@ enum status __wrap_store_waiting(struct store *store, struct text dataset,
     return answer(PART_WAITING, fault);
 }
 
-enum status __wrap_store_suspects(struct store *store, struct text dataset, size_t n_max,
-                                  void (*receive)(void *, const struct suspect_job *), void *context,
-                                  struct error *fault);
 enum status __wrap_store_suspects(struct store *store, struct text dataset, size_t n_max,
                                   void (*receive)(void *, const struct suspect_job *), void *context,
                                   struct error *fault)
@@ -134,8 +118,6 @@ enum status __wrap_store_suspects(struct store *store, struct text dataset, size
 }
 
 enum status __wrap_store_fleet(struct store *store, void (*receive)(void *, const struct fleet_worker *),
-                               void *context, struct error *fault);
-enum status __wrap_store_fleet(struct store *store, void (*receive)(void *, const struct fleet_worker *),
                                void *context, struct error *fault)
 {
     for (int i = 0; i < world.n_workers; i++)
@@ -143,21 +125,18 @@ enum status __wrap_store_fleet(struct store *store, void (*receive)(void *, cons
     return answer(PART_FLEET, fault);
 }
 
-enum status __wrap_store_lag(struct store *store, struct store_lag *lag, struct error *fault);
 enum status __wrap_store_lag(struct store *store, struct store_lag *lag, struct error *fault)
 {
     *lag = world.lag;
     return answer(PART_LAG, fault);
 }
 
-enum status __wrap_store_mirror_reset(struct store *store, struct error *fault);
 enum status __wrap_store_mirror_reset(struct store *store, struct error *fault)
 {
     add_step('z');
     return STATUS_OK;
 }
 
-enum status __wrap_mirror_run(const struct mirror_config *config, struct error *fault);
 enum status __wrap_mirror_run(const struct mirror_config *config, struct error *fault)
 {
     assert_ptr_equal(config->store, &handle);
@@ -170,7 +149,6 @@ enum status __wrap_mirror_run(const struct mirror_config *config, struct error *
 
 // ---- the output ----
 
-enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *fault);
 enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *fault)
 {
     assert_true(n < sizeof world.out);
@@ -181,7 +159,6 @@ enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *
 }
 
 // The last job is finished while the command waits.
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
     assert_int_equal(time->tv_sec, 1);

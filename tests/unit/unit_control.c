@@ -24,8 +24,6 @@ static struct control control;
 static struct error error;
 
 enum status __wrap_kafka_topic_exists(const struct kafka_config *of, const char *topic, bool *exists,
-                                      struct error *fault);
-enum status __wrap_kafka_topic_exists(const struct kafka_config *of, const char *topic, bool *exists,
                                       struct error *fault)
 {
     assert_ptr_equal(of, &config);
@@ -34,8 +32,6 @@ enum status __wrap_kafka_topic_exists(const struct kafka_config *of, const char 
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end_of,
-                                    kafka_receive *receive, void *context, struct error *fault);
 enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end_of,
                                     kafka_receive *receive, void *context, struct error *fault)
 {
@@ -51,9 +47,6 @@ enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *t
     return world.reading == STATUS_OK ? STATUS_OK : error_set(fault, world.reading, ERROR_BROKER, "cut off");
 }
 
-enum status __wrap_kafka_read_place(const struct kafka_config *of, const char *topic, int32_t partition,
-                                    int64_t offset, kafka_receive *receive, void *context,
-                                    enum kafka_place *place, struct error *fault);
 enum status __wrap_kafka_read_place(const struct kafka_config *of, const char *topic, int32_t partition,
                                     int64_t offset, kafka_receive *receive, void *context,
                                     enum kafka_place *place, struct error *fault)

@@ -10,7 +10,6 @@ static _Atomic int64_t clock_ms;      // what the clock says
 static _Atomic int64_t ms_for_a_look; // its advance with each reading
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -24,7 +23,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 static atomic_bool no_round; // no memory is left for one
 
 void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
 
 void *__wrap_calloc(size_t n, size_t size)
 {

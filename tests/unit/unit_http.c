@@ -12,8 +12,6 @@
 
 enum { LIMIT_MS = HTTP_REQUEST_S * 1000, PATIENCE_MS = 10000 }; // less than HTTP_IDLE_S
 
-int64_t __wrap_clock_ms(void);
-
 static _Atomic int64_t now_ms = 1000000;
 static struct http *http;
 

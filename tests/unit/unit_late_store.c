@@ -13,7 +13,6 @@ static int64_t now_ms;
 
 // The clock is the test's: LATE_STORE_RETRY_MS pass when it says so.
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {

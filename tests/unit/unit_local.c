@@ -8,8 +8,6 @@
 
 static int64_t now_ms = 1000000;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
     *t = (struct timespec){now_ms / 1000, now_ms % 1000 * 1000000};
@@ -19,9 +17,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 static int n_claims, n_received;
 
 enum status __real_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
-                               void (*receive)(void *context, const struct claimed_job *job), void *context,
-                               size_t *n_claimed, struct error *claim_error);
-enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                                void (*receive)(void *context, const struct claimed_job *job), void *context,
                                size_t *n_claimed, struct error *claim_error);
 

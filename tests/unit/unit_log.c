@@ -13,9 +13,6 @@ static bool is_terminal; // standard error
 static char folder[] = "/tmp/sheaf-log-XXXXXX", path[64], moved[64];
 static char text[4096]; // of the file read last
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_isatty(int fd);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
     *t = (struct timespec){.tv_sec = now_ms / 1000, .tv_nsec = now_ms % 1000 * 1000000};

@@ -82,10 +82,6 @@ static struct record record_of(int topic, int at)
 enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
                                      const char *const *names, size_t n,
                                      int64_t (*start)(void *context, const char *topic, int32_t partition),
-                                     void *context, struct error *fault);
-enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
-                                     const char *const *names, size_t n,
-                                     int64_t (*start)(void *context, const char *topic, int32_t partition),
                                      void *context, struct error *fault)
 {
     assert_ptr_equal(config, &kafka);
@@ -99,8 +95,6 @@ enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct 
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max,
-                                     kafka_receive *receive, void *context, struct error *fault);
 enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max,
                                      kafka_receive *receive, void *context, struct error *fault)
 {
@@ -122,26 +116,21 @@ enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms
     return STATUS_OK;
 }
 
-bool __wrap_kafka_follow_is_at_end(const struct kafka_follow *follow);
 bool __wrap_kafka_follow_is_at_end(const struct kafka_follow *follow)
 {
     return world.next[JOBS] == world.n[JOBS] && world.next[RESULTS] == world.n[RESULTS];
 }
 
-enum status __wrap_kafka_follow_check_end(const struct kafka_follow *follow, struct error *fault);
 enum status __wrap_kafka_follow_check_end(const struct kafka_follow *follow, struct error *fault)
 {
     return world.is_end_open ? error_set(fault, STATUS_REFUSE, ERROR_BROKER, "open") : STATUS_OK;
 }
 
-int64_t __wrap_kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
 int64_t __wrap_kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition)
 {
     return world.next[topic] ? world.next[topic] : OFFSET_UNKNOWN;
 }
 
-void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition,
-                              int64_t *offset, int64_t *hash);
 void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition,
                               int64_t *offset, int64_t *hash)
 {
@@ -152,7 +141,6 @@ void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, i
     *hash = *offset < 0 ? 0 : kafka_follow_hash(&record);
 }
 
-bool __wrap_kafka_follow_take_doubt(struct kafka_follow *follow);
 bool __wrap_kafka_follow_take_doubt(struct kafka_follow *follow)
 {
     bool had = world.has_doubt;
@@ -160,15 +148,11 @@ bool __wrap_kafka_follow_take_doubt(struct kafka_follow *follow)
     return had;
 }
 
-int32_t __wrap_kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);
 int32_t __wrap_kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic)
 {
     return 1;
 }
 
-enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t topic,
-                                          struct kafka_standing *standings, size_t n_max, size_t *n,
-                                          struct error *fault);
 enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t topic,
                                           struct kafka_standing *standings, size_t n_max, size_t *n,
                                           struct error *fault)
@@ -182,15 +166,11 @@ enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t to
     return STATUS_OK;
 }
 
-void __wrap_kafka_follow_close(struct kafka_follow *follow);
 void __wrap_kafka_follow_close(struct kafka_follow *follow)
 {
     world.n_closed++;
 }
 
-enum status __wrap_kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
-                                    int64_t offset, kafka_receive *receive, void *context,
-                                    enum kafka_place *place, struct error *fault);
 enum status __wrap_kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
                                     int64_t offset, kafka_receive *receive, void *context,
                                     enum kafka_place *place, struct error *fault)
@@ -209,20 +189,17 @@ enum status __wrap_kafka_read_place(const struct kafka_config *config, const cha
 
 // ---- the clock, waiting, and what the store answers ----
 
-int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void)
 {
     return world.now_ms;
 }
 
-int64_t __wrap_clock_wall_us(void);
 int64_t __wrap_clock_wall_us(void)
 {
     return 5000 * INT64_C(1000000);
 }
 
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
     if (n != 1 || fds->fd != STOP_FD) // the log's
@@ -232,7 +209,6 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 }
 
 enum status __real_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault);
-enum status __wrap_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault);
 enum status __wrap_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault)
 {
     world.n_stores++;
@@ -241,8 +217,6 @@ enum status __wrap_store_mirror(struct store *store, const struct mirror_record 
     return __real_store_mirror(store, record, fault);
 }
 
-enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
-                                 struct error *fault);
 enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                                  struct error *fault)
 {

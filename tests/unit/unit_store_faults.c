@@ -19,17 +19,13 @@ static struct error error;
 static time_t lock_file_made_s; // no time passes from then on, however slow the machine
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
 
-time_t __wrap_time(time_t *now);
-
 time_t __wrap_time(time_t *now)
 {
     return lock_file_made_s;
 }
 
 int __real_sqlite3_step(sqlite3_stmt *statement);
-int __wrap_sqlite3_step(sqlite3_stmt *statement);
 int __real_sqlite3_extended_errcode(sqlite3 *sqlite);
-int __wrap_sqlite3_extended_errcode(sqlite3 *sqlite);
 
 int __wrap_sqlite3_step(sqlite3_stmt *statement)
 {

@@ -15,7 +15,6 @@ static char *path_with(const char *suffix)
 }
 
 time_t __real_time(time_t *now);
-time_t __wrap_time(time_t *now);
 
 static bool locks_are_new; // no time passes from the making of the lock file on, however slow the machine
 

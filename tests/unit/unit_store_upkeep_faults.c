@@ -11,8 +11,6 @@
 #include <limits.h>
 #include <time.h>
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
     *t = (struct timespec){1700000000, 0}; // rows of two runs have the same times

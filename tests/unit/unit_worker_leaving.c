@@ -108,7 +108,6 @@ TEST(sigterm_gives_suspects_back_before_the_running_job_has_ended)
 static atomic_llong now_ms; // 0: the real one
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {

@@ -25,7 +25,6 @@ TEST(memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer)
 static const struct script *starved; // once this source was read no memory is left for an order to stop
 
 struct order *__real_order_create(enum order_kind kind);
-struct order *__wrap_order_create(enum order_kind kind);
 
 struct order *__wrap_order_create(enum order_kind kind)
 {

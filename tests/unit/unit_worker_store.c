@@ -14,10 +14,6 @@ static int n_warnings;
 static int64_t n_unrecorded;
 static char last_warning[512];
 
-enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error);
-void __wrap_store_set_patience(struct store *store, int wait_ms);
-void __wrap_log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-
 void __wrap_log_write(enum log_level level, const char *format, ...)
 {
     va_list values;
