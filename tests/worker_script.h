@@ -363,3 +363,12 @@ static void check_outcomes(const struct script *script, int *n_answered, int *n_
     }
     assert_int_equal(script->flow.n, 0);
 }
+
+// Ends a stage where this number of jobs was answered, and all others that were delivered were released.
+static inline void stage_end(struct stage *stage, int n_answered)
+{
+    int answered, released;
+    check_outcomes(stage->script, &answered, &released);
+    assert_int_equal(answered, n_answered);
+    stage_close(stage);
+}

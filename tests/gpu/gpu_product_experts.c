@@ -57,12 +57,3 @@ TEST(experts_with_few_and_with_many_rows_give_each_row_its_bytes)
         assert_experts_alone(many, 8, types[t], t == 0 ? 150 : 24); // of two blocks
     }
 }
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    int n_failed = cases_run();
-    device_close(device);
-    return n_failed;
-}

@@ -315,12 +315,3 @@ TEST(experts_have_their_own_gates)
     device_free(device, device_first);
     problem_free(&problem);
 }
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    int n_failed = cases_run();
-    device_close(device);
-    return n_failed;
-}

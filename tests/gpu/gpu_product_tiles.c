@@ -164,12 +164,3 @@ TEST(wide_tiles_give_the_bytes_of_narrow_ones)
         }
     emulate_reverse(false);
 }
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    int n_failed = cases_run();
-    device_close(device);
-    return n_failed;
-}

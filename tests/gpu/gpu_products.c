@@ -315,12 +315,3 @@ TEST(rows_of_any_size_keep_their_precision)
         problem_free(&problem);
     }
 }
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    int n_failed = cases_run();
-    device_close(device);
-    return n_failed;
-}

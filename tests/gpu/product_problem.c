@@ -270,3 +270,13 @@ void assert_experts_alone(const int32_t *counts, int n_experts, enum tensor_type
     device_free(device, device_first);
     problem_free(&problem);
 }
+
+// Of each program of products.
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    int n_failed = cases_run();
+    device_close(device);
+    return n_failed;
+}

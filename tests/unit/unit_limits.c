@@ -11,12 +11,8 @@
 enum { N_LAYERS = 8, BATCH = 4, ROWS = 32 };
 
 static struct backend stub; // only asked for bytes: as many as in the file
-
-static struct model *open_made_model(void)
-{
-    return open_model_of(&(
-        struct model_recipe){.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512});
-}
+static struct model *model;
+static uint64_t page; // bytes
 
 static struct limits_wanted wanted_with(uint64_t page_bytes)
 {
@@ -30,7 +26,7 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
 }
 
 // Weights, matrices and a number of bytes of pages.
-static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
+static uint64_t bytes_for(uint64_t page_bytes)
 {
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(page_bytes);
@@ -40,24 +36,20 @@ static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
 
 TEST(a_device_that_holds_everything_computes_everything)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
-    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
     assert_int_equal(plan.batch.n_pages, 10);
     assert_int_equal(plan.host_weight_bytes + plan.host_page_bytes, 0);
     wanted.placing = PLACING_LAYERS; // as many as fit: all
-    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
 }
 
 // Pages get what is left beside the indexes of texts that drafts are found in.
 TEST(drafts_have_their_memory)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan, without;
     struct limits_wanted wanted = wanted_with(10 * page);
     assert_true(plan_fits(&without, model, PLENTY, &wanted));
@@ -74,8 +66,7 @@ TEST(drafts_have_their_memory)
 // Page numbers are 32 bits.
 TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), largest = INT32_MAX / 2;
+    uint64_t largest = INT32_MAX / 2;
     const uint64_t asked[] = {800000000, largest - 1, largest, largest + 1, 4 * largest};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct limits_plan plan;
@@ -88,18 +79,16 @@ TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number)
 
 TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(100 * page);
-    assert_true(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(100 * page) - 1, &wanted));
     assert_true(plan.placement.host_attention);
     assert_int_equal(plan.placement.n_host_layers, 0);
     assert_int_equal(plan.batch.n_pages, 100);
     assert_int_equal(plan.host_page_bytes, 100 * page);
     // nor there: then layers are split until both hold
     wanted.host_available_bytes = plan.host_page_bytes - 1;
-    assert_false(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) &&
+    assert_false(plan_fits(&plan, model, bytes_for(100 * page) - 1, &wanted) &&
                  plan.placement.host_attention);
 }
 
@@ -117,7 +106,6 @@ static uint64_t no_scratch(struct backend *backend, const struct model_shape *sh
 
 TEST(weights_are_counted_as_their_own_side_stores_them)
 {
-    struct model *model = *state;
     struct backend device = {.device = {.weight_bytes = doubled_bytes, .scratch_bytes = no_scratch}};
     struct limits_plan plan;
     struct limits_wanted wanted =
@@ -138,9 +126,7 @@ TEST(weights_are_counted_as_their_own_side_stores_them)
 
 TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             whole = bytes_for(model, 10 * page);
+    uint64_t whole = bytes_for(10 * page);
     uint64_t layer = forward_layer_bytes(model, &stub, 0) + 10 * page / N_LAYERS;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -171,7 +157,6 @@ TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do)
 
 TEST(a_named_placement_is_kept_or_refused)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(0);
@@ -197,9 +182,7 @@ TEST(a_named_placement_is_kept_or_refused)
 
 TEST(a_refusal_names_what_would_fit)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
-    uint64_t available = bytes_for(model, page) + 20 * page;
+    uint64_t available = bytes_for(page) + 20 * page;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -222,8 +205,6 @@ TEST(a_refusal_names_what_would_fit)
 // In millions of bytes, rounded to a tenth or, a page, to a hundredth.
 TEST(a_refusal_names_what_is_there_and_what_each_part_takes)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -261,8 +242,6 @@ static uint64_t named_size(const char *text, const char *before)
 
 TEST(the_kv_memory_that_a_refusal_names_fits)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {
@@ -286,9 +265,7 @@ TEST(the_kv_memory_that_a_refusal_names_fits)
 
 TEST(a_refusal_names_the_most_layers_that_fit)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
-    uint64_t available = bytes_for(model, 10 * page) - 2 * forward_layer_bytes(model, &stub, 0);
+    uint64_t available = bytes_for(10 * page) - 2 * forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -305,7 +282,6 @@ TEST(a_refusal_names_the_most_layers_that_fit)
 
 TEST(a_cpu_has_no_other_side)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_tokens_max = ROWS};
@@ -331,7 +307,6 @@ TEST(the_limit_of_the_address_space_counts)
 
 TEST(draft_tokens_have_the_rows_that_sequences_leave)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     for (int32_t n_rows = BATCH; n_rows <= BATCH + LIMITS_DRAFTS + 1; n_rows++) {
         struct limits_wanted wanted = {.backend = &stub,
@@ -348,8 +323,6 @@ TEST(draft_tokens_have_the_rows_that_sequences_leave)
 
 TEST(counts_are_cut_to_their_limits)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     for (int over = 0; over < 2; over++) {
         struct limits_wanted wanted = {.backend = &stub,
@@ -378,7 +351,6 @@ TEST(counts_are_cut_to_their_limits)
 
 TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences)
 {
-    struct model *model = *state;
     static const struct {
         bool device;
         int32_t given, n_sequences, n_tokens, n_jobs;
@@ -405,7 +377,6 @@ TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences)
 
 TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side)
 {
-    struct model *model = *state;
     struct limits_plan plan = {.weight_bytes = 1500000,
                                .page_bytes = 3000000,
                                .host_weight_bytes = 2500000,
@@ -426,8 +397,6 @@ TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side)
 
 TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -449,10 +418,8 @@ TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs)
 // work.
 TEST(pages_take_their_share_of_what_is_left)
 {
-    struct model *model = *state;
     enum { LEFT = 100 };
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             rest = bytes_for(model, page) - page;
+    uint64_t rest = bytes_for(page) - page;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
@@ -479,14 +446,12 @@ static uint64_t growing_scratch(struct backend *backend, const struct model_shap
 
 TEST(pages_are_counted_with_the_scratch_that_they_bring)
 {
-    struct model *model = *state;
     enum { LEFT = 100 };
     struct backend_device device = {.name = "scratch", .scratch_bytes = growing_scratch};
     struct backend backend;
     backend_init(&backend, &device, &(struct backend_operations){0});
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             slope = 1000 * LIMITS_PAGE_POSITIONS;
-    uint64_t rest = bytes_for(model, page) - page + (64 << 20);
+    uint64_t slope = 1000 * LIMITS_PAGE_POSITIONS;
+    uint64_t rest = bytes_for(page) - page + (64 << 20);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.backend = &backend;
@@ -500,14 +465,12 @@ TEST(pages_are_counted_with_the_scratch_that_they_bring)
 
 TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             layer = forward_layer_bytes(model, &stub, 0);
+    uint64_t layer = forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
     int32_t n_before = 0;
     wanted.placing = PLACING_ATTENTION;
-    for (uint64_t available = bytes_for(model, 10 * page); plan_fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(10 * page); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, n_before + 1);
@@ -523,13 +486,12 @@ TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too)
 
 TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go)
 {
-    struct model *model = *state;
     uint64_t layer = forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan, named;
     struct limits_wanted wanted = wanted_with(0), layers = wanted;
     bool seen[N_LAYERS] = {0};
     layers.placing = PLACING_LAYERS;
-    for (uint64_t available = bytes_for(model, 0); plan_fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(0); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         if (plan.placement.host_attention || plan.placement.n_host_layers == 0)
             continue;
@@ -543,8 +505,8 @@ TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go)
 
 TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16), bytes;
+    uint64_t bytes;
+    page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     struct forward_limits check;
@@ -566,13 +528,15 @@ TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages)
 static int open_model(void **state)
 {
     backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
-    *state = open_made_model();
+    model = open_model_of(&(
+        struct model_recipe){.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512});
+    page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     return 0;
 }
 
 static int close_model(void **state)
 {
-    model_close(*state);
+    model_close(model);
     return 0;
 }
 

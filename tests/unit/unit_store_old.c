@@ -1,41 +1,10 @@
 // Old stores and old rows: each version is migrated, and compacted rows become sums with the same totals.
 #include "schemas/clock.h"
-#include "store/database.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
+#include "tests/store_jobs.h"
 
 #include <inttypes.h>
-#include <unistd.h>
-
-static char folder[] = "/tmp/sheaf-store-XXXXXX";
-static char path[128];
-static struct error error;
-
-static int make_folder(void **state)
-{
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int fresh_path(void **state)
-{
-    static int n;
-    snprintf(path, sizeof path, "%s/%d.db", folder, n++);
-    return 0;
-}
-
-static struct store *open_store(void)
-{
-    struct store *store = NULL;
-    assert_ok(store_open(&store, path, STORE_CREATE, &error), &error);
-    return store;
-}
 
 static void execute(sqlite3 *sqlite, const char *sql)
 {
@@ -102,12 +71,12 @@ TEST_WITH(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path, NULL)
         " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
     static const char others[] = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid";
     make_version(1, "");
-    struct store *old = open_store();
+    struct store *old = open_store(false);
     struct buffer old_columns = query_text(old->database.sqlite, columns),
                   old_others = query_text(old->database.sqlite, others);
     store_close(old);
     fresh_path(NULL);
-    struct store *new = open_store();
+    struct store *new = open_store(false);
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
     assert_answer(new, "PRAGMA user_version", "12\n");
@@ -130,7 +99,7 @@ TEST_WITH(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do,
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
     execute(sqlite, "DROP VIEW \"my list\"");
     sqlite3_close(sqlite);
-    store = open_store();
+    store = open_store(false);
     assert_answer(store, "SELECT count(submitted_at_us) FROM my_own", "0\n");
     store_close(store);
 }
@@ -148,8 +117,7 @@ TEST_WITH(the_queue_of_a_version_1_store_goes_on, fresh_path, NULL)
                     "'a-0', 'x', 'done', 1), (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', "
                     "'queued', 2);INSERT INTO results VALUES (1, X'7B7D');INSERT INTO queue (job, record, "
                     "encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
-    struct store *store = open_store();
-    struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
+    struct store *store = open_store(false);
     int64_t worker;
     assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     int n = 0;
@@ -200,7 +168,7 @@ TEST_WITH(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path,
             "16, 17);INSERT INTO batches VALUES (1, 1, 3600000000, 18, 19, 20, 21, 22, 0, 0, 1, 0.5, 0.25, "
             "2, 1);INSERT INTO partitions (topic, partition, worker, position, committed, log_end, "
             "in_flight, map_covered, updated_at) VALUES ('t', 0, 1, 23, 24, 25, 0, 0, 26)");
-        struct store *store = open_store();
+        struct store *store = open_store(false);
         assert_answer(store,
                       "SELECT submitted_at_us, cancelled_at_us, first_finished_at_us, last_finished_at_us,"
                       " collected_at_us, compacted_at_us FROM datasets",
@@ -238,7 +206,7 @@ TEST_WITH(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path, 
                     "steps SELECT NULL, 1, 7200000000, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2;INSERT INTO "
                     "hours VALUES (1, 10, 40, 80, 50, 30, 40, 0, 5, 5, 10, 20);INSERT INTO dataset_hours "
                     "VALUES ('a', 0, 7, 0, 0, 70, 14, 35)");
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     assert_answer(store, "SELECT hour, generated_tokens, steps, forced_tokens FROM throughput_by_hour",
                   "1970-01-01 01:00|40|10|0\n1970-01-01 02:00|4|1|0\n");
     assert_answer(store, "SELECT dataset, done, constrained FROM jobs_by_hour", "a|8|0\n");
@@ -258,7 +226,7 @@ TEST_WITH(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_pat
                     "INSERT INTO queue (job, deadline) VALUES (1, 60000000);"
                     "INSERT INTO queue (job, worker, crashes, computed) VALUES (2, 9, 1, 2);"
                     "INSERT INTO folded_failures VALUES ('a', 'crashed', 3, 'z', 'why')");
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     assert_answer(
         store, "SELECT priority, deadline_us, dataset, jobs, suspects, oldest_submitted_at_us FROM waiting",
         "0|60000000|a|1|0|5\n");
@@ -276,7 +244,7 @@ TEST_WITH(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_p
     for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
         if (!is_new)
             make_version(1, "");
-        struct store *store = open_store();
+        struct store *store = open_store(false);
         sqlite3 *sqlite = store->database.sqlite;
         execute(sqlite,
                 "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
@@ -299,7 +267,7 @@ TEST_WITH(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_p
 // 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
 TEST_WITH(progress_tells_the_rate_of_topics_and_queue_together, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     execute(
         store->database.sqlite,
         "INSERT INTO datasets (dataset, n_submitted, n_done, last_finished_at_us)"
@@ -375,7 +343,7 @@ static const char drafts[] = "SELECT sum(drafted), sum(accepted) FROM (SELECT dr
 
 TEST_WITH(compacting_changes_no_sum, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_jobs(store, "k", "'jobs'", 0, 12000, 100);
     add_jobs(store, "k", "'jobs'", 12000, 50, 101);
     add_jobs(store, "k", "'jobs'", 12050, 50, 500);
@@ -411,7 +379,7 @@ static enum status ignore(void *context, struct text record, struct error *unuse
 
 TEST_WITH(what_nobody_collected_and_what_is_not_finished_stays, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_jobs(store, "uncollected", "NULL", 0, 20, 100);
     add_jobs(store, "unfinished", "NULL", 0, 20, 100);
     add_jobs(store, "collected", "NULL", 0, 12000, 100);
@@ -451,7 +419,7 @@ TEST_WITH(what_nobody_collected_and_what_is_not_finished_stays, fresh_path, NULL
 TEST_WITH(an_example_of_a_failure_has_its_own_message_before_and_after_compacting, fresh_path, NULL)
 {
     static const char *const example = "SELECT example, message FROM failures";
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     for (int round = 0; round < 3;
          round++) { // into compacted_failures: a new row, a smaller id, a larger one
         static const char *const ids[][2] = {{"d", "e"}, {"b", "c"}, {"f", "g"}};
@@ -474,7 +442,7 @@ TEST_WITH(an_example_of_a_failure_has_its_own_message_before_and_after_compactin
 // Else as many datasets as are finished between two calls would be more than go.
 TEST_WITH(one_call_compacts_many_small_datasets, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     for (int i = 0; i < 40; i++) {
         char name[32];
         snprintf(name, sizeof name, "small-%d", i);
@@ -490,7 +458,7 @@ TEST_WITH(one_call_compacts_many_small_datasets, fresh_path, NULL)
 
 TEST_WITH(steps_beyond_the_newest_become_sums_as_they_come, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT - 1, 100);
     struct step_figures steps[1001];
     for (int i = 0; i < 1001; i++)
@@ -509,7 +477,7 @@ TEST_WITH(steps_beyond_the_newest_become_sums_as_they_come, fresh_path, NULL)
 
 TEST_WITH(recording_a_step_reads_none_of_those_before, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT / 10, 100);
     store->worker = 1;
     const struct step_figures step = {.finished_us = 101 * hour_us, .n_sequences = 4, .n_generated = 4};
@@ -535,7 +503,7 @@ static int64_t file_size(void)
 
 TEST_WITH(the_file_stops_growing_when_old_rows_go, fresh_path, NULL)
 {
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     int64_t steady_size = 0;
     for (int hour = 0; hour < 40; hour++) {
         add_jobs(store, "k", "'jobs'", hour * 2000, 2000, hour);

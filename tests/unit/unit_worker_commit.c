@@ -64,10 +64,7 @@ TEST(commits_that_fail_for_a_while_are_repeated_and_nothing_is_lost)
     struct stage stage = stage_open(100, 50);
     stage.script->commits.n_to_fail = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 100);
-    stage_close(&stage);
+    stage_end(&stage, 100);
 }
 
 // The group is served by polling: it must not wait until a commit's next try.
@@ -99,10 +96,7 @@ TEST(what_can_t_be_published_at_once_is_published_in_parts)
     stage.script->commits.jobs_max = 7;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_in_range(stage.script->commits.largest, 4, 7);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 200);
-    stage_close(&stage);
+    stage_end(&stage, 200);
 }
 
 TEST(a_result_that_is_refused_again_and_again_keeps_no_other_waiting)
@@ -112,10 +106,7 @@ TEST(a_result_that_is_refused_again_and_again_keeps_no_other_waiting)
     stage.script->refusal.n = 9;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_true(stage.script->refusal.n_commits > 0); // of others, before it was taken
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 40);
-    stage_close(&stage);
+    stage_end(&stage, 40);
 }
 
 // Its neighbors need no second attempt, and no smaller one.
@@ -128,10 +119,7 @@ TEST(a_record_that_is_named_as_refused_is_committed_apart_from_then_on)
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->refusal.n_named_alone, 3); // but for the first
     assert_int_equal(stage.script->commits.n_failed, 0);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 40);
-    stage_close(&stage);
+    stage_end(&stage, 40);
 }
 
 static void count_published_figures(void *context)
@@ -164,10 +152,7 @@ TEST(finished_jobs_are_committed_when_partitions_are_revoked)
     stage.script->group.revokes = true;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_true(stage.script->group.n_commits_at_revoke >= 1); // fewer jobs each after one that failed
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 40);
-    stage_close(&stage);
+    stage_end(&stage, 40);
 }
 
 TEST(a_commit_takes_no_more_jobs_than_its_limit)
@@ -180,10 +165,7 @@ TEST(a_commit_takes_no_more_jobs_than_its_limit)
         assert_int_equal(stage.script->commits.n, 1 + more);
         assert_int_equal(stage.script->commits.largest, WORKER_COMMIT_JOBS);
         assert_int_equal(stage.script->commits.n_dead_letters, n_jobs);
-        int n_answered, n_released;
-        check_outcomes(stage.script, &n_answered, &n_released);
-        assert_int_equal(n_answered, n_jobs);
-        stage_close(&stage);
+        stage_end(&stage, n_jobs);
     }
 }
 
