@@ -21,29 +21,22 @@ void cases_add(struct CMUnitTest test, int line)
     lines[at] = line;
 }
 
+// TEST_FIXTURE and GROUP_FIXTURE of the program replace them.
+__attribute__((weak)) CMFixtureFunction cases_setup, cases_teardown, cases_group_setup, cases_group_teardown;
+
 int cases_run_named(const char *group)
-{
-    return _cmocka_run_group_tests(group, tests, n_tests, NULL, NULL);
-}
-
-int cases_run_in(CMFixtureFunction group_setup, CMFixtureFunction group_teardown)
-{
-    return _cmocka_run_group_tests("tests", tests, n_tests, group_setup, group_teardown);
-}
-
-int cases_run_each(CMFixtureFunction setup, CMFixtureFunction teardown)
 {
     for (size_t i = 0; i < n_tests; i++)
         if (!tests[i].setup_func && !tests[i].teardown_func) {
-            tests[i].setup_func = setup;
-            tests[i].teardown_func = teardown;
+            tests[i].setup_func = cases_setup;
+            tests[i].teardown_func = cases_teardown;
         }
-    return cases_run();
+    return _cmocka_run_group_tests(group, tests, n_tests, cases_group_setup, cases_group_teardown);
 }
 
 int cases_run(void)
 {
-    return cases_run_in(NULL, NULL);
+    return cases_run_named("tests");
 }
 
 __attribute__((weak)) int main(void)

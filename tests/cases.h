@@ -5,9 +5,9 @@
 //         assert_true(...);
 //     }
 //
-// A program without a main() gets one that runs all of them (cases.c). One that needs more has its own and calls a run_tests
-// function, which returns the number of failed cases. The body of a case has cmocka's `void **state`,
-// which is the case's name until a setup changes it.
+// A program without a main() gets one that runs all of them (cases.c). One that needs more has its own and calls
+// cases_run(), which returns the number of failed cases. The body of a case has cmocka's `void **state`, which is
+// the case's name until a setup changes it.
 #pragma once
 
 #include <setjmp.h>
@@ -32,15 +32,17 @@
     }                                                                                                        \
     static void name(void **state)
 
-void cases_add(struct CMUnitTest test, int line);
+// What runs around each case that has no setup or teardown of its own, and around all of them; NULL: nothing.
+#define TEST_FIXTURE(setup, teardown) CMFixtureFunction cases_setup = setup, cases_teardown = teardown
+#define GROUP_FIXTURE(setup, teardown)                                                                       \
+    CMFixtureFunction cases_group_setup = setup, cases_group_teardown = teardown
 
+extern CMFixtureFunction cases_setup, cases_teardown, cases_group_setup, cases_group_teardown;
+
+void cases_add(struct CMUnitTest test, int line);
 int cases_run(void);
 // As a group of this name, for a program that runs its cases several times.
 int cases_run_named(const char *group);
-// With a fixture of the whole program.
-int cases_run_in(CMFixtureFunction group_setup, CMFixtureFunction group_teardown);
-// With a fixture around each case that has none of its own.
-int cases_run_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 // A status that must be STATUS_OK, else the case fails here with the text of the struct error.
 #define assert_ok(status, error)                                                                             \

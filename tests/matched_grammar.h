@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/grammar/grammar.h"
+#include "engine/grammar/json_schema.h"
 #include "tests/cases.h"
 
 static inline uint32_t parse_pattern(struct expressions *pool, const char *pattern)
@@ -38,6 +39,26 @@ static inline void matched_open_rules(struct matched_grammar *matched, struct ru
     struct error error;
     assert_ok(grammar_create(&grammar, rules, start, &error), &error);
     matched_open(matched, grammar, vocabulary);
+}
+
+// Of a refused schema nothing is open, which may be closed.
+static inline enum status matched_open_schema(struct matched_grammar *matched, struct text schema,
+                                              const struct json_schema_options *options, struct error *error)
+{
+    struct rules *rules = rules_create(NULL);
+    struct schema_refusal refusal;
+    struct grammar *grammar;
+    uint32_t start;
+    *matched = (struct matched_grammar){0};
+    enum status status = json_schema_compile(schema, options, rules, &start, &refusal, error);
+    if (status != STATUS_OK) {
+        rules_destroy(rules);
+        return status;
+    }
+    status = grammar_create(&grammar, rules, start, error);
+    if (status == STATUS_OK)
+        matched_open(matched, grammar, NULL);
+    return status;
 }
 
 static inline void matched_close(struct matched_grammar *matched)

@@ -1,4 +1,4 @@
-// A bound on each case of a program whose faults may be endless loops or waits: cases_run_each(case_begin,
+// A bound on each case of a program whose faults may be endless loops or waits: TEST_FIXTURE(case_begin,
 // case_finish), or case_begin first in a setup of its own. A case that does not end within CASE_SECONDS_MAX ends
 // the program with its name.
 #pragma once

@@ -13,8 +13,6 @@
 #include "tests/random.h"
 #include "tests/wide.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 struct device_setting {

@@ -3,8 +3,6 @@
 #include "gpu/state.h"
 #include "tests/cases.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 enum { LAYERS = 2, LAYER = 1, N_PAGES = 5, N_STORED = 3, N_GUARD = 8 };

@@ -3,8 +3,6 @@
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-
 // Pairs sorted by expert: each is multiplied by its matrix, its result stored at its place.
 TEST(experts_multiply_the_rows_that_picked_them)
 {

@@ -5,8 +5,6 @@
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 // Bytes of an operand and its scales, which are freed.

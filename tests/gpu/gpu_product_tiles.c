@@ -6,8 +6,6 @@
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-
 // Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
 TEST(blocks_of_little_shared_memory_give_the_same_bytes)
 {

@@ -6,8 +6,6 @@
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 // The rows of `first` through both weights, by launch_products.

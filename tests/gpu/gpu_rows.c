@@ -8,8 +8,6 @@
 #include "tests/cases.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 static struct device *device;

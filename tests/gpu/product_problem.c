@@ -7,8 +7,6 @@
 #include "tests/kernel/product_data.h"
 #include "tests/wide.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 struct device *device;

@@ -7,8 +7,6 @@
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 struct attention_setting {

@@ -555,6 +555,8 @@ static int free_buffers(void **unused)
     return 0;
 }
 
+TEST_FIXTURE(NULL, free_buffers);
+
 int main(int argc, char **argv)
 {
     product_levels_fill(levels);
@@ -567,7 +569,7 @@ int main(int argc, char **argv)
     for (int l = 0; l < PRODUCT_LEVELS; l++)
         if (!levels[l].present)
             print_message("skipped: this processor has no %s\n", levels[l].name);
-    int failed = cases_run_each(NULL, free_buffers);
+    int failed = cases_run();
     pool_destroy(pool);
     return failed;
 }

@@ -6,8 +6,6 @@
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-
 #include <math.h>
 
 enum { ITEMS_MAX = 4500, MARGIN = 32, N_HEADS = 3, HEAD_DIM = 112 };

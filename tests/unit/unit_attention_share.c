@@ -206,7 +206,4 @@ TEST(a_failed_allocation_leaves_nothing)
     }
 }
 
-int main(void)
-{
-    return cases_run_each(open_world, close_world);
-}
+TEST_FIXTURE(open_world, close_world);

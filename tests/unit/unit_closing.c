@@ -94,7 +94,4 @@ TEST(a_stop_by_a_signal_is_no_end_of_the_work)
     assert_string_equal(closing_reason(STATUS_REFUSE, &error, true), "no place in the group");
 }
 
-int main(void)
-{
-    return cases_run_each(case_begin, case_finish);
-}
+TEST_FIXTURE(case_begin, case_finish);

@@ -523,7 +523,4 @@ TEST(a_store_is_rebuilt_before_it_is_shown)
     assert_int_equal(world.n_printed, 1);
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

@@ -389,7 +389,4 @@ TEST(a_vocabulary_that_lacked_memory_is_made_again)
     constraint_cache_release(&world.cache, entry);
 }
 
-int main(void)
-{
-    return cases_run_each(open_world, close_world);
-}
+TEST_FIXTURE(open_world, close_world);

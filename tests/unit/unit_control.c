@@ -290,7 +290,4 @@ TEST(a_marker_counts_if_its_last_job_is_at_its_place_or_was)
     control.marker.partition = 0;
 }
 
-int main(void)
-{
-    return cases_run_each(NULL, end);
-}
+TEST_FIXTURE(NULL, end);

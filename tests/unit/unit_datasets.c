@@ -40,7 +40,7 @@ static void assert_model_of(const char *dataset, const char *model)
 
 // ---- arithmetic ----
 
-TEST_WITH(answers_of_two_models_are_not_mixed, fresh_path, NULL)
+TEST(answers_of_two_models_are_not_mixed)
 {
     struct store *first = open_worker_of("model=a kv=f16", ""),
                  *second = open_worker_of("model=b kv=q8_0 grammar=x", "");
@@ -62,7 +62,7 @@ TEST_WITH(answers_of_two_models_are_not_mixed, fresh_path, NULL)
     store_close(second);
 }
 
-TEST_WITH(a_finished_dataset_is_checked_where_it_is_named, fresh_path, NULL)
+TEST(a_finished_dataset_is_checked_where_it_is_named)
 {
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 1);
@@ -77,7 +77,7 @@ TEST_WITH(a_finished_dataset_is_checked_where_it_is_named, fresh_path, NULL)
     store_close(second);
 }
 
-TEST_WITH(a_dataset_without_answers_takes_the_next_worker_s_arithmetic, fresh_path, NULL)
+TEST(a_dataset_without_answers_takes_the_next_worker_s_arithmetic)
 {
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 2);
@@ -95,7 +95,7 @@ TEST_WITH(a_dataset_without_answers_takes_the_next_worker_s_arithmetic, fresh_pa
     store_close(first);
 }
 
-TEST_WITH(a_worker_that_does_not_know_its_arithmetic_is_not_refused, fresh_path, NULL)
+TEST(a_worker_that_does_not_know_its_arithmetic_is_not_refused)
 {
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 2);
@@ -119,7 +119,7 @@ static size_t claim_n(struct store *store, const char *dataset, size_t n_max)
     return n;
 }
 
-TEST_WITH(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end, fresh_path, NULL)
+TEST(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end)
 {
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, ""),
                  *third = open_worker_of(NULL, "");
@@ -139,7 +139,7 @@ TEST_WITH(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_
     store_close(second);
 }
 
-TEST_WITH(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead, fresh_path, NULL)
+TEST(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead)
 {
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 16);
@@ -158,7 +158,7 @@ TEST_WITH(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead, fresh_pa
     store_close(other);
 }
 
-TEST_WITH(workers_beyond_the_newest_are_not_counted, fresh_path, NULL)
+TEST(workers_beyond_the_newest_are_not_counted)
 {
     struct store *stores[STORE_SHARING_MAX + 1];
     for (int i = 0; i <= STORE_SHARING_MAX; i++)
@@ -190,7 +190,7 @@ static void compact_everything(struct store *store)
         assert_ok(store_compact(store, clock_wall_us() + 3600000000, true, &more, &error), &error);
 }
 
-TEST_WITH(answers_that_come_after_an_incomplete_collection_are_kept, fresh_path, NULL)
+TEST(answers_that_come_after_an_incomplete_collection_are_kept)
 {
     struct store *store = open_store(true);
     submit(store, "d", 0, 2);
@@ -211,7 +211,7 @@ TEST_WITH(answers_that_come_after_an_incomplete_collection_are_kept, fresh_path,
     store_close(store);
 }
 
-TEST_WITH(answers_to_jobs_submitted_after_a_collection_are_kept, fresh_path, NULL)
+TEST(answers_to_jobs_submitted_after_a_collection_are_kept)
 {
     struct store *store = open_store(true);
     submit(store, "d", 0, 2);
@@ -241,7 +241,7 @@ static void finish_as(struct store *store, const char *dataset, size_t n, enum r
     drop(&claims);
 }
 
-TEST_WITH(failed_and_cancelled_jobs_are_queued_again_and_the_others_stay, fresh_path, NULL)
+TEST(failed_and_cancelled_jobs_are_queued_again_and_the_others_stay)
 {
     struct store *store = open_store(true);
     int64_t n;
@@ -268,7 +268,7 @@ TEST_WITH(failed_and_cancelled_jobs_are_queued_again_and_the_others_stay, fresh_
     store_close(store);
 }
 
-TEST_WITH(all_failed_jobs_of_the_store_are_queued_again, fresh_path, NULL)
+TEST(all_failed_jobs_of_the_store_are_queued_again)
 {
     struct store *store = open_store(true);
     int64_t n;
@@ -287,7 +287,7 @@ TEST_WITH(all_failed_jobs_of_the_store_are_queued_again, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(a_new_model_answers_all_jobs_again_when_it_is_asked_for, fresh_path, NULL)
+TEST(a_new_model_answers_all_jobs_again_when_it_is_asked_for)
 {
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 3);
@@ -306,7 +306,7 @@ TEST_WITH(a_new_model_answers_all_jobs_again_when_it_is_asked_for, fresh_path, N
     store_close(second);
 }
 
-TEST_WITH(a_dataset_is_deleted_and_its_ids_are_not_used_again, fresh_path, NULL)
+TEST(a_dataset_is_deleted_and_its_ids_are_not_used_again)
 {
     struct store *store = open_store(true), *other = open_store(true);
     submit(store, "keep", 0, 1);
@@ -330,7 +330,7 @@ TEST_WITH(a_dataset_is_deleted_and_its_ids_are_not_used_again, fresh_path, NULL)
     store_close(other);
 }
 
-TEST_WITH(a_dataset_is_renamed_with_all_that_is_known_of_it, fresh_path, NULL)
+TEST(a_dataset_is_renamed_with_all_that_is_known_of_it)
 {
     struct store *store = open_store(true), *other = open_store(true);
     char long_name[JOB_DATASET_BYTES_MAX + 2];
@@ -366,7 +366,7 @@ static void add_row(void *context, const struct dataset_row *row)
              dataset_state_name(row->state), (int)row->submitted, (int)row->running);
 }
 
-TEST_WITH(datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read, fresh_path, NULL)
+TEST(datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read)
 {
     struct store *store = open_store(true), *reader;
     int64_t n;
@@ -400,7 +400,5 @@ TEST_WITH(datasets_are_listed_with_their_states_and_a_store_that_can_t_be_writte
     }
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

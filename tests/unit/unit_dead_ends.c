@@ -104,7 +104,4 @@ TEST(tokens_that_lead_to_a_dead_end_are_doubtful_and_few_others)
     }
 }
 
-int main(void)
-{
-    return cases_run_in(start, finish);
-}
+GROUP_FIXTURE(start, finish);

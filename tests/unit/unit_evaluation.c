@@ -10,6 +10,7 @@ static struct error error;
 
 static int open_evaluation(void **state)
 {
+    memset(&evaluation, 0xA5, sizeof evaluation);
     return evaluation_open(&evaluation, &error) == STATUS_OK ? 0 : -1;
 }
 
@@ -152,7 +153,4 @@ TEST(expected_labels_are_as_many_as_their_limit_and_are_forgotten)
     assert_float_equal(evaluation_accuracy(&evaluation), 1, 0);
 }
 
-int main(void)
-{
-    return cases_run_each(open_evaluation, close_evaluation);
-}
+TEST_FIXTURE(open_evaluation, close_evaluation);

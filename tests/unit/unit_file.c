@@ -110,7 +110,4 @@ TEST(a_part_has_one_writer)
     assert_int_equal(access("out.part", F_OK), -1);
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

@@ -101,7 +101,4 @@ TEST(suspects_of_one_crash_follow_when_half_of_them_are_back)
         job_destroy(come_back(&computed));
 }
 
-int main(void)
-{
-    return cases_run_each(NULL, close_gate);
-}
+TEST_FIXTURE(NULL, close_gate);

@@ -317,7 +317,4 @@ TEST(arrays_that_are_written_are_read_back)
     gguf_writer_finish(&keys);
 }
 
-int main(void)
-{
-    return cases_run_in(set_up, tear_down);
-}
+GROUP_FIXTURE(set_up, tear_down);

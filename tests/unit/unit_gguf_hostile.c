@@ -353,7 +353,4 @@ TEST(tensor_names_are_unique_and_bounded)
     assert_refused(&file, ERROR_MODEL_FILE, "tensor same occurs twice");
 }
 
-int main(void)
-{
-    return cases_run_in(set_up, tear_down);
-}
+GROUP_FIXTURE(set_up, tear_down);

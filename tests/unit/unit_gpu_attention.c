@@ -512,7 +512,4 @@ TEST(a_step_that_failed_or_is_replayed_attends_to_nothing)
     assert_int_equal(backend.current.ropes.n, 0); // the graph has them
 }
 
-int main(void)
-{
-    return cases_run_each(begin, NULL);
-}
+TEST_FIXTURE(begin, NULL);

@@ -194,7 +194,4 @@ TEST(experts_are_routed_and_summed)
     expect("sum x:96 <- y:64 weights 4 rows of 3, 64\n");
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

@@ -437,7 +437,4 @@ TEST(products_of_heads_are_launched_as_many_as_the_operand_holds)
     expect("product F32 {floats} heads - -> y+1:64 16; x x+3:96 4 heads of 4 rows, by 12 to 15\n");
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

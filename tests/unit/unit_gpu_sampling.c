@@ -72,7 +72,4 @@ TEST(outcomes_are_results)
     free(outcomes);
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

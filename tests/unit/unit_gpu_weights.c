@@ -351,7 +351,4 @@ TEST(scratch_grows_and_never_shrinks)
     assert_int_equal(scratch.size_bytes, 0);
 }
 
-int main(void)
-{
-    return cases_run_each(begin, end);
-}
+TEST_FIXTURE(begin, end);

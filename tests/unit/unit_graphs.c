@@ -194,7 +194,4 @@ TEST(entries_of_the_last_two_steps_stay)
     assert_int_equal(graphs->entries[GRAPHS_MAX - 3].kind.n_rows, GRAPHS_MAX - 2);
 }
 
-int main(void)
-{
-    return cases_run_each(start, finish);
-}
+TEST_FIXTURE(start, finish);

@@ -163,7 +163,4 @@ TEST(a_request_may_begin_with_an_empty_line_and_be_long)
     ask_on_another_connection();
 }
 
-int main(void)
-{
-    return cases_run_each(open_server, close_server);
-}
+TEST_FIXTURE(open_server, close_server);

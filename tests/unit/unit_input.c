@@ -472,7 +472,4 @@ TEST(a_file_without_one_object_is_refused)
     }
 }
 
-int main(void)
-{
-    return cases_run_in(make_path, remove_path);
-}
+GROUP_FIXTURE(make_path, remove_path);

@@ -1,6 +1,5 @@
 // Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
 // anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
-#include "engine/grammar/json_schema.h"
 #include "schemas/text.h"
 #include "tests/matched_grammar.h"
 
@@ -69,39 +68,25 @@ enum { N_BASES = sizeof bases / sizeof *bases };
 
 static bool verdicts[N_BASES][N_TEXTS];
 
-static enum status compile(const char *schema, struct grammar **grammar, struct recognizer **recognizer)
+static enum status compile(struct matched_grammar *matched, const char *schema)
 {
-    struct rules *rules = rules_create(NULL);
-    struct schema_refusal refusal;
     struct error error;
-    uint32_t start;
-    enum status status =
-        json_schema_compile(text_from_string(schema), &(struct json_schema_options){.any_order = true}, rules,
-                            &start, &refusal, &error);
-    *grammar = NULL;
-    *recognizer = NULL;
-    if (status != STATUS_OK) {
-        rules_destroy(rules);
-        return status;
-    }
-    status = grammar_create(grammar, rules, start, &error);
-    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, &error) : status;
+    return matched_open_schema(matched, text_from_string(schema),
+                               &(struct json_schema_options){.any_order = true}, &error);
 }
 
 TEST(each_schema_accepts_what_the_standard_says)
 {
     for (int b = 0; b < N_BASES; b++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         assert_int_equal(strlen(bases[b].accepted), N_TEXTS);
-        assert_int_equal(compile(bases[b].schema, &grammar, &recognizer), STATUS_OK);
+        assert_int_equal(compile(&matched, bases[b].schema), STATUS_OK);
         for (int t = 0; t < N_TEXTS; t++) {
-            verdicts[b][t] = accepts_text(recognizer, texts[t]);
+            verdicts[b][t] = accepts_text(matched.recognizer, texts[t]);
             if (verdicts[b][t] != (bases[b].accepted[t] == '1'))
                 fail_msg("%s: %s", bases[b].schema, texts[t]);
         }
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
@@ -149,19 +134,17 @@ static bool expected(enum applicator how, bool a, bool b, const char *text)
 static bool check_pair(enum applicator how, int a, int b)
 {
     char schema[512];
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     bool any = false;
     write_schema(how, bases[a].schema, bases[b].schema, schema, sizeof schema);
-    enum status status = compile(schema, &grammar, &recognizer);
+    enum status status = compile(&matched, schema);
     for (int t = 0; t < N_TEXTS; t++) {
         bool wanted = expected(how, verdicts[a][t], verdicts[b][t], texts[t]);
         any = any || wanted;
-        if (status == STATUS_OK && accepts_text(recognizer, texts[t]) != wanted)
+        if (status == STATUS_OK && accepts_text(matched.recognizer, texts[t]) != wanted)
             fail_msg("%s: %s", schema, texts[t]);
     }
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     return status == STATUS_OK || !any;
 }
 

@@ -1,27 +1,9 @@
 // Texts that the grammars of schemas accept and refuse; the official test suite, where it is there.
 #include "consumer/command/grammar_text.h"
-#include "engine/grammar/json_schema.h"
 #include "tests/matched_grammar.h"
 #include "tests/shared_data.h"
 
 #include <dirent.h>
-
-static enum status compile(struct text schema, const struct json_schema_options *options,
-                           struct grammar **grammar, struct recognizer **recognizer, struct error *error)
-{
-    struct rules *rules = rules_create(NULL);
-    struct schema_refusal refusal;
-    uint32_t start;
-    *grammar = NULL;
-    *recognizer = NULL;
-    enum status status = json_schema_compile(schema, options, rules, &start, &refusal, error);
-    if (status != STATUS_OK) {
-        rules_destroy(rules);
-        return status;
-    }
-    status = grammar_create(grammar, rules, start, error);
-    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, error) : status;
-}
 
 struct text_case {
     const char *schema;
@@ -205,19 +187,17 @@ static const struct text_case cases[] = {
 TEST(texts_are_accepted_where_their_values_are)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
-        if (compile(text_from_string(cases[i].schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+        if (matched_open_schema(&matched, text_from_string(cases[i].schema), NULL, &error) != STATUS_OK)
             fail_msg("%s: %s", cases[i].schema, error.text);
         for (size_t j = 0; j < 6 && cases[i].accepted[j]; j++)
-            if (!accepts_text(recognizer, cases[i].accepted[j]))
+            if (!accepts_text(matched.recognizer, cases[i].accepted[j]))
                 fail_msg("%s refuses %s", cases[i].schema, cases[i].accepted[j]);
         for (size_t j = 0; j < 6 && cases[i].refused[j]; j++)
-            if (accepts_text(recognizer, cases[i].refused[j]))
+            if (accepts_text(matched.recognizer, cases[i].refused[j]))
                 fail_msg("%s accepts %s", cases[i].schema, cases[i].refused[j]);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
@@ -269,33 +249,29 @@ TEST(white_space_is_what_the_options_say)
                                                          {.spacing = JSON_SPACING_INDENTED, .indent = 2}};
     for (size_t n = 0; n < 9; n++) {
         size_t i = n % 3;
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
         struct text schema = text_from_string(values[n / 3].schema);
-        assert_ok(compile(schema, &options[i], &grammar, &recognizer, &error), &error);
+        assert_ok(matched_open_schema(&matched, schema, &options[i], &error), &error);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(accepts_text(recognizer, values[n / 3].texts[j]), i == j);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+            assert_int_equal(accepts_text(matched.recognizer, values[n / 3].texts[j]), i == j);
+        matched_close(&matched);
     }
 }
 
 TEST(keys_come_in_any_order_on_request)
 {
     struct json_schema_options options = {.any_order = true};
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error = {0};
     struct text schema = TEXT("{\"properties\": {\"a\": {}, \"b\": {}, \"c\": {}}, \"required\": [\"a\"], "
                               "\"additionalProperties\": false}");
-    assert_ok(compile(schema, &options, &grammar, &recognizer, &error), &error);
-    assert_true(accepts_text(recognizer, "{\"c\":1,\"a\":2,\"b\":3}"));
-    assert_true(accepts_text(recognizer, "{\"b\":1,\"a\":2}"));
-    assert_false(accepts_text(recognizer, "{\"c\":1,\"b\":2}"));
-    assert_false(accepts_text(recognizer, "{\"a\":1,\"a\":2}"));
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    assert_ok(matched_open_schema(&matched, schema, &options, &error), &error);
+    assert_true(accepts_text(matched.recognizer, "{\"c\":1,\"a\":2,\"b\":3}"));
+    assert_true(accepts_text(matched.recognizer, "{\"b\":1,\"a\":2}"));
+    assert_false(accepts_text(matched.recognizer, "{\"c\":1,\"b\":2}"));
+    assert_false(accepts_text(matched.recognizer, "{\"a\":1,\"a\":2}"));
+    matched_close(&matched);
 }
 
 // `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read
@@ -311,29 +287,25 @@ TEST(names_are_in_the_order_in_which_schemas_apply)
     for (int i = 0; i < 12; i++)
         buffer_add_format(&schema, "%s\"p%d\": true", i ? ", " : "", i);
     buffer_add_string(&schema, "}}}}}");
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error;
-    if (compile((struct text){schema.data, schema.size}, NULL, &grammar, &recognizer, &error) != STATUS_OK)
+    if (matched_open_schema(&matched, (struct text){schema.data, schema.size}, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    assert_true(
-        accepts_text(recognizer, "{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}"));
-    assert_false(accepts_text(recognizer, "{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}"));
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    assert_true(accepts_text(matched.recognizer,
+                             "{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}"));
+    assert_false(accepts_text(matched.recognizer, "{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}"));
+    matched_close(&matched);
     buffer_finish(&schema);
 }
 
 static bool accepts_instance(const char *schema, const char *instance)
 {
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error;
-    if (compile(text_from_string(schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+    if (matched_open_schema(&matched, text_from_string(schema), NULL, &error) != STATUS_OK)
         fail_msg("%s: %s", schema, error.text);
-    bool accepted = accepts_text(recognizer, instance);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    bool accepted = accepts_text(matched.recognizer, instance);
+    matched_close(&matched);
     return accepted;
 }
 
@@ -362,17 +334,15 @@ TEST(instances_of_draft_4_may_have_fractions_of_zeros)
     static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
     for (int i = 0; i < 4; i++) {
         struct json_schema_options options = {.has_zero_fractions = i % 2};
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
         char schema[128];
         snprintf(schema, sizeof schema, "{\"$schema\": \"http://json-schema.org/draft-04/schema#\", %s}",
                  keywords[i / 2]);
-        assert_ok(compile(text_from_string(schema), &options, &grammar, &recognizer, &error), &error);
-        assert_true(accepts_text(recognizer, "10"));
-        assert_int_equal(accepts_text(recognizer, "10.0"), i % 2);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        assert_ok(matched_open_schema(&matched, text_from_string(schema), &options, &error), &error);
+        assert_true(accepts_text(matched.recognizer, "10"));
+        assert_int_equal(accepts_text(matched.recognizer, "10.0"), i % 2);
+        matched_close(&matched);
     }
 }
 
@@ -383,14 +353,12 @@ TEST(a_schema_without_values_is_an_error)
         "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": false}}",
         "{\"type\": \"array\", \"items\": {\"$ref\": \"#\"}, \"minItems\": 1}"};
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
-        assert_int_equal(compile(text_from_string(schemas[i]), NULL, &grammar, &recognizer, &error),
+        assert_int_equal(matched_open_schema(&matched, text_from_string(schemas[i]), NULL, &error),
                          STATUS_REJECT);
         assert_true(error.text[0] != 0);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
@@ -406,8 +374,7 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
     const struct json_node *given = json_member_named(group, "schema"),
                            *tests = json_member_named(group, "tests");
     struct buffer schema = {0};
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error = {0};
     grammar_text_write(given, (struct grammar_text_style){0}, &schema);
     struct text text = {schema.data, schema.size};
@@ -417,7 +384,7 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         buffer_add(&dated, schema.data + 1, schema.size - 1);
         text = (struct text){dated.data, dated.size};
     }
-    enum status status = compile(text, &options, &grammar, &recognizer, &error);
+    enum status status = matched_open_schema(&matched, text, &options, &error);
     for (const struct json_node *test = tests->first; test; test = test->next) {
         struct buffer instance = {0};
         bool valid = json_member_named(test, "valid")->kind == JSON_TRUE;
@@ -425,13 +392,12 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         figures->n_refused += status != STATUS_OK;
         figures->n_right += status == STATUS_OK;
         if (status == STATUS_OK &&
-            accepts_bytes(recognizer, (struct text){instance.data, instance.size}, NULL) != valid)
+            accepts_bytes(matched.recognizer, (struct text){instance.data, instance.size}, NULL) != valid)
             fail_msg("%.*s: %.*s is judged wrongly", (int)text.size, text.data, (int)instance.size,
                      instance.data);
         buffer_finish(&instance);
     }
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     buffer_finish(&schema);
     buffer_finish(&dated);
 }

@@ -28,7 +28,7 @@ static void block_path(void)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-TEST_WITH(a_store_that_opens_is_there_at_once, fresh_path, NULL)
+TEST(a_store_that_opens_is_there_at_once)
 {
     struct late_store late = {0};
     now_ms = 50000;
@@ -41,7 +41,7 @@ TEST_WITH(a_store_that_opens_is_there_at_once, fresh_path, NULL)
     assert_null(late.store);
 }
 
-TEST_WITH(a_store_that_does_not_open_is_tried_again_after_twice_the_time, fresh_path, NULL)
+TEST(a_store_that_does_not_open_is_tried_again_after_twice_the_time)
 {
     struct late_store late = {0};
     now_ms = 50000;
@@ -84,7 +84,7 @@ static int n_workers(void)
     return n;
 }
 
-TEST_WITH(a_worker_is_registered_once_whenever_the_store_opens, fresh_path, NULL)
+TEST(a_worker_is_registered_once_whenever_the_store_opens)
 {
     for (int is_late = 0; is_late < 2; is_late++) {
         struct late_store late = {0};
@@ -122,7 +122,7 @@ static int n_warnings_of(const char *log)
     return n;
 }
 
-TEST_WITH(the_first_failure_alone_is_reported, fresh_path, NULL)
+TEST(the_first_failure_alone_is_reported)
 {
     struct late_store late = {0};
     char log[160];
@@ -140,7 +140,5 @@ TEST_WITH(the_first_failure_alone_is_reported, fresh_path, NULL)
     late_store_close(&late);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -540,7 +540,4 @@ static int close_model(void **state)
     return 0;
 }
 
-int main(void)
-{
-    return cases_run_each(open_model, close_model);
-}
+TEST_FIXTURE(open_model, close_model);

@@ -59,7 +59,7 @@ static void write_beside(const char *name)
     fclose(file);
 }
 
-TEST_WITH(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path, NULL)
+TEST(an_empty_queue_is_asked_again_when_its_log_has_changed)
 {
     struct store *store = open_store(true), *other = open_store(false);
     struct transport *transport;
@@ -85,7 +85,7 @@ TEST_WITH(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path, NU
 }
 
 // Records of 15 bytes. The first is taken whatever its size.
-TEST_WITH(a_poll_claims_no_more_bytes_than_it_is_to_deliver, fresh_path, NULL)
+TEST(a_poll_claims_no_more_bytes_than_it_is_to_deliver)
 {
     struct store *store = open_store(true);
     struct transport *transport;
@@ -106,7 +106,5 @@ TEST_WITH(a_poll_claims_no_more_bytes_than_it_is_to_deliver, fresh_path, NULL)
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -345,7 +345,4 @@ TEST(a_terminal_has_a_line_that_is_written_over)
     assert_string_equal(on_the_terminal(&open, 1000, 4, 0), "\r\033[K5 jobs, 1 failed, 0 tokens/s");
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

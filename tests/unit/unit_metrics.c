@@ -422,7 +422,4 @@ TEST(the_last_jobs_are_shown_and_their_texts_when_asked_for)
     assert_null(strstr(text.data, "private answer")); // of the jobs that were in their places before
 }
 
-int main(void)
-{
-    return cases_run_each(open_metrics, close_metrics);
-}
+TEST_FIXTURE(open_metrics, close_metrics);

@@ -274,7 +274,7 @@ static const char *query(const char *sql)
     "\"object\":\"text_completion\",\"model\":\"m\",\"created\":50,\"choices\":[{\"text\":\"x\",\"finish_reason\":" \
     "\"stop\",\"completion_tokens\":2}],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2}}"
 
-TEST_WITH(jobs_and_results_become_rows_with_the_figures_of_their_headers, fresh_world, NULL)
+TEST(jobs_and_results_become_rows_with_the_figures_of_their_headers)
 {
     add(JOBS, JOB("a"));
     add(JOBS, JOB("b"));
@@ -288,7 +288,7 @@ TEST_WITH(jobs_and_results_become_rows_with_the_figures_of_their_headers, fresh_
                         "jobs|0|2\nresults|0|1\n");
 }
 
-TEST_WITH(figures_of_a_result_are_those_of_its_headers, fresh_world, NULL)
+TEST(figures_of_a_result_are_those_of_its_headers)
 {
     static const char *const names[] = {
         "sheaf-source-partition", "sheaf-source-offset",   "sheaf-attempts",  "sheaf-cached-tokens",
@@ -325,7 +325,7 @@ TEST_WITH(figures_of_a_result_are_those_of_its_headers, fresh_world, NULL)
     job_destroy(job);
 }
 
-TEST_WITH(what_is_no_job_and_no_result_of_the_topic_is_skipped, fresh_world, NULL)
+TEST(what_is_no_job_and_no_result_of_the_topic_is_skipped)
 {
     add(JOBS, NULL);
     add(JOBS, JOB("a"));
@@ -338,7 +338,7 @@ TEST_WITH(what_is_no_job_and_no_result_of_the_topic_is_skipped, fresh_world, NUL
 }
 
 // Their workers are not the fleet's.
-TEST_WITH(results_of_another_group_end_jobs_but_count_no_worker, fresh_world, NULL)
+TEST(results_of_another_group_end_jobs_but_count_no_worker)
 {
     add(JOBS, JOB("a"));
     add(JOBS, JOB("b"));
@@ -351,7 +351,7 @@ TEST_WITH(results_of_another_group_end_jobs_but_count_no_worker, fresh_world, NU
     assert_string_equal(query("SELECT worker FROM fleet"), "own\n");
 }
 
-TEST_WITH(a_mirror_goes_on_where_the_last_one_ended, fresh_world, NULL)
+TEST(a_mirror_goes_on_where_the_last_one_ended)
 {
     add(JOBS, JOB("a"));
     assert_int_equal(run_mirror(), STATUS_OK);
@@ -365,7 +365,7 @@ TEST_WITH(a_mirror_goes_on_where_the_last_one_ended, fresh_world, NULL)
     assert_string_equal(query("SELECT n_submitted, n_done FROM datasets"), "2|1\n");
 }
 
-TEST_WITH(the_group_s_progress_is_stored_where_it_is_known, fresh_world, NULL)
+TEST(the_group_s_progress_is_stored_where_it_is_known)
 {
     static const char sql[] = "SELECT topic, partition, position, committed, log_end, map_covered, owner "
                               "FROM partitions";
@@ -377,7 +377,7 @@ TEST_WITH(the_group_s_progress_is_stored_where_it_is_known, fresh_world, NULL)
     assert_string_equal(query(sql), "jobs|0|3|3|9|0|w@host\n");
 }
 
-TEST_WITH(a_live_mirror_looks_at_the_group_every_two_seconds, fresh_world, NULL)
+TEST(a_live_mirror_looks_at_the_group_every_two_seconds)
 {
     config.until_end = false;
     world.has_standings = true;
@@ -387,7 +387,7 @@ TEST_WITH(a_live_mirror_looks_at_the_group_every_two_seconds, fresh_world, NULL)
     assert_int_equal(world.n_polls, 21);
 }
 
-TEST_WITH(an_open_transaction_at_the_end_is_an_error, fresh_world, NULL)
+TEST(an_open_transaction_at_the_end_is_an_error)
 {
     add(JOBS, JOB("a"));
     world.is_end_open = true;
@@ -401,7 +401,7 @@ TEST_WITH(an_open_transaction_at_the_end_is_an_error, fresh_world, NULL)
 
 // ---- a store that is busy, and old rows ----
 
-TEST_WITH(a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops, fresh_world, NULL)
+TEST(a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops)
 {
     add(JOBS, JOB("a"));
     world.n_busy = 3;
@@ -416,7 +416,7 @@ TEST_WITH(a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops, fres
     assert_string_equal(query("SELECT job_id FROM jobs"), "a\n");
 }
 
-TEST_WITH(old_rows_are_compacted_once_a_minute_and_while_there_are_more, fresh_world, NULL)
+TEST(old_rows_are_compacted_once_a_minute_and_while_there_are_more)
 {
     config.until_end = false;
     config.retain_s = LONG_AGO_S;
@@ -443,7 +443,7 @@ static void mirror_one_of_each(void)
     world.n_stores = 0;
 }
 
-TEST_WITH(another_record_at_the_last_ones_place_is_another_topic, fresh_world, NULL)
+TEST(another_record_at_the_last_ones_place_is_another_topic)
 {
     for (int topic = 0; topic < N_TOPICS; topic++)
         for (int is_shorter = 0; is_shorter < 2; is_shorter++) {
@@ -462,7 +462,7 @@ TEST_WITH(another_record_at_the_last_ones_place_is_another_topic, fresh_world, N
         }
 }
 
-TEST_WITH(a_record_that_retention_deleted_says_nothing_of_its_topic, fresh_world, NULL)
+TEST(a_record_that_retention_deleted_says_nothing_of_its_topic)
 {
     mirror_one_of_each();
     add(JOBS, JOB("b"));
@@ -471,7 +471,7 @@ TEST_WITH(a_record_that_retention_deleted_says_nothing_of_its_topic, fresh_world
     assert_string_equal(query("SELECT n_submitted FROM datasets"), "2\n");
 }
 
-TEST_WITH(while_a_topic_is_absent_nothing_is_stored, fresh_world, NULL)
+TEST(while_a_topic_is_absent_nothing_is_stored)
 {
     mirror_one_of_each();
     add(JOBS, JOB("b"));
@@ -483,7 +483,7 @@ TEST_WITH(while_a_topic_is_absent_nothing_is_stored, fresh_world, NULL)
     assert_string_equal(query("SELECT n_submitted FROM datasets"), "2\n");
 }
 
-TEST_WITH(a_doubt_is_dispelled_by_the_record_that_is_still_there, fresh_world, NULL)
+TEST(a_doubt_is_dispelled_by_the_record_that_is_still_there)
 {
     mirror_one_of_each();
     config.until_end = false;
@@ -495,7 +495,7 @@ TEST_WITH(a_doubt_is_dispelled_by_the_record_that_is_still_there, fresh_world, N
     assert_int_equal(world.n_looks, 4);  // two at the start
 }
 
-TEST_WITH(a_topic_made_again_meanwhile_ends_a_live_mirror, fresh_world, NULL)
+TEST(a_topic_made_again_meanwhile_ends_a_live_mirror)
 {
     mirror_one_of_each();
     config.until_end = false;
@@ -508,7 +508,5 @@ TEST_WITH(a_topic_made_again_meanwhile_ends_a_live_mirror, fresh_world, NULL)
     assert_int_equal(world.n_stores, 0);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_world, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

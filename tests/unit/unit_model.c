@@ -517,7 +517,4 @@ TEST(fingerprints_tell_models_apart)
     assert_true(fingerprint(state, &recipe) != first);
 }
 
-int main(void)
-{
-    return cases_run_each(set_up, tear_down);
-}
+TEST_FIXTURE(set_up, tear_down);

@@ -30,6 +30,7 @@ static struct offset_map map;
 
 static int begin(void **state)
 {
+    memset(&map, 0xA5, sizeof map);
     offset_map_init(&map);
     return 0;
 }
@@ -437,7 +438,4 @@ TEST(random_histories_agree_with_the_model)
     }
 }
 
-int main(void)
-{
-    return cases_run_each(begin, NULL);
-}
+TEST_FIXTURE(begin, NULL);

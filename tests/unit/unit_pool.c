@@ -5,8 +5,6 @@
 #include "tests/cases.h"
 #include "tests/thread_names.h"
 
-// cmocka wants these first
-
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>

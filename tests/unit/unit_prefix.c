@@ -405,7 +405,4 @@ TEST(a_table_that_grows_loses_no_prefix)
     assert_int_equal(tree.n_nodes, 0);
 }
 
-int main(void)
-{
-    return cases_run_each(open_tree, close_tree);
-}
+TEST_FIXTURE(open_tree, close_tree);

@@ -345,7 +345,4 @@ TEST(parameters_that_no_job_has_are_refused_before_any_row)
                    &columns, ERROR_USAGE, "\"a\" occurs twice");
 }
 
-int main(void)
-{
-    return cases_run_in(create_folder, remove_folder);
-}
+GROUP_FIXTURE(create_folder, remove_folder);

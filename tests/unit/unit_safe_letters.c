@@ -143,7 +143,4 @@ TEST(tokens_without_other_letters_are_not_doubtful_and_stay_inside)
     expressions_destroy(pool);
 }
 
-int main(void)
-{
-    return cases_run_in(start, finish);
-}
+GROUP_FIXTURE(start, finish);

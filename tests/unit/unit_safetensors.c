@@ -190,7 +190,4 @@ TEST(a_folder_opens_by_its_index_or_its_single_file)
     assert_refused(place->directory, "tensor x is in two files");
 }
 
-int main(void)
-{
-    return cases_run_each(make_place, remove_place);
-}
+TEST_FIXTURE(make_place, remove_place);

@@ -535,7 +535,4 @@ TEST(results_that_the_schema_refuses_are_refused)
     }
 }
 
-int main(void)
-{
-    return cases_run_in(load_schemas, free_schemas);
-}
+GROUP_FIXTURE(load_schemas, free_schemas);

@@ -164,7 +164,4 @@ TEST_WITH(jobs_that_are_submitted_later_do_not_wait_for_the_end_of_a_long_one, f
     store_close(workers[1].store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

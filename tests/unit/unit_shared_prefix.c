@@ -244,7 +244,4 @@ TEST(each_allocation_that_fails_is_an_error)
     }
 }
 
-int main(void)
-{
-    return cases_run_in(open_world, close_world);
-}
+GROUP_FIXTURE(open_world, close_world);

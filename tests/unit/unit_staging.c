@@ -306,7 +306,4 @@ TEST(without_memory_or_events_the_last_phase_is_extended)
     assert_int_equal(world.n_destroyed, 1);
 }
 
-int main(void)
-{
-    return cases_run_each(start, NULL);
-}
+TEST_FIXTURE(start, NULL);

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <signal.h>
 
-TEST_WITH(jobs_pass_from_submission_to_result_once, fresh_path, NULL)
+TEST(jobs_pass_from_submission_to_result_once)
 {
     struct store *store = open_store(true);
     assert_int_equal(submit(store, "a", 0, 5), 5);
@@ -33,7 +33,7 @@ TEST_WITH(jobs_pass_from_submission_to_result_once, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_path, NULL)
+TEST(progress_counts_the_jobs_that_run_of_each_dataset_by_itself)
 {
     struct store *store = open_store(true);
     submit(store, "a", 0, 3);
@@ -49,7 +49,7 @@ TEST_WITH(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_pat
     store_close(store);
 }
 
-TEST_WITH(a_repeated_submission_adds_only_what_is_missing, fresh_path, NULL)
+TEST(a_repeated_submission_adds_only_what_is_missing)
 {
     struct store *store = open_store(false);
     assert_int_equal(submit(store, "a", 0, 3), 3);
@@ -93,7 +93,7 @@ static void check_request(void *context, const struct claimed_job *job)
 }
 
 // Several jobs are queued by one statement. Some of them are there already, some twice in it.
-TEST_WITH(requests_that_repeat_within_and_across_submissions_are_queued_once, fresh_path, NULL)
+TEST(requests_that_repeat_within_and_across_submissions_are_queued_once)
 {
     struct store *store = open_store(true);
     int numbers[REQUESTS];
@@ -138,7 +138,7 @@ static enum status submit_lines(struct store *store, int64_t from, int64_t upto,
                               &(struct dataset_mark){upto, (uint64_t)upto * 77}, n_added, &error);
 }
 
-TEST_WITH(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path, NULL)
+TEST(a_dataset_remembers_how_far_its_file_was_submitted)
 {
     struct store *store = open_store(false);
     struct dataset_mark mark = {1, 1};
@@ -158,7 +158,7 @@ TEST_WITH(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(a_claim_filters_by_dataset, fresh_path, NULL)
+TEST(a_claim_filters_by_dataset)
 {
     struct store *store = open_store(true);
     submit(store, "a", 0, 2);
@@ -177,7 +177,7 @@ TEST_WITH(a_claim_filters_by_dataset, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, fresh_path, NULL)
+TEST(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once)
 {
     struct store *other = open_store(true);
     submit(other, "a", 0, 4);
@@ -211,7 +211,7 @@ TEST_WITH(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once, f
     store_close(other);
 }
 
-TEST_WITH(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path, NULL)
+TEST(a_store_that_was_deleted_under_a_worker_takes_another_one)
 {
     char command[512];
     int64_t worker;
@@ -230,7 +230,7 @@ TEST_WITH(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path,
     store_close(old);
 }
 
-TEST_WITH(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path, NULL)
+TEST(released_jobs_are_free_again_and_their_attempt_is_not_counted)
 {
     struct store *store = open_store(true);
     submit(store, "a", 0, 2);
@@ -250,7 +250,7 @@ TEST_WITH(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_p
     store_close(store);
 }
 
-TEST_WITH(a_job_that_another_worker_holds_is_not_released, fresh_path, NULL)
+TEST(a_job_that_another_worker_holds_is_not_released)
 {
     struct store *first = open_store(true), *second = open_store(true);
     submit(first, "a", 0, 2);
@@ -279,7 +279,7 @@ static void submit_urgent(struct store *store, const char *id, int32_t priority,
     assert_ok(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), &error);
 }
 
-TEST_WITH(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path, NULL)
+TEST(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest)
 {
     struct store *store = open_store(true);
     submit_urgent(store, "old-1", -5, 0);
@@ -345,7 +345,7 @@ static void assert_crashes(const char *digits)
     store_close(store);
 }
 
-TEST_WITH(a_crash_is_blamed_on_what_was_computed, fresh_path, NULL)
+TEST(a_crash_is_blamed_on_what_was_computed)
 {
     struct store *store = open_store(false);
     submit(store, "a", 0, 4);
@@ -384,7 +384,7 @@ static void assert_shown(struct store *store, const char *dataset, size_t n_susp
     buffer_finish(&shown);
 }
 
-TEST_WITH(unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects, fresh_path, NULL)
+TEST(unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects)
 {
     struct store *store = open_store(false);
     submit(store, "a", 0, 3);
@@ -413,7 +413,7 @@ static void on_cancelled(void *context, struct text dataset)
     snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
 }
 
-TEST_WITH(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path, NULL)
+TEST(cancelling_answers_waiting_jobs_now_and_tells_the_workers)
 {
     struct store *worker = open_store(true), *canceller = open_store(false);
     submit(worker, "a", 0, 5);
@@ -454,7 +454,7 @@ static void count_cancelled(void *context, struct text dataset)
     *(int *)context += 1;
 }
 
-TEST_WITH(a_worker_reads_each_cancellation_once, fresh_path, NULL)
+TEST(a_worker_reads_each_cancellation_once)
 {
     struct store *worker = open_store(true), *canceller = open_store(false);
     static const char *const datasets[] = {"a", "b", "c"};
@@ -471,7 +471,7 @@ TEST_WITH(a_worker_reads_each_cancellation_once, fresh_path, NULL)
     store_close(worker);
 }
 
-TEST_WITH(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled, fresh_path, NULL)
+TEST(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled)
 {
     struct store *dead = open_store(true), *other = open_store(true);
     submit(dead, "a", 0, 3);
@@ -496,7 +496,7 @@ static void limit_pages(struct store *store, bool limited)
                      SQLITE_OK);
 }
 
-TEST_WITH(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path, NULL)
+TEST(a_full_disk_is_one_clear_error_and_loses_nothing)
 {
     struct store *store = open_store(true);
     submit(store, "a", 0, 8);
@@ -520,7 +520,7 @@ TEST_WITH(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(files_that_are_no_store_are_refused_and_left_alone, fresh_path, NULL)
+TEST(files_that_are_no_store_are_refused_and_left_alone)
 {
     struct store *store = NULL;
     FILE *file = fopen(path, "w");
@@ -543,7 +543,7 @@ TEST_WITH(files_that_are_no_store_are_refused_and_left_alone, fresh_path, NULL)
     assert_int_equal(store_open(&store, "/nonexistent/folder/x.db", STORE_CREATE, &error), STATUS_REFUSE);
 }
 
-TEST_WITH(a_store_of_a_newer_version_is_refused, fresh_path, NULL)
+TEST(a_store_of_a_newer_version_is_refused)
 {
     store_close(open_store(false));
     char command[256];
@@ -555,7 +555,7 @@ TEST_WITH(a_store_of_a_newer_version_is_refused, fresh_path, NULL)
     assert_non_null(strstr(error.text, "99"));
 }
 
-TEST_WITH(a_store_of_version_1_is_carried_over_with_its_jobs, fresh_path, NULL)
+TEST(a_store_of_version_1_is_carried_over_with_its_jobs)
 {
     char command[1024];
     snprintf(
@@ -581,7 +581,7 @@ TEST_WITH(a_store_of_version_1_is_carried_over_with_its_jobs, fresh_path, NULL)
     assert_int_equal(system(command), 0);
 }
 
-TEST_WITH(the_file_is_readable_by_its_owner_only, fresh_path, NULL)
+TEST(the_file_is_readable_by_its_owner_only)
 {
     store_close(open_store(false));
     struct stat about;
@@ -589,7 +589,7 @@ TEST_WITH(the_file_is_readable_by_its_owner_only, fresh_path, NULL)
     assert_int_equal(about.st_mode & 0777, 0600);
 }
 
-TEST_WITH(a_store_mirrors_one_jobs_topic, fresh_path, NULL)
+TEST(a_store_mirrors_one_jobs_topic)
 {
     struct store *store = open_store(true);
     struct text jobs = TEXT("a-jobs"), results = TEXT("results");
@@ -613,7 +613,7 @@ TEST_WITH(a_store_mirrors_one_jobs_topic, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on, fresh_path, NULL)
+TEST(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on)
 {
     struct store *first = open_store(true), *second = open_store(false);
     struct text jobs = TEXT("a-jobs"), results = TEXT("results");
@@ -638,7 +638,5 @@ TEST_WITH(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on, fresh_path,
     store_close(second);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -323,7 +323,4 @@ TEST(what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails)
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

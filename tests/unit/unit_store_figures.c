@@ -17,7 +17,7 @@ static int64_t query_number(struct store *store, const char *sql)
     return value;
 }
 
-TEST_WITH(a_worker_is_busy_in_every_phase_of_a_step, fresh_path, NULL)
+TEST(a_worker_is_busy_in_every_phase_of_a_step)
 {
     struct store *store = open_store(true);
     struct step_figures steps[] = {
@@ -33,7 +33,7 @@ TEST_WITH(a_worker_is_busy_in_every_phase_of_a_step, fresh_path, NULL)
 }
 
 // Of steps whose every figure has its own number: 1000 of a figure for the first, 1 for the second.
-TEST_WITH(each_figure_of_a_step_has_its_column_and_its_sum, fresh_path, NULL)
+TEST(each_figure_of_a_step_has_its_column_and_its_sum)
 {
     // A statement is kept by its text's address.
 #define STEPS(column)   "SELECT max(" column ") * 10000 + min(" column ") FROM steps"
@@ -85,7 +85,7 @@ TEST_WITH(each_figure_of_a_step_has_its_column_and_its_sum, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(the_report_on_prefixes_is_the_worker_s_latest, fresh_path, NULL)
+TEST(the_report_on_prefixes_is_the_worker_s_latest)
 {
     static const char *const columns[] = {WORKERS("prefix_lookups"), WORKERS("prefix_hits"),
                                           WORKERS("prefix_tokens"),  WORKERS("tokens_saved"),
@@ -130,7 +130,7 @@ static void assert_cost(struct step_cost cost, double base_ms, double token_ms)
 }
 
 // Estimates are made of it, so neither part is ever negative.
-TEST_WITH(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path, NULL)
+TEST(the_cost_of_a_step_is_a_base_and_so_much_a_token)
 {
     struct step_figures line[] = {
         {.n_tokens = 4, .prefill_tokens = 3, .n_generated = 1, .prepare_us = 1000, .plan_us = 3000},
@@ -159,7 +159,7 @@ TEST_WITH(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path, NULL)
 }
 
 // Steps that the prompts' tokens fill hold fewer sequences than fit.
-TEST_WITH(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens, fresh_path, NULL)
+TEST(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens)
 {
     struct step_figures steps[] = {
         {.n_tokens = description.n_tokens_max, .n_sequences = 1, .n_waiting = 9},
@@ -171,7 +171,7 @@ TEST_WITH(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens, 
     assert_true(cost_of(steps, 4).n_sequences_full == 4);
 }
 
-TEST_WITH(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path, NULL)
+TEST(a_later_report_on_a_prefix_replaces_the_earlier_one)
 {
     struct store *store = open_store(true);
     struct prefix_report report = {
@@ -218,7 +218,7 @@ static void assert_constraints(struct store *store, const char *expected)
 }
 
 // A job without a draft has none.
-TEST_WITH(draft_tokens_are_counted_by_job_step_and_worker, fresh_path, NULL)
+TEST(draft_tokens_are_counted_by_job_step_and_worker)
 {
     struct store *store = open_store(true);
     const struct job *jobs[PROJECTION_ROWS + 3];
@@ -248,7 +248,7 @@ TEST_WITH(draft_tokens_are_counted_by_job_step_and_worker, fresh_path, NULL)
 }
 
 // The request's constraint where the worker has it, and the one that a mirror read in the record's headers.
-TEST_WITH(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path, NULL)
+TEST(constrained_jobs_are_counted_with_their_forced_tokens)
 {
     struct store *store = open_store(true);
     const struct job *jobs[20];
@@ -283,7 +283,7 @@ TEST_WITH(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path, NUL
     store_close(store);
 }
 
-TEST_WITH(a_recorded_job_was_submitted_when_it_was_created, fresh_path, NULL)
+TEST(a_recorded_job_was_submitted_when_it_was_created)
 {
     struct store *store = open_store(true);
     struct job *known = finished_job("known", 1700000000), *unknown = finished_job("unknown", 0);
@@ -315,7 +315,7 @@ static void record_of_topic(struct store *store, const char *topic, int n_jobs)
         job_destroy(jobs[i]);
 }
 
-TEST_WITH(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart, fresh_path, NULL)
+TEST(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart)
 {
     struct store *store = open_store(true);
     for (int i = 0; i < 2; i++) { // again: what is there already is counted once
@@ -367,7 +367,7 @@ static void mirror_jobs(struct store *store, const char *dataset, const char *to
     job_destroy(job);
 }
 
-TEST_WITH(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name, fresh_path, NULL)
+TEST(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name)
 {
     struct store *store = open_store(true);
     submit(store, "e", 0, 3);
@@ -386,7 +386,7 @@ TEST_WITH(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name, 
     store_close(store);
 }
 
-TEST_WITH(the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store, fresh_path, NULL)
+TEST(the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store)
 {
     struct store *store = open_store(true);
     struct dataset_mark mark;
@@ -408,7 +408,7 @@ static void write_totals(struct store *store, const struct job *job, const int64
     totals_finish(&totals);
 }
 
-TEST_WITH(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order, fresh_path, NULL)
+TEST(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order)
 {
     struct store *store = open_store(true);
     struct job *job = finished_job("j", 0);
@@ -426,7 +426,7 @@ TEST_WITH(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order,
     store_close(store);
 }
 
-TEST_WITH(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path, NULL)
+TEST(a_recorded_job_has_its_place_in_the_file_where_it_is_known)
 {
     struct store *store = open_store(true);
     for (int64_t index = -1; index < 2; index++) {
@@ -447,7 +447,5 @@ TEST_WITH(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

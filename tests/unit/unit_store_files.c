@@ -193,7 +193,4 @@ TEST_WITH(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_pat
     assert_int_equal(crashes_seen, 0);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

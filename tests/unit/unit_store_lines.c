@@ -68,7 +68,7 @@ static const char *submitted(struct store *store, const char *dataset, int64_t l
     return record;
 }
 
-TEST_WITH(the_records_of_submitted_lines_are_read_under_each_name, fresh_path, NULL)
+TEST(the_records_of_submitted_lines_are_read_under_each_name)
 {
     struct store *store = open_two_lines();
     int64_t after = 0;
@@ -83,7 +83,7 @@ TEST_WITH(the_records_of_submitted_lines_are_read_under_each_name, fresh_path, N
     store_close(store);
 }
 
-TEST_WITH(a_waiting_line_that_is_removed_leaves_nothing, fresh_path, NULL)
+TEST(a_waiting_line_that_is_removed_leaves_nothing)
 {
     struct store *store = open_two_lines();
     assert_ok(store_dataset_complete(store, TEXT("d"), &error), &error);
@@ -100,7 +100,7 @@ TEST_WITH(a_waiting_line_that_is_removed_leaves_nothing, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(a_failed_line_that_is_removed_is_no_failure_any_more, fresh_path, NULL)
+TEST(a_failed_line_that_is_removed_is_no_failure_any_more)
 {
     struct store *store = open_two_lines();
     struct collected collected;
@@ -114,7 +114,7 @@ TEST_WITH(a_failed_line_that_is_removed_is_no_failure_any_more, fresh_path, NULL
     store_close(store);
 }
 
-TEST_WITH(a_line_that_is_computed_or_done_stays, fresh_path, NULL)
+TEST(a_line_that_is_computed_or_done_stays)
 {
     struct store *store = open_two_lines();
     struct claims claims = claim(store, "d", 64);
@@ -128,7 +128,7 @@ TEST_WITH(a_line_that_is_computed_or_done_stays, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(nothing_is_removed_where_the_mark_has_moved, fresh_path, NULL)
+TEST(nothing_is_removed_where_the_mark_has_moved)
 {
     struct store *store = open_two_lines();
     const struct dataset_mark moved[] = {{3, 72}, {2, 73}};
@@ -144,7 +144,7 @@ TEST_WITH(nothing_is_removed_where_the_mark_has_moved, fresh_path, NULL)
 }
 
 // Closing the last connection removes SQLite's files beside the store.
-TEST_WITH(a_closed_store_leaves_no_log_behind, fresh_path, NULL)
+TEST(a_closed_store_leaves_no_log_behind)
 {
     char log[160];
     struct store *store = open_two_lines();
@@ -154,7 +154,5 @@ TEST_WITH(a_closed_store_leaves_no_log_behind, fresh_path, NULL)
     assert_int_not_equal(access(log, F_OK), 0);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -232,7 +232,4 @@ TEST_WITH(partitions_have_what_the_group_says, fresh_path, NULL)
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -565,7 +565,4 @@ static int make_empty_store(void **state)
     return file && fclose(file) == 0 && empty_store.size < sizeof bytes ? 0 : -1;
 }
 
-int main(void)
-{
-    return cases_run_in(make_empty_store, remove_folder);
-}
+GROUP_FIXTURE(make_empty_store, remove_folder);

@@ -63,7 +63,7 @@ static void make_version(int version, const char *more)
     sqlite3_close(sqlite);
 }
 
-TEST_WITH(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path, NULL)
+TEST(a_store_of_version_1_becomes_what_a_new_one_is)
 {
     // Columns with their order, types and defaults; tables, indexes and views by their SQL.
     static const char columns[] =
@@ -86,7 +86,7 @@ TEST_WITH(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path, NULL)
 }
 
 // A view over a view that the new version replaces can't be carried over by SQLite.
-TEST_WITH(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do, fresh_path, NULL)
+TEST(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do)
 {
     struct store *store = NULL;
     make_version(5, "CREATE VIEW my_own AS SELECT submitted_at FROM jobs;"
@@ -110,7 +110,7 @@ static void count_claim(void *context, const struct claimed_job *claimed)
     *n += claimed->crashes == 0 && claimed->record.size == 2;
 }
 
-TEST_WITH(the_queue_of_a_version_1_store_goes_on, fresh_path, NULL)
+TEST(the_queue_of_a_version_1_store_goes_on)
 {
     make_version(1, "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', "
@@ -131,7 +131,7 @@ TEST_WITH(the_queue_of_a_version_1_store_goes_on, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(a_reader_of_a_version_1_store_says_what_it_is, fresh_path, NULL)
+TEST(a_reader_of_a_version_1_store_says_what_it_is)
 {
     make_version(1, "");
     struct store *store = NULL;
@@ -139,7 +139,7 @@ TEST_WITH(a_reader_of_a_version_1_store_says_what_it_is, fresh_path, NULL)
     assert_non_null(strstr(error.text, "expected a sheaf store of version 12, got 1"));
 }
 
-TEST_WITH(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path, NULL)
+TEST(a_reader_that_may_write_brings_an_old_store_up_to_date)
 {
     make_version(1,
                  "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
@@ -154,7 +154,7 @@ TEST_WITH(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path, NU
 
 // ---- every version ----
 
-TEST_WITH(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path, NULL)
+TEST(a_store_of_each_version_keeps_its_rows_under_todays_names)
 {
     for (int version = 1; version < 6; version++, fresh_path(NULL)) { // 6 changed the names
         make_version(
@@ -196,7 +196,7 @@ TEST_WITH(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path,
     }
 }
 
-TEST_WITH(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path, NULL)
+TEST(a_store_of_version_6_counts_no_forced_tokens_of_its_rows)
 {
     make_version(6, "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('a', 1, 1);"
                     "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) VALUES ('a', '1', "
@@ -218,7 +218,7 @@ TEST_WITH(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path, 
     store_close(store);
 }
 
-TEST_WITH(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_path, NULL)
+TEST(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects)
 {
     make_version(5, "INSERT INTO datasets (dataset, submitted_at, n_submitted) VALUES ('a', 1, 2);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, submitted_at, deadline) VALUES"
@@ -239,7 +239,7 @@ TEST_WITH(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_pat
 // ---- version 4 ----
 
 // A list in the constraint would cost each row a temporary index.
-TEST_WITH(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path, NULL)
+TEST(a_status_that_is_none_is_refused_without_an_index_of_the_list)
 {
     for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
         if (!is_new)
@@ -265,7 +265,7 @@ TEST_WITH(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_p
 }
 
 // 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
-TEST_WITH(progress_tells_the_rate_of_topics_and_queue_together, fresh_path, NULL)
+TEST(progress_tells_the_rate_of_topics_and_queue_together)
 {
     struct store *store = open_store(false);
     execute(
@@ -341,7 +341,7 @@ static const char sums[] =
 static const char drafts[] = "SELECT sum(drafted), sum(accepted) FROM (SELECT drafted, accepted FROM steps"
                              " UNION ALL SELECT drafted, accepted FROM hours)";
 
-TEST_WITH(compacting_changes_no_sum, fresh_path, NULL)
+TEST(compacting_changes_no_sum)
 {
     struct store *store = open_store(false);
     add_jobs(store, "k", "'jobs'", 0, 12000, 100);
@@ -377,7 +377,7 @@ static enum status ignore(void *context, struct text record, struct error *unuse
     return STATUS_OK;
 }
 
-TEST_WITH(what_nobody_collected_and_what_is_not_finished_stays, fresh_path, NULL)
+TEST(what_nobody_collected_and_what_is_not_finished_stays)
 {
     struct store *store = open_store(false);
     add_jobs(store, "uncollected", "NULL", 0, 20, 100);
@@ -416,7 +416,7 @@ TEST_WITH(what_nobody_collected_and_what_is_not_finished_stays, fresh_path, NULL
 }
 
 // The example and its message are of one job: of those with a code the one whose id sorts first.
-TEST_WITH(an_example_of_a_failure_has_its_own_message_before_and_after_compacting, fresh_path, NULL)
+TEST(an_example_of_a_failure_has_its_own_message_before_and_after_compacting)
 {
     static const char *const example = "SELECT example, message FROM failures";
     struct store *store = open_store(false);
@@ -440,7 +440,7 @@ TEST_WITH(an_example_of_a_failure_has_its_own_message_before_and_after_compactin
 }
 
 // Else as many datasets as are finished between two calls would be more than go.
-TEST_WITH(one_call_compacts_many_small_datasets, fresh_path, NULL)
+TEST(one_call_compacts_many_small_datasets)
 {
     struct store *store = open_store(false);
     for (int i = 0; i < 40; i++) {
@@ -456,7 +456,7 @@ TEST_WITH(one_call_compacts_many_small_datasets, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(steps_beyond_the_newest_become_sums_as_they_come, fresh_path, NULL)
+TEST(steps_beyond_the_newest_become_sums_as_they_come)
 {
     struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT - 1, 100);
@@ -475,7 +475,7 @@ TEST_WITH(steps_beyond_the_newest_become_sums_as_they_come, fresh_path, NULL)
     store_close(store);
 }
 
-TEST_WITH(recording_a_step_reads_none_of_those_before, fresh_path, NULL)
+TEST(recording_a_step_reads_none_of_those_before)
 {
     struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT / 10, 100);
@@ -501,7 +501,7 @@ static int64_t file_size(void)
     return size;
 }
 
-TEST_WITH(the_file_stops_growing_when_old_rows_go, fresh_path, NULL)
+TEST(the_file_stops_growing_when_old_rows_go)
 {
     struct store *store = open_store(false);
     int64_t steady_size = 0;
@@ -516,7 +516,5 @@ TEST_WITH(the_file_stops_growing_when_old_rows_go, fresh_path, NULL)
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

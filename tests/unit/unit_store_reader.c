@@ -24,7 +24,7 @@ static int end_faults(void **state)
     return 0;
 }
 
-TEST_WITH(a_store_is_read_where_its_index_can_t_be_made, name_store, end_faults)
+TEST(a_store_is_read_where_its_index_can_t_be_made)
 {
     struct store *store = open_store(true), *reader;
     submit(store, "a", 0, 3);
@@ -41,7 +41,7 @@ TEST_WITH(a_store_is_read_where_its_index_can_t_be_made, name_store, end_faults)
     assert_int_equal(open_without_index(&reader, STORE_EXISTING), STATUS_REFUSE); // it would write
 }
 
-TEST_WITH(a_store_with_a_log_is_not_read_without_its_index, name_store, end_faults)
+TEST(a_store_with_a_log_is_not_read_without_its_index)
 {
     struct store *store = open_store(false), *reader;
     submit(store, "a", 0, 3);
@@ -53,7 +53,7 @@ TEST_WITH(a_store_with_a_log_is_not_read_without_its_index, name_store, end_faul
     store_close(reader);
 }
 
-TEST_WITH(a_store_of_another_version_is_named_there_too, name_store, end_faults)
+TEST(a_store_of_another_version_is_named_there_too)
 {
     struct store *store = open_store(false), *reader;
     assert_int_equal(sqlite3_exec(store->database.sqlite, "PRAGMA user_version = 2", NULL, NULL, NULL),
@@ -70,7 +70,5 @@ static int install_faults(void **state)
     return make_folder(state);
 }
 
-int main(void)
-{
-    return cases_run_in(install_faults, remove_folder);
-}
+TEST_FIXTURE(name_store, end_faults);
+GROUP_FIXTURE(install_faults, remove_folder);

@@ -207,7 +207,4 @@ TEST(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave)
         job_destroy(jobs[i]);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -46,7 +46,7 @@ static void record_result(struct store *store, const struct job *job, const char
 }
 
 // On Kafka the store holds results for equal requests alone.
-TEST_WITH(the_result_of_a_topics_job_is_found_by_its_request, fresh_path, NULL)
+TEST(the_result_of_a_topics_job_is_found_by_its_request)
 {
     struct store *store = open_store(true);
     struct job *job = make_done("k-1", "jobs", "d");
@@ -64,7 +64,7 @@ TEST_WITH(the_result_of_a_topics_job_is_found_by_its_request, fresh_path, NULL)
 }
 
 // Two topics' datasets of one name: the second is called NAME@TOPIC in the store, its jobs are not.
-TEST_WITH(equal_requests_of_two_topics_have_each_their_own_results_first, fresh_path, NULL)
+TEST(equal_requests_of_two_topics_have_each_their_own_results_first)
 {
     struct store *store = open_store(true);
     static const char *const topics[] = {"one", "two"}, *const results[] = {"first", "second"};
@@ -83,7 +83,7 @@ TEST_WITH(equal_requests_of_two_topics_have_each_their_own_results_first, fresh_
     store_close(store);
 }
 
-TEST_WITH(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone, fresh_path, NULL)
+TEST(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone)
 {
     struct store *store = open_store(true);
     struct job *job = make_done("k-1", "jobs", "d");
@@ -110,7 +110,7 @@ TEST_WITH(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone, fre
 }
 
 // Of a table whose rows were computed elsewhere.
-TEST_WITH(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fresh_path, NULL)
+TEST(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once)
 {
     struct store *store = open_store(false);
     assert_int_equal(submit(store, "d", 0, 3), 3);
@@ -147,7 +147,5 @@ TEST_WITH(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fre
     store_close(store);
 }
 
-int main(void)
-{
-    return cases_run_in(make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -426,7 +426,4 @@ static int drop_all(void **state)
     return remove_folder(state);
 }
 
-int main(void)
-{
-    return cases_run_in(fill_store, drop_all);
-}
+GROUP_FIXTURE(fill_store, drop_all);

@@ -249,7 +249,4 @@ static int install_faults(void **state)
     return make_folder(state);
 }
 
-int main(void)
-{
-    return cases_run_in(install_faults, remove_folder);
-}
+GROUP_FIXTURE(install_faults, remove_folder);

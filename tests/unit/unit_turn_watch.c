@@ -175,7 +175,4 @@ TEST(a_loop_that_turns_or_is_asked_for_nothing_goes_on)
     turn_watch_stop(&none);
 }
 
-int main(void)
-{
-    return cases_run_each(case_begin, case_finish);
-}
+TEST_FIXTURE(case_begin, case_finish);

@@ -289,7 +289,4 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
         continue;
 }
 
-int main(void)
-{
-    return cases_run_each(open_window, close_window);
-}
+TEST_FIXTURE(open_window, close_window);

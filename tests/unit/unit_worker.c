@@ -523,10 +523,12 @@ TEST(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on)
     stage_close(&stage);
 }
 
+TEST_FIXTURE(case_begin, case_finish);
+
 int main(void)
 {
     struct error error;
     if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
         return 1;
-    return cases_run_each(case_begin, case_finish);
+    return cases_run();
 }

@@ -196,10 +196,12 @@ TEST(commits_that_were_halved_grow_again_to_their_limit)
     stage_close(&stage);
 }
 
+TEST_FIXTURE(case_begin, case_finish);
+
 int main(void)
 {
     struct error error;
     if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
         return 1;
-    return cases_run_each(case_begin, case_finish);
+    return cases_run();
 }

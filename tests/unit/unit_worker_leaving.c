@@ -196,7 +196,4 @@ TEST(a_step_that_outlasts_the_leave_is_no_error)
     sigterm_stage_close(&opened);
 }
 
-int main(void)
-{
-    return cases_run_each(case_begin, case_finish);
-}
+TEST_FIXTURE(case_begin, case_finish);

@@ -41,7 +41,4 @@ TEST(a_worker_without_memory_stops_its_engine_all_the_same)
     stage_end(&stage, 0);
 }
 
-int main(void)
-{
-    return cases_run_each(case_begin, case_finish);
-}
+TEST_FIXTURE(case_begin, case_finish);

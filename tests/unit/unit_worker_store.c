@@ -106,7 +106,4 @@ TEST(answers_that_equal_requests_may_be_given_are_kept)
     assert_false(is_result_kept(RESULT_CANCELLED, true, false));
 }
 
-int main(void)
-{
-    return cases_run_each(case_begin, case_finish);
-}
+TEST_FIXTURE(case_begin, case_finish);
