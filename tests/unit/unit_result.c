@@ -67,6 +67,24 @@ static struct buffer encode_result(const struct job *job, enum encoding encoding
     return out;
 }
 
+// What is read of a result's record in this encoding.
+static struct job *read_back(const struct job *job, enum encoding encoding)
+{
+    struct buffer record = encode_result(job, encoding);
+    struct job *read = job_create();
+    struct error error;
+    assert_ok(result_decode(read, (struct text){record.data, record.size}, encoding, &error), &error);
+    buffer_finish(&record);
+    return read;
+}
+
+static void check_golden_result(const struct job *job, enum encoding encoding, const char *name)
+{
+    struct buffer out = encode_result(job, encoding);
+    golden_check(name, (struct text){out.data, out.size});
+    buffer_finish(&out);
+}
+
 static void assert_result_reads_back(const struct job *job)
 {
     struct buffer expected = encode_result(job, ENCODING_MSGPACK);
@@ -82,7 +100,6 @@ static void assert_result_reads_back(const struct job *job)
         assert_memory_equal(again.data, expected.data, expected.size);
         assert_int_equal(read->result.status, job->result.status);
         buffer_finish(&again);
-        buffer_finish(&record);
         job_destroy(read);
     }
     buffer_finish(&expected);
@@ -106,15 +123,9 @@ TEST(the_bytes_of_a_result_do_not_change)
     done->result.reasoning_tokens = 1;
     done->result.choices[0].tool_calls = &call;
     done->result.choices[0].n_tool_calls = 1;
-    struct buffer out = encode_result(done, ENCODING_JSON);
-    golden_check("result.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
-    out = encode_result(done, ENCODING_MSGPACK);
-    golden_check("result.msgpack", (struct text){out.data, out.size});
-    buffer_finish(&out);
-    out = encode_result(failed, ENCODING_JSON);
-    golden_check("result_failed.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
+    check_golden_result(done, ENCODING_JSON, "result.json");
+    check_golden_result(done, ENCODING_MSGPACK, "result.msgpack");
+    check_golden_result(failed, ENCODING_JSON, "result_failed.json");
     done->result.reports_cached_tokens = true;
     done->figures.cached_tokens = 8;
     struct buffer chat = {0};
@@ -122,9 +133,8 @@ TEST(the_bytes_of_a_result_do_not_change)
     done->request.prompt.kind = PROMPT_TEXT;
     echo_first_token(&done->result.choices[0]);
     assert_result_reads_back(done);
-    out = encode_result(done, ENCODING_JSON);
-    golden_check("result_completion.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
+    check_golden_result(done, ENCODING_JSON, "result_completion.json");
+    struct buffer out = {0};
     buffer_add(&out, chat.data, chat.size);
     buffer_finish(&chat);
     buffer_add_byte(&out, '\n');
@@ -179,25 +189,19 @@ TEST(scores_of_choices_stand_behind_the_choices)
 
 TEST(a_result_names_its_error_and_what_was_asked)
 {
-    struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"), *read = job_create();
-    struct buffer out = encode_result(failed, ENCODING_JSON);
-    struct error error;
-    assert_ok(result_decode(read, (struct text){out.data, out.size}, ENCODING_JSON, &error), &error);
+    struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"),
+               *read = read_back(failed, ENCODING_JSON);
     assert_int_equal(read->result.error.code, ERROR_CONTEXT_LENGTH);
     assert_string_equal(read->result.error.text, "prompt: too long");
     assert_int_equal(read->request.prompt.kind, PROMPT_TEXT);
     assert_true(text_equals_string(read->result.model, "asked for")); // the worker has given no name
-    buffer_finish(&out);
     job_destroy(read);
     struct job *done = make_done();
-    read = job_create();
-    out = encode_result(done, ENCODING_MSGPACK);
-    assert_ok(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error), &error);
+    read = read_back(done, ENCODING_MSGPACK);
     assert_int_equal(read->request.prompt.kind, PROMPT_MESSAGES);
     assert_int_equal(read->index, 17);
     assert_int_equal(read->result.n_warnings, 1);
     assert_true(read->result.choices[0].logprobs[0].top[2].logprob == -9999); // minus infinity
-    buffer_finish(&out);
     job_destroy(read);
     job_destroy(done);
     job_destroy(failed);
@@ -300,15 +304,10 @@ TEST(calls_and_thoughts_are_written_as_openai_writes_them)
     assert_at(&root, "response.body.choices.1.message",
               "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\","
               "\"reasoning\":\"hm\"}");
-    struct buffer record = {0};
-    struct error error;
-    struct job *read = job_create();
-    result_encode(job, ENCODING_MSGPACK, &record);
-    assert_ok(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), &error);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     struct value again = openai(read, true, &arena);
     assert_true(value_equal(value_get(value_get(&again, "response"), "body"),
                             value_get(value_get(&root, "response"), "body")));
-    buffer_finish(&record);
     arena_finish(&arena);
     job_destroy(read);
     job_destroy(job);
@@ -361,15 +360,12 @@ TEST(warnings_are_where_a_client_reads_them)
 
 TEST(the_tokens_of_thoughts_are_counted_beside_the_others)
 {
-    struct job *job = make_done(), *read = job_create();
+    struct job *job = make_done();
     struct arena arena = {0};
-    struct error error;
     job->result.reasoning_tokens = 41;
-    struct buffer out = encode_result(job, ENCODING_MSGPACK);
-    assert_ok(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error), &error);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     struct value root = openai(read, true, &arena);
     assert_at(&root, "response.body.usage.completion_tokens_details", "{\"reasoning_tokens\":41}");
-    buffer_finish(&out);
     arena_finish(&arena);
     job_destroy(read);
     job_destroy(job);
@@ -511,14 +507,10 @@ TEST(a_result_says_nothing_of_how_it_came_to_be)
 TEST(created_is_the_record_s_time_where_the_job_has_none)
 {
     struct job *job = make_done();
-    struct error error;
     job->created_s = 0;
     job->source.written_s = 1700000001;
-    struct buffer record = encode_result(job, ENCODING_MSGPACK);
-    struct job *read = job_create();
-    assert_ok(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), &error);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     assert_int_equal(read->created_s, 1700000001);
-    buffer_finish(&record);
     job_destroy(read);
     job_destroy(job);
 }
@@ -588,9 +580,11 @@ TEST(more_logprobs_than_can_be_read_back_are_reported)
     job_destroy(job);
 }
 
-#define FAILED                                                                                               \
-    "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
-#define SIXTY_FOUR "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define OF(object, more) "{'job_id':'j','dataset':'d','custom_id':'c','object':'" object "'" more "}"
+#define COMPLETION(more) OF("text_completion", more)
+#define FAILED(error)    COMPLETION(",'status':'failed','error':{" error "}")
+#define DONE(more)       COMPLETION(",'status':'done'" more)
+#define SIXTY_FOUR       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 TEST(bad_results_are_refused)
 {
@@ -599,35 +593,24 @@ TEST(bad_results_are_refused)
     } cases[] = {
         {"[]", "result: record: expected an object, got []"},
         {"{}", "result: job_id: expected a string, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'o','status':'done'}",
-         "result: object: expected chat.completion or text_completion, got 'o'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','index':-1}",
-         "result: index: expected a whole number, got -1"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'well'}",
-         "result: status: expected done, failed or cancelled, got 'well'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done'}",
-         "result: choices: expected a list of choices, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed'}",
-         "result: error: expected an object, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{'"
-         "code':'x','message':'m'}}",
-         "result: error.code: expected a known code, got 'x'"},
-        {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
-        {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
-        {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
+        {OF("o", ",'status':'done'"), "result: object: expected chat.completion or text_completion, got 'o'"},
+        {COMPLETION(",'index':-1"), "result: index: expected a whole number, got -1"},
+        {COMPLETION(",'status':'well'"), "result: status: expected done, failed or cancelled, got 'well'"},
+        {DONE(""), "result: choices: expected a list of choices, got null"},
+        {COMPLETION(",'status':'failed'"), "result: error: expected an object, got null"},
+        {FAILED("'code':'x','message':'m'"), "result: error.code: expected a known code, got 'x'"},
+        {FAILED("'message':'m'"), "result: code: expected a string, got null"},
+        {FAILED("'code':'logits_nan'"), "result: message: expected a string, got null"},
+        {FAILED("'code':'" SIXTY_FOUR "','message':'m'"),
          "result: error.code: expected a known code, got "
          "'0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
-        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}",
-         "result: code: expected at most 64 bytes, got 65"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"
-         ",'usage':{}}",
-         "result: prompt_tokens: expected a whole number, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
-         "'text':'t','finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
+        {FAILED("'code':'" SIXTY_FOUR "x','message':'m'"), "result: code: expected at most 64 bytes, got 65"},
+        {DONE(",'choices':[],'usage':{}"), "result: prompt_tokens: expected a whole number, got null"},
+        {DONE(",'choices':[{'text':'t','finish_reason':'tired'}],"
+              "'usage':{'prompt_tokens':1,'completion_tokens':1}"),
          "result: finish_reason: expected stop, length, tool_calls, cancelled or error, got 'tired'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
-         "'text':'t','finish_reason':'stop','completion_tokens':2147483647,'echoed_tokens':1}],'usage':{"
-         "'prompt_tokens':1,'completion_tokens':1}}",
+        {DONE(",'choices':[{'text':'t','finish_reason':'stop','completion_tokens':2147483647,"
+              "'echoed_tokens':1}],'usage':{'prompt_tokens':1,'completion_tokens':1}"),
          "result: echoed_tokens: expected a number of tokens, got 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -644,17 +627,21 @@ TEST(bad_results_are_refused)
     }
 }
 
-// One choice of one token with these logprobs.
-static enum status decode_logprobs(struct job *job, const char *logprobs, struct error *error)
+// One choice of n tokens with these logprobs and what follows them.
+static enum status decode_choice(struct job *job, int n_tokens, const char *logprobs, struct error *error)
 {
     char record[512];
     snprintf(record, sizeof record,
-             "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done',"
-             "'choices':[{'text':'t','finish_reason':'stop','completion_tokens':1,'logprobs':%s}],"
-             "'usage':{'prompt_tokens':1,'completion_tokens':1}}",
-             logprobs);
+             DONE(",'choices':[{'text':'t','finish_reason':'stop','completion_tokens':%d,'logprobs':%s}],"
+                  "'usage':{'prompt_tokens':1,'completion_tokens':%d}"),
+             n_tokens, logprobs, n_tokens);
     unquote(record);
     return result_decode(job, text_from_string(record), ENCODING_JSON, error);
+}
+
+static enum status decode_logprobs(struct job *job, const char *logprobs, struct error *error)
+{
+    return decode_choice(job, 1, logprobs, error);
 }
 
 TEST(a_logprob_may_be_a_whole_number_or_null)
@@ -692,18 +679,11 @@ TEST(bad_logprobs_are_refused)
     }
 }
 
-// One choice of two tokens with these offsets.
 static enum status decode_offsets(struct job *job, const char *offsets, struct error *error)
 {
-    char record[512];
-    snprintf(
-        record, sizeof record,
-        "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':["
-        "{'text':'t','finish_reason':'stop','completion_tokens':2,'logprobs':[[1,-0.5,''],[2,-0.5,'YQ==']],"
-        "'text_offset':%s}],'usage':{'prompt_tokens':1,'completion_tokens':2}}",
-        offsets);
-    unquote(record);
-    return result_decode(job, text_from_string(record), ENCODING_JSON, error);
+    char logprobs[128];
+    snprintf(logprobs, sizeof logprobs, "[[1,-0.5,''],[2,-0.5,'YQ==']],'text_offset':%s", offsets);
+    return decode_choice(job, 2, logprobs, error);
 }
 
 TEST(offsets_are_read_for_each_token_and_bad_ones_refused)
