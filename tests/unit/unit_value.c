@@ -168,44 +168,31 @@ TEST(of_many_equal_keys_an_answer_has_the_last)
     arena_finish(&arena);
 }
 
-TEST(json_numbers_are_written_with_the_fewest_digits)
+// Of a double, and of a float32 those of a float32.
+TEST(numbers_are_written_with_the_fewest_digits)
 {
     const struct {
-        double number;
+        struct value value;
         const char *text;
-    } cases[] = {{0.7, "0.7"},
-                 {1.0 / 3, "0.3333333333333333"},
-                 {123456789.5, "123456789.5"},
-                 {1e15, "1e+15"},
-                 {999999, "999999.0"},
-                 {-1e6, "-1000000.0"},
-                 {DBL_MAX, "1.7976931348623157e+308"},
-                 {NAN, "null"},
-                 {-INFINITY, "null"}};
+    } cases[] = {{value_float(0.7), "0.7"},
+                 {value_float(1.0 / 3), "0.3333333333333333"},
+                 {value_float(123456789.5), "123456789.5"},
+                 {value_float(1e15), "1e+15"},
+                 {value_float(999999), "999999.0"},
+                 {value_float(-1e6), "-1000000.0"},
+                 {value_float(DBL_MAX), "1.7976931348623157e+308"},
+                 {value_float(NAN), "null"},
+                 {value_float(-INFINITY), "null"},
+                 {value_single(0.7f), "0.7"},
+                 {value_single(0.1f), "0.1"},
+                 {value_single(-1.2345678f), "-1.2345678"},
+                 {value_single(16777216.0f), "16777216.0"},
+                 {value_single(FLT_MAX), "3.4028235e+38"},
+                 {value_single(FLT_MIN), "1.1754944e-38"},
+                 {value_single(2.0f), "2.0"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer out = {0};
-        json_encode_number(cases[i].number, &out);
-        assert_string_equal(out.data, cases[i].text);
-        buffer_finish(&out);
-    }
-}
-
-TEST(a_float32_is_written_with_the_digits_of_a_float32)
-{
-    const struct {
-        float number;
-        const char *text;
-    } cases[] = {{0.7f, "0.7"},
-                 {0.1f, "0.1"},
-                 {-1.2345678f, "-1.2345678"},
-                 {16777216.0f, "16777216.0"},
-                 {FLT_MAX, "3.4028235e+38"},
-                 {FLT_MIN, "1.1754944e-38"},
-                 {2.0f, "2.0"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct buffer out = {0};
-        struct value value = value_single(cases[i].number);
-        json_encode(&value, &out);
+        json_encode(&cases[i].value, &out);
         assert_string_equal(out.data, cases[i].text);
         buffer_finish(&out);
     }
@@ -344,24 +331,6 @@ TEST(both_readers_of_json_read_the_same)
         free((char *)input.data);
     }
     assert_in_range(n_read, READER_ROUNDS / 20, READER_ROUNDS - 1);
-}
-
-TEST(what_is_not_json_is_refused)
-{
-    const char *const cases[] = {"",          " ",           "{",
-                                 "}",         "[1,]",        "{\"a\":1,}",
-                                 "{a:1}",     "[1] 2",       "nul",
-                                 "01",        "+1",          ".5",
-                                 "1.",        "'a'",         "\"\n\"",
-                                 "\"\\x\"",   "\"\\u12\"",   "\"unfinished",
-                                 "\"\\",      "[1 2]",       "NaN",
-                                 "Infinity",  "-",           "//",
-                                 "{\"a\" 1}", "\"\\ud800\"", "[123456789012345678901234567890"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct text input = exact_copy(cases[i], strlen(cases[i]));
-        assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, "not valid JSON");
-        free((void *)input.data);
-    }
 }
 
 TEST(a_nul_byte_is_kept_in_strings_and_refused_in_keys)
@@ -554,10 +523,24 @@ TEST(what_is_no_json_is_refused_with_its_byte_and_cause)
                  {"1e+", "byte 3: expected a digit"},
                  {"1e999", "overflow"},
                  {"", "byte 0: expected a value, got the end"},
-                 {"  ", "byte 2: expected a value, got the end"}};
+                 {"  ", "byte 2: expected a value, got the end"},
+                 {"}", "byte 0: expected a value"},
+                 {"{", "byte 1: expected a string"},
+                 {"[1,]", "byte 3: expected a value"},
+                 {"{a:1}", "byte 1: expected a string"},
+                 {"[1] 2", "byte 4: something behind the value"},
+                 {"+1", "byte 0: expected a value"},
+                 {".5", "byte 0: expected a value"},
+                 {"'a'", "byte 0: expected a value"},
+                 {"NaN", "byte 0: expected a value"},
+                 {"Infinity", "byte 0: expected a value"},
+                 {"//", "byte 0: expected a value"},
+                 {"[123456789012345678901234567890", "not valid JSON"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct text input = exact_copy(cases[i].json, strlen(cases[i].json));
-        assert_fault(from_json_bytes(input), ERROR_INVALID_ENCODING, cases[i].cause);
+        struct decoded_value decoded = from_json_bytes(input);
+        assert_non_null(strstr(decoded.error.text, "not valid JSON"));
+        assert_fault(decoded, ERROR_INVALID_ENCODING, cases[i].cause);
         free((char *)input.data);
     }
 }
