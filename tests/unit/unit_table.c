@@ -48,15 +48,23 @@ static void read_all(const struct table_source *source, struct buffer *out)
     unlink(in_path);
 }
 
-#define ASSERT_READS(content, expected)                                                                      \
+static const struct table_source csv = {.path = in_path, .format = TABLE_CSV, .delimiter = ','},
+                                 unquoted = {.path = in_path,
+                                             .format = TABLE_TSV,
+                                             .delimiter = '\t',
+                                             .no_quotes = true},
+                                 json_lines = {.path = in_path, .format = TABLE_JSONL};
+
+#define ASSERT_READS_AS(source, content, expected)                                                           \
     do {                                                                                                     \
         struct buffer found = {0};                                                                           \
-        write_file(in_path, TEXT(content));                                                                  \
-        read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);    \
+        write_file(in_path, content);                                                                        \
+        read_all(&(source), &found);                                                                         \
         buffer_add(&found, "", 0);                                                                           \
         assert_string_equal(found.data ? found.data : "", expected);                                         \
         buffer_finish(&found);                                                                               \
     } while (0)
+#define ASSERT_READS(content, expected) ASSERT_READS_AS(csv, TEXT(content), expected)
 
 TEST(fields_are_read_as_they_stand)
 {
@@ -111,24 +119,17 @@ TEST(lines_with_and_without_quotes_have_the_same_fields)
 TEST(without_quoting_a_quote_is_a_letter)
 {
     static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \nd\te\tf\tg\n";
-    struct buffer found = {0};
-    write_file(in_path, text_from_string(content));
-    read_all(
-        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
-        &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(
-        found.data,
+    ASSERT_READS_AS(
+        unquoted, text_from_string(content),
         "[3\"|\"open]<unit_table.in: line 4: expected 2 fields as in the first line, got 1>[b| c\\n ]"
         "<unit_table.in: line 6: expected 2 fields as in the first line, got 4>");
-    buffer_finish(&found);
 }
 
 TEST(members_of_all_json_lines_are_columns)
 {
     struct buffer found = {0};
     write_file(in_path, TEXT("{\"a\":\"1\"}\nno json\n{\"b\":\"2\",\"a\":\"3\"}\n\n{\"c\":\"4\"}\n"));
-    read_all(&(struct table_source){.path = in_path, .format = TABLE_JSONL}, &found);
+    read_all(&json_lines, &found);
     buffer_add(&found, "", 1);
     assert_non_null(strstr(found.data, "[1||]<unit_table.in: line 2: "));
     assert_non_null(strstr(found.data, ">[3|2|][||4]"));
@@ -170,13 +171,9 @@ TEST(a_header_names_each_column_once)
                  "a",
                  "<unit_table.in: expected UTF-8, got UTF-16>");
     static const char utf16[] = "a\0,\0b\0\n";
-    struct buffer found = {0};
-    write_file(in_path, (struct text){utf16, sizeof utf16});
-    read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data,
-                        "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
-    buffer_finish(&found);
+    const struct text content = {utf16, sizeof utf16};
+    ASSERT_READS_AS(csv, content,
+                    "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
 }
 
 TEST(a_column_that_the_header_does_not_name_has_its_number)
@@ -198,35 +195,19 @@ TEST(a_column_that_the_header_does_not_name_has_its_number)
 TEST(an_empty_file_is_a_table_where_no_header_is_due)
 {
     const struct table_source sources[] = {
-        {.path = in_path, .format = TABLE_JSONL},
+        json_lines,
         {.path = in_path, .format = TABLE_CSV, .delimiter = ',', .no_header = true},
         {.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_header = true, .no_quotes = true}};
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        struct buffer found = {0};
-        write_file(in_path, TEXT(""));
-        read_all(&sources[i], &found);
-        assert_int_equal(found.size, 0);
-        buffer_finish(&found);
-    }
-    struct buffer found = {0};
-    write_file(in_path, TEXT("{}\n"));
-    read_all(&sources[0], &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data, "<unit_table.in: expected a table, got objects without members>");
-    buffer_finish(&found);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        ASSERT_READS_AS(sources[i], TEXT(""), "");
+    ASSERT_READS_AS(json_lines, TEXT("{}\n"),
+                    "<unit_table.in: expected a table, got objects without members>");
 }
 
 TEST(line_ends_of_cr_alone_are_refused_without_quoting)
 {
-    struct buffer found = {0};
-    write_file(in_path, TEXT("a\tb\r1\t2\r"));
-    read_all(
-        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
-        &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data,
-                        "<unit_table.in: the first line has a CR without LF: lines end in LF or CRLF>");
-    buffer_finish(&found);
+    ASSERT_READS_AS(unquoted, TEXT("a\tb\r1\t2\r"),
+                    "<unit_table.in: the first line has a CR without LF: lines end in LF or CRLF>");
 }
 
 enum { COLUMNS = 3, ROWS = 400, FIELD_BYTES_MAX = 9 };
