@@ -216,11 +216,23 @@ TEST(the_time_of_submission_is_part_of_a_chat_whose_template_reads_it)
         }
 }
 
+static struct duplicates duplicates;
+
+static int begin(void **state)
+{
+    memset(&duplicates, 0xA5, sizeof duplicates);
+    return duplicates_init(&duplicates, &limits, 8) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    duplicates_finish(&duplicates);
+    return 0;
+}
+
 TEST(an_equal_request_waits_and_is_answered_under_its_own_name)
 {
-    struct duplicates duplicates;
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
     struct job *other = make_job("d", "\"prompt\":\"q\",\"temperature\":0"), *late = greedy("e");
     third->result.reports_cached_tokens = true;
@@ -252,13 +264,10 @@ TEST(an_equal_request_waits_and_is_answered_under_its_own_name)
     struct job *rest[] = {leader, other, late, after};
     for (size_t i = 0; i < 4; i++)
         job_destroy(rest[i]);
-    duplicates_finish(&duplicates);
 }
 
 TEST(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed)
 {
-    struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *jobs[7], *follower = greedy("f");
     for (int i = 0; i < 6; i++)
         jobs[i] = greedy("a");
@@ -279,13 +288,10 @@ TEST(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed)
     assert_list(&left, "f ");
     for (int i = 0; i < 7; i++)
         job_destroy(jobs[i]);
-    duplicates_finish(&duplicates);
 }
 
 TEST(a_suspect_takes_an_answer_but_is_not_waited_for)
 {
-    struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *suspect = greedy("a"), *leader = greedy("b"), *again = greedy("c");
     suspect->source.crashes = again->source.crashes = 2;
     assert_int_equal(duplicates_take(&duplicates, suspect, NULL), DUPLICATE_NONE);
@@ -295,16 +301,15 @@ TEST(a_suspect_takes_an_answer_but_is_not_waited_for)
     job_destroy(suspect);
     job_destroy(leader);
     job_destroy(again);
-    duplicates_finish(&duplicates);
 }
 
 TEST(after_a_cancelled_or_late_leader_the_next_one_leads)
 {
     static const enum error_code codes[] = {ERROR_CANCELLED, ERROR_DEADLINE};
     for (int i = 0; i < 2; i++) {
-        struct duplicates duplicates;
+        end(state);
+        begin(state);
         struct job_list finished = {0}, compute = {0};
-        assert_true(duplicates_init(&duplicates, &limits, 8));
         struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
         assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
         assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -320,15 +325,12 @@ TEST(after_a_cancelled_or_late_leader_the_next_one_leads)
         assert_list(&finished, "c ");
         assert_list(&compute, "b ");
         job_destroy(leader);
-        duplicates_finish(&duplicates);
     }
 }
 
 TEST(after_a_failed_leader_each_is_computed)
 {
-    struct duplicates duplicates;
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c"), *late = greedy("d");
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
     assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -340,14 +342,11 @@ TEST(after_a_failed_leader_each_is_computed)
     assert_int_equal(duplicates_take(&duplicates, late, NULL), DUPLICATE_NONE);
     job_destroy(leader);
     job_destroy(late);
-    duplicates_finish(&duplicates);
 }
 
 TEST(followers_are_cancelled_and_miss_deadlines_by_themselves)
 {
-    struct duplicates duplicates;
     struct job_list finished = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a");
     leader->deadline_s = 50;
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
@@ -375,5 +374,6 @@ TEST(followers_are_cancelled_and_miss_deadlines_by_themselves)
     assert_list(&finished, "d e ");
     assert_int_equal(duplicates.n_followers, 0);
     job_destroy(leader);
-    duplicates_finish(&duplicates);
 }
+
+TEST_FIXTURE(begin, end);
