@@ -6,8 +6,8 @@
 #include "tests/cases.h"
 
 // The shortest jobs, with further members that begin with a comma.
-#define PROMPT(more) "{'job_id':'a','prompt':'p'" more "}"
-#define CHAT(more)   "{'job_id':'a','messages':[{'role':'user','content':'x'}]" more "}"
+#define PROMPT_JOB(more) "{'job_id':'a','prompt':'p'" more "}"
+#define CHAT_JOB(more)   "{'job_id':'a','messages':[{'role':'user','content':'x'}]" more "}"
 
 struct decoded_job {
     struct job *job;

@@ -74,7 +74,7 @@ TEST(constraints_without_sense_are_named)
 {
     for (size_t i = 0; i < sizeof senseless / sizeof *senseless; i++) {
         char record[256];
-        snprintf(record, sizeof record, PROMPT(",%s"), senseless[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), senseless[i].field);
         assert_refused(record, ERROR_INVALID_FIELD, senseless[i].text);
     }
 }
@@ -116,7 +116,7 @@ TEST(constraints_of_all_servers_are_one)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[512], expected[512];
-        snprintf(record, sizeof record, PROMPT(",%s"), cases[i][0]);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), cases[i][0]);
         snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s}", cases[i][1]);
         assert_recodes(record, expected);
         assert_recodes(expected, expected);
@@ -144,7 +144,7 @@ TEST(members_of_a_format_that_are_ignored_become_warnings)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[512], expected[512];
-        snprintf(record, sizeof record, PROMPT(",'response_format':%s"), cases[i].format);
+        snprintf(record, sizeof record, PROMPT_JOB(",'response_format':%s"), cases[i].format);
         snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s,'warnings':[%s]}",
                  cases[i].constraint, cases[i].warnings);
         assert_recodes(record, expected);
@@ -164,7 +164,7 @@ TEST(a_constraint_is_counted_under_the_name_of_its_kind)
         {"'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':'none'", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256];
-        snprintf(record, sizeof record, CHAT(",%s"), cases[i][0]);
+        snprintf(record, sizeof record, CHAT_JOB(",%s"), cases[i][0]);
         struct job *job = decode_good(record);
         const char *name = job_constraint_name(job);
         if (cases[i][1]) {

@@ -6,7 +6,7 @@
 
 TEST(what_is_not_given_has_openais_defaults)
 {
-    struct job *job = decode_good(PROMPT(""));
+    struct job *job = decode_good(PROMPT_JOB(""));
     const struct request *request = &job->request;
     const struct sampling *sampling = &request->sampling;
     assert_true(text_equals_string(job->job_id, "a"));
@@ -27,23 +27,23 @@ TEST(what_is_not_given_has_openais_defaults)
     assert_false(sampling->seed_given);
     assert_int_equal(job->result.status, RESULT_NONE);
     assert_int_equal(job->result.n_warnings, 0);
-    assert_encodes(job, PROMPT(""));
+    assert_encodes(job, PROMPT_JOB(""));
     job_destroy(job);
 }
 
 TEST(a_null_counts_as_not_given)
 {
-    assert_recodes(PROMPT(
+    assert_recodes(PROMPT_JOB(
                        ",'messages':null,'seed':null,'stop':null,'temperature':null,'n':null,'stream':null,"
                        "'functions':null,'user':null,'logit_bias':null,'dataset':null"),
-                   PROMPT(""));
+                   PROMPT_JOB(""));
 }
 
 TEST(numbers_may_be_whole_floats_and_floats_whole_numbers)
 {
     assert_recodes(
-        PROMPT(",'n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,'top_k':5.0,"
-               "'best_of':2.0"),
+        PROMPT_JOB(",'n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,'top_k':5.0,"
+                   "'best_of':2.0"),
         "{'job_id':'a','index':7,'prompt':'p','max_tokens':100,'n':2,'temperature':0.0,'top_k':5,'seed':-3}");
     assert_recodes("{'job_id':'a','tokens':[1,2.0]}", "{'job_id':'a','tokens':[1,2]}");
 }
@@ -122,7 +122,7 @@ TEST(fields_of_a_wrong_type_or_range_are_named)
 {
     for (size_t i = 0; i < sizeof wrong_fields / sizeof *wrong_fields; i++) {
         char record[256];
-        snprintf(record, sizeof record, PROMPT(",%s"), wrong_fields[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), wrong_fields[i].field);
         assert_refused(record, ERROR_INVALID_FIELD, wrong_fields[i].text);
     }
 }
@@ -130,16 +130,16 @@ TEST(fields_of_a_wrong_type_or_range_are_named)
 TEST(names_of_other_servers_are_the_same_fields)
 {
     assert_recodes(
-        PROMPT(",'max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'"),
-        PROMPT(",'max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25"));
-    assert_recodes(PROMPT(",'n_predict':7,'max_tokens':7"), PROMPT(",'max_tokens':7"));
+        PROMPT_JOB(",'max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'"),
+        PROMPT_JOB(",'max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25"));
+    assert_recodes(PROMPT_JOB(",'n_predict':7,'max_tokens':7"), PROMPT_JOB(",'max_tokens':7"));
 }
 
 TEST(values_at_the_edge_of_what_servers_take_are_taken)
 {
-    assert_recodes(PROMPT(",'top_p':0,'temperature':100,'seed':-1"),
-                   PROMPT(",'temperature':100.0,'top_p':0.0"));
-    struct job *random = decode_good(PROMPT(",'seed':-1")), *none = decode_good(PROMPT(""));
+    assert_recodes(PROMPT_JOB(",'top_p':0,'temperature':100,'seed':-1"),
+                   PROMPT_JOB(",'temperature':100.0,'top_p':0.0"));
+    struct job *random = decode_good(PROMPT_JOB(",'seed':-1")), *none = decode_good(PROMPT_JOB(""));
     assert_true(random->request.sampling.seed == none->request.sampling.seed &&
                 !random->request.sampling.seed_given);
     job_destroy(random);
@@ -148,9 +148,9 @@ TEST(values_at_the_edge_of_what_servers_take_are_taken)
 
 TEST(best_of_generates_more_than_it_returns)
 {
-    assert_recodes(PROMPT(",'n':2,'best_of':5"), PROMPT(",'n':2,'best_of':5"));
-    assert_recodes(PROMPT(",'n':2,'best_of':5,'logprobs':true"),
-                   PROMPT(",'n':2,'best_of':5,'logprobs':true"));
+    assert_recodes(PROMPT_JOB(",'n':2,'best_of':5"), PROMPT_JOB(",'n':2,'best_of':5"));
+    assert_recodes(PROMPT_JOB(",'n':2,'best_of':5,'logprobs':true"),
+                   PROMPT_JOB(",'n':2,'best_of':5,'logprobs':true"));
     struct job *job = decode_good("{'prompt':'p','n':2,'best_of':5}"),
                *asked = decode_good("{'prompt':'p','best_of':2,'logprobs':1}");
     assert_int_equal(request_n_sequences(&job->request), 5);
@@ -162,27 +162,29 @@ TEST(best_of_generates_more_than_it_returns)
 
 TEST(parameters_are_read_under_openais_names)
 {
-    assert_recodes(PROMPT(",'max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3"),
-                   PROMPT(",'max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3"));
+    assert_recodes(PROMPT_JOB(",'max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3"),
+                   PROMPT_JOB(",'max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3"));
     // A default that is named stays named: the worker's own does not replace it.
     assert_recodes(
-        PROMPT(",'temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,'frequency_penalty':0,"
-               "'repetition_penalty':1"),
-        PROMPT(",'temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
-               "'frequency_penalty':0.0,'repetition_penalty':1.0"));
-    assert_recodes(PROMPT(",'max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,'logit_bias':{}"),
-                   PROMPT(",'max_tokens':0,'logprobs':true"));
-    assert_recodes(PROMPT(",'temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false"),
-                   PROMPT(",'temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}"));
+        PROMPT_JOB(
+            ",'temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,'frequency_penalty':0,"
+            "'repetition_penalty':1"),
+        PROMPT_JOB(",'temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
+                   "'frequency_penalty':0.0,'repetition_penalty':1.0"));
+    assert_recodes(PROMPT_JOB(
+                       ",'max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,'logit_bias':{}"),
+                   PROMPT_JOB(",'max_tokens':0,'logprobs':true"));
+    assert_recodes(PROMPT_JOB(",'temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false"),
+                   PROMPT_JOB(",'temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}"));
     // -0 is 0.
-    assert_recodes(PROMPT(",'min_p':-0.0,'presence_penalty':-0.0"),
-                   PROMPT(",'min_p':0.0,'presence_penalty':0.0"));
+    assert_recodes(PROMPT_JOB(",'min_p':-0.0,'presence_penalty':-0.0"),
+                   PROMPT_JOB(",'min_p':0.0,'presence_penalty':0.0"));
 }
 
 TEST(a_seed_is_any_int64)
 {
-    assert_recodes(PROMPT(",'seed':-9223372036854775808"), PROMPT(",'seed':-9223372036854775808"));
-    assert_recodes(PROMPT(",'seed':0"), PROMPT(",'seed':0"));
+    assert_recodes(PROMPT_JOB(",'seed':-9223372036854775808"), PROMPT_JOB(",'seed':-9223372036854775808"));
+    assert_recodes(PROMPT_JOB(",'seed':0"), PROMPT_JOB(",'seed':0"));
     struct job *later = decode_good("{'prompt':'p'}"),
                *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
     assert_int_equal(later->job_id.size, 0);
@@ -216,7 +218,7 @@ TEST(a_seed_that_is_not_given_is_of_the_request_alone)
          "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
         {"{'prompt':'p','job_id':'d-0','dataset':'d','index':0}", // the first line
          "{'prompt':'p','job_id':'e-0','dataset':'e','index':0}"},
-        {CHAT(",'index':7"), "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
+        {CHAT_JOB(",'index':7"), "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
         {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
     static const char *const others[] = {"{'prompt':'p','index':1}",
                                          "{'prompt':'p','index':2}",
@@ -239,7 +241,7 @@ TEST(a_seed_that_is_not_given_is_of_the_request_alone)
 // As JSON and as msgpack.
 TEST(a_seed_is_the_same_in_both_encodings)
 {
-    struct job *json = decode_good(CHAT(",'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}"));
+    struct job *json = decode_good(CHAT_JOB(",'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}"));
     struct buffer record = {0};
     struct job *msgpack = job_create();
     struct error error;
@@ -393,7 +395,7 @@ TEST(framing_and_a_byte_order_mark_before_json_are_passed_over)
 
 TEST(a_failed_job_keeps_its_identity_and_warnings_only)
 {
-    struct job *job = decode_good(PROMPT(",'x':1"));
+    struct job *job = decode_good(PROMPT_JOB(",'x':1"));
     struct error error;
     error_set(&error, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "prompt: 9 tokens");
     job->result = (struct result){.status = RESULT_DONE,

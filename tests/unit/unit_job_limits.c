@@ -80,7 +80,7 @@ TEST(what_is_not_built_is_refused_by_name)
 {
     for (size_t i = 0; i < sizeof unbuilt_fields / sizeof *unbuilt_fields; i++) {
         char record[256];
-        snprintf(record, sizeof record, PROMPT(",%s"), unbuilt_fields[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), unbuilt_fields[i].field);
         assert_refused(record, ERROR_UNSUPPORTED_FIELD, unbuilt_fields[i].text);
     }
     assert_refused("{'job_id':'a','prompt':['p','q']}", ERROR_UNSUPPORTED_FIELD,
@@ -91,7 +91,7 @@ TEST(what_is_not_built_is_refused_by_name)
 
 TEST(a_list_of_one_prompt_is_that_prompt)
 {
-    assert_recodes("{'job_id':'a','prompt':['p']}", PROMPT(""));
+    assert_recodes("{'job_id':'a','prompt':['p']}", PROMPT_JOB(""));
     assert_recodes("{'job_id':'a','prompt':['']}", "{'job_id':'a','prompt':''}");
     assert_recodes("{'job_id':'a','prompt':[[1,2,3]]}", "{'job_id':'a','tokens':[1,2,3]}");
     assert_recodes("{'job_id':'a','prompt':[[]]}", "{'job_id':'a','tokens':[]}");
@@ -106,32 +106,33 @@ TEST(a_list_of_one_prompt_is_that_prompt)
 TEST(unsupported_fields_may_ask_for_what_happens_anyway)
 {
     assert_recodes(
-        PROMPT(",'verbosity':'medium','suffix':'','functions':[],'function_call':'none','vllm_xargs':{},"
-               "'extra_body':{},'stop_sequences':[],'lora':[],'guided_choice':['y'],"
-               "'structured_outputs':{'disable_any_whitespace':false,'disable_fallback':false,"
-               "'disable_additional_properties':false}"),
-        PROMPT(",'structured_outputs':{'choice':['y']}"));
-    assert_refused(PROMPT(",'structured_outputs':{'disable_any_whitespace':true}"), ERROR_UNSUPPORTED_FIELD,
-                   "structured_outputs.disable_any_whitespace: not supported");
-    assert_recodes(PROMPT(
+        PROMPT_JOB(",'verbosity':'medium','suffix':'','functions':[],'function_call':'none','vllm_xargs':{},"
+                   "'extra_body':{},'stop_sequences':[],'lora':[],'guided_choice':['y'],"
+                   "'structured_outputs':{'disable_any_whitespace':false,'disable_fallback':false,"
+                   "'disable_additional_properties':false}"),
+        PROMPT_JOB(",'structured_outputs':{'choice':['y']}"));
+    assert_refused(PROMPT_JOB(",'structured_outputs':{'disable_any_whitespace':true}"),
+                   ERROR_UNSUPPORTED_FIELD, "structured_outputs.disable_any_whitespace: not supported");
+    assert_recodes(PROMPT_JOB(
                        ",'stream':false,'response_format':{'type':'text'},'best_of':1,'echo':false,"
                        "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
                        "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,"
                        "'length_penalty':1.0,'separate_reasoning':true,'reasoning_format':'auto',"
                        "'adaptive_target':-1.0,'num_beam_groups':1"),
-                   PROMPT(""));
+                   PROMPT_JOB(""));
 }
 
 TEST(unknown_fields_and_fields_without_effect_become_warnings)
 {
-    assert_recodes(PROMPT(",'temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1"),
-                   PROMPT(",'warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
-                          "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
-                          "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']"));
-    assert_recodes(PROMPT(",'truncat':5"), // truncate is refused: no field to name
+    assert_recodes(PROMPT_JOB(",'temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1"),
+                   PROMPT_JOB(
+                       ",'warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
+                       "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
+                       "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']"));
+    assert_recodes(PROMPT_JOB(",'truncat':5"), // truncate is refused: no field to name
                    "{'job_id':'a','prompt':'p','warnings':['unknown field \\'truncat\\' ignored']}");
     // They travel with the job, and are not counted again.
-    assert_recodes(PROMPT(",'warnings':['w\\nx','y']"), PROMPT(",'warnings':['w x','y']"));
+    assert_recodes(PROMPT_JOB(",'warnings':['w\\nx','y']"), PROMPT_JOB(",'warnings':['w x','y']"));
 }
 
 TEST(warnings_are_kept_to_the_limit_and_then_said_to_be_more)

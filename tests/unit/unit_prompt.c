@@ -104,10 +104,10 @@ TEST(the_choice_of_tools_is_kept)
 
 TEST(the_generation_prompt_can_be_left_out)
 {
-    assert_recodes(CHAT(",'add_generation_prompt':false"), CHAT(",'add_generation_prompt':false"));
-    assert_recodes(CHAT(",'continue_final_message':true"),
-                   CHAT(",'add_generation_prompt':false,'continue_final_message':true"));
-    assert_recodes(CHAT(",'add_generation_prompt':true"), CHAT(""));
+    assert_recodes(CHAT_JOB(",'add_generation_prompt':false"), CHAT_JOB(",'add_generation_prompt':false"));
+    assert_recodes(CHAT_JOB(",'continue_final_message':true"),
+                   CHAT_JOB(",'add_generation_prompt':false,'continue_final_message':true"));
+    assert_recodes(CHAT_JOB(",'add_generation_prompt':true"), CHAT_JOB(""));
 }
 
 TEST(a_message_that_calls_tools_needs_no_content)
@@ -173,34 +173,35 @@ TEST(thoughts_have_two_names)
 
 TEST(enable_thinking_is_a_variable_of_the_template)
 {
-    assert_recodes(CHAT(",'enable_thinking':false"),
-                   CHAT(",'chat_template_kwargs':{'enable_thinking':false}"));
-    assert_recodes(CHAT(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':true,'a':1}"),
-                   CHAT(",'chat_template_kwargs':{'enable_thinking':true,'a':1}"));
+    assert_recodes(CHAT_JOB(",'enable_thinking':false"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':true,'a':1}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':true,'a':1}"));
     assert_refused(
-        CHAT(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':false}"), ERROR_INVALID_FIELD,
+        CHAT_JOB(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':false}"),
+        ERROR_INVALID_FIELD,
         "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
 }
 
 // As in vLLM, reasoning_effort also switches a template's thinking, unless enable_thinking does.
 TEST(reasoning_effort_is_a_variable_of_the_template)
 {
-    assert_recodes(CHAT(",'reasoning_effort':'low'"),
-                   CHAT(",'chat_template_kwargs':{'reasoning_effort':'low','enable_thinking':true}"));
-    assert_recodes(CHAT(",'reasoning_effort':'none'"),
-                   CHAT(",'chat_template_kwargs':{'reasoning_effort':'none','enable_thinking':false}"));
-    assert_recodes(CHAT(",'enable_thinking':false,'reasoning_effort':'max'"),
-                   CHAT(",'chat_template_kwargs':{'enable_thinking':false,'reasoning_effort':'max'}"));
-    assert_recodes(CHAT(",'reasoning_effort':'high','chat_template_kwargs':{'reasoning_effort':'high',"
-                        "'enable_thinking':false}"),
-                   CHAT(",'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}"));
-    assert_recodes(CHAT(",'chat_template_kwargs':{'reasoning_effort':'own'}"),
-                   CHAT(",'chat_template_kwargs':{'reasoning_effort':'own'}"));
-    assert_refused(CHAT(",'reasoning_effort':'much'"), ERROR_INVALID_FIELD,
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'low'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'low','enable_thinking':true}"));
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'none'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'none','enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'enable_thinking':false,'reasoning_effort':'max'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':false,'reasoning_effort':'max'}"));
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'high','chat_template_kwargs':{'reasoning_effort':'high',"
+                            "'enable_thinking':false}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'own'}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'own'}"));
+    assert_refused(CHAT_JOB(",'reasoning_effort':'much'"), ERROR_INVALID_FIELD,
                    "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 'much'");
-    assert_refused(CHAT(",'reasoning_effort':2"), ERROR_INVALID_FIELD,
+    assert_refused(CHAT_JOB(",'reasoning_effort':2"), ERROR_INVALID_FIELD,
                    "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 2");
-    assert_refused(CHAT(",'reasoning_effort':'low','chat_template_kwargs':{'reasoning_effort':'high'}"),
+    assert_refused(CHAT_JOB(",'reasoning_effort':'low','chat_template_kwargs':{'reasoning_effort':'high'}"),
                    ERROR_INVALID_FIELD,
                    "reasoning_effort: given as low beside another value in chat_template_kwargs; one of them "
                    "is enough");
@@ -211,10 +212,10 @@ TEST(reasoning_effort_is_a_variable_of_the_template)
 // transformers passes both always, as None.
 TEST(tools_and_documents_that_are_absent_are_none)
 {
-    struct job *job = decode_good(CHAT(""));
+    struct job *job = decode_good(CHAT_JOB(""));
     assert_int_equal(value_get(&job->request.prompt.variables, "tools")->kind, VALUE_NULL);
     assert_int_equal(value_get(&job->request.prompt.variables, "documents")->kind, VALUE_NULL);
-    assert_encodes(job, CHAT(""));
+    assert_encodes(job, CHAT_JOB(""));
     job_destroy(job);
 }
 
@@ -497,7 +498,7 @@ TEST(completions_lines_without_max_tokens_have_sixteen)
         {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':99}}", 99},
         {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':0}}", 0},
         {"{'job_id':'a','body':{'prompt':'p'}}", -1},
-        {PROMPT(""), -1},
+        {PROMPT_JOB(""), -1},
         {"{'job_id':'a','url':'/v1/chat/completions','body':{'messages':[{'role':'user','content':'p'}]}}",
          -1},
     };
