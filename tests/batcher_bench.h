@@ -1,16 +1,8 @@
 // A batcher with the fake model (tests/fake_model.h), jobs for it, and a check of their answers.
 #pragma once
 
+#include "tests/cases.h"
 #include "tests/fake_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static bool ahead; // how the tests run now
 // NULL: constraints are compiled as ever
@@ -30,7 +22,7 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
 {
     struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
     struct error error;
-    assert_int_equal(pool_create(&bench.pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&bench.pool, 2, &error), &error);
     struct batcher_config config = {
         .engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
         .pool = bench.pool,
@@ -39,7 +31,7 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
         .n_drafts_fixed = bench_drafts,
         .compile = bench_compile,
         .wall_clock_us = wall_clock_us};
-    assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
+    assert_ok(batcher_create(&bench.batcher, &config, &error), &error);
     return bench;
 }
 
@@ -78,7 +70,7 @@ static inline void run_to_end(struct bench *bench)
     struct error error;
     for (int round = 0; !batcher_is_empty(bench->batcher); round++) {
         struct step_figures figures;
-        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench->batcher, &bench->finished, &figures, &error), &error);
         bench->prefill += figures.prefill_tokens;
         bench->decode += figures.decode_tokens;
         bench->preempted += figures.n_preempted;

@@ -208,7 +208,6 @@ static void copy_masks(struct fake_step *copied)
 static enum status fake_submit(void *context, struct step *step, struct error *error)
 {
     struct fake_model *model = context;
-    (void)error;
     assert(model->n_under_way < 2);
     assert(model->n_under_way == 0 || model->under_way[0].samples);
     if (step->await_masks)
@@ -259,7 +258,6 @@ static enum status fake_collect(void *context, struct step *step, struct sample_
     struct fake_model *model = context;
     struct fake_step *oldest = &model->under_way[0];
     assert(model->n_under_way > 0 && oldest->original == step && oldest->samples);
-    (void)step;
     for (int32_t i = 0; i < oldest->step.n_tokens; i++)
         if (oldest->tokens[i] < 0) {
             int32_t output = -1 - oldest->tokens[i];
@@ -421,7 +419,6 @@ static void wait_while_held(struct text text)
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error)
 {
-    (void)tokenizer, (void)flags, (void)error;
     wait_while_held(text);
     for (size_t i = 0; i < text.size; i++)
         if (text.data[i] != FAKE_UNSPELLED)
@@ -433,79 +430,66 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                                     const struct text_spans *plain, unsigned flags, struct token_array *ids,
                                     struct error *error)
 {
-    (void)plain;
     return tokenizer_encode(tokenizer, text, flags, ids, error);
 }
 
 int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text)
 {
-    (void)tokenizer, (void)text;
     return 0;
 }
 
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
-    (void)tokenizer, (void)special;
     buffer_add_byte(out, (char)('a' + id % 26));
 }
 
 struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 {
-    (void)tokenizer, (void)id;
     return (struct text){0};
 }
 
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)
 {
-    (void)tokenizer, (void)id;
     return false;
 }
 
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return -1;
 }
 
 int32_t tokenizer_eos(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return FAKE_EOS;
 }
 
 int32_t tokenizer_padding(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return -1;
 }
 
 int32_t tokenizer_unk_token(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return -1;
 }
 
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return false;
 }
 
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
-    (void)tokenizer;
     return false;
 }
 
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 {
-    (void)tokenizer;
     return id == FAKE_EOS;
 }
 
 bool template_names(const struct template *template, struct text word)
 {
-    (void)template, (void)word;
     return false;
 }
 
@@ -513,6 +497,5 @@ enum status template_render(const struct template *template, const struct value 
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error)
 {
-    (void)template, (void)variables, (void)environment, (void)out;
     return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "line 1: the fake template refuses");
 }

@@ -234,7 +234,6 @@ static sqlite3_vfs vfs;
 static int vfs_open(sqlite3_vfs *unused, const char *name, sqlite3_file *file, int flags, int *flags_out)
 {
     struct faulty_file *opened = (struct faulty_file *)file;
-    (void)unused;
     opened->base.pMethods = NULL; // not to be closed
     opened->real = (sqlite3_file *)(opened + 1);
     if (fails(FAULT_IO))
@@ -247,13 +246,11 @@ static int vfs_open(sqlite3_vfs *unused, const char *name, sqlite3_file *file, i
 
 static int vfs_delete(sqlite3_vfs *unused, const char *name, int sync)
 {
-    (void)unused;
     return fails(FAULT_IO) ? SQLITE_IOERR_DELETE : real_vfs->xDelete(real_vfs, name, sync);
 }
 
 static int vfs_access(sqlite3_vfs *unused, const char *name, int flags, int *result)
 {
-    (void)unused;
     return fails(FAULT_IO) ? SQLITE_IOERR_ACCESS : real_vfs->xAccess(real_vfs, name, flags, result);
 }
 
@@ -276,7 +273,6 @@ void faults_at_sleep(void (*call)(void *context), void *context)
 
 static int vfs_sleep(sqlite3_vfs *unused, int us)
 {
-    (void)unused;
     void (*call)(void *context) = sleeps.call;
     sleeps.slept_us += us;
     sleeps.call = NULL;

@@ -4,15 +4,11 @@
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_made.h"
 #include "engine/file/gguf_file.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/shared_data.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 static char directory[64];
 

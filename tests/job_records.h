@@ -3,16 +3,11 @@
 #pragma once
 
 #include "schemas/job.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+// The shortest jobs, with further members that begin with a comma.
+#define PROMPT_JOB(more) "{'job_id':'a','prompt':'p'" more "}"
+#define CHAT_JOB(more)   "{'job_id':'a','messages':[{'role':'user','content':'x'}]" more "}"
 
 struct decoded_job {
     struct job *job;

@@ -23,20 +23,17 @@ int rd_kafka_conf_set(void *conf, const char *name, const char *value, char *tex
 
 void *rd_kafka_init_transactions(void *rk, int timeout_ms)
 {
-    (void)rk, (void)timeout_ms;
     return NULL; // no error
 }
 
 void *rd_kafka_begin_transaction(void *rk)
 {
-    (void)rk;
     return NULL;
 }
 
 void *rd_kafka_send_offsets_to_transaction(void *rk, const void *offsets, const void *metadata,
                                            int timeout_ms)
 {
-    (void)rk, (void)offsets, (void)metadata, (void)timeout_ms;
     return NULL;
 }
 

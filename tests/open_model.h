@@ -2,16 +2,11 @@
 #pragma once
 
 #include "engine/model/model.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static inline struct model *open_model_of(const struct model_recipe *recipe)
 {
@@ -21,8 +16,7 @@ static inline struct model *open_model_of(const struct model_recipe *recipe)
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     unlink(path);
     rmdir(directory);
     return model;

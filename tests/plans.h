@@ -2,13 +2,8 @@
 #pragma once
 
 #include "batching/limits.h"
+#include "tests/cases.h"
 #include "tests/open_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { PLENTY = 1 << 30 };
 

@@ -3,17 +3,10 @@
 #pragma once
 
 #include "schemas/value.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
 #include <regex.h>
-#include <stdio.h>
-#include <string.h>
 
 struct schema_validator {
     const struct value *root; // for $ref

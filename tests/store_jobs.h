@@ -2,17 +2,9 @@
 #pragma once
 
 #include "store/database.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
 static char path[128];
@@ -28,13 +20,11 @@ static const struct worker_description description = {.transport = "store",
 
 static inline int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static inline int remove_folder(void **state)
 {
-    (void)state;
     char command[128];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
@@ -43,7 +33,6 @@ static inline int remove_folder(void **state)
 static inline int fresh_path(void **state)
 {
     static int n;
-    (void)state;
     snprintf(path, sizeof path, "%s/%d.db", folder, n++);
     error = (struct error){0};
     return 0;
@@ -52,10 +41,10 @@ static inline int fresh_path(void **state)
 static inline struct store *open_store(bool worker)
 {
     struct store *store = NULL;
-    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_CREATE, &error), &error);
     int64_t id;
     if (worker)
-        assert_int_equal(store_worker_start(store, &description, &id, &error), STATUS_OK);
+        assert_ok(store_worker_start(store, &description, &id, &error), &error);
     return store;
 }
 
@@ -73,8 +62,8 @@ static inline size_t submit(struct store *store, const char *dataset, int first,
                                              .record = text_from_string(records[i]),
                                              .encoding = ENCODING_JSON};
     }
-    assert_int_equal(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error),
-                     STATUS_OK);
+    assert_ok(store_submit(store, text_from_string(dataset), submissions, (size_t)n, &n_added, &error),
+              &error);
     return n_added;
 }
 
@@ -104,9 +93,9 @@ static inline struct claims claim(struct store *store, const char *dataset, size
 {
     struct claims claims = {.n = 0};
     size_t n;
-    assert_int_equal(store_claim(store, text_from_string(dataset), n_max, INT64_MAX, keep_claim, &claims, &n,
-                                 &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, text_from_string(dataset), n_max, INT64_MAX, keep_claim, &claims, &n,
+                          &error),
+              &error);
     assert_int_equal(n, claims.n);
     return claims;
 }
@@ -121,7 +110,7 @@ static inline size_t finish_claims(struct store *store, struct claims *claims)
                  claims->jobs[i]->job_id.data);
         finished[i] = (struct finished_job){claims->jobs[i], text_from_string(records[i])};
     }
-    assert_int_equal(store_finish(store, finished, claims->n, committed, &error), STATUS_OK);
+    assert_ok(store_finish(store, finished, claims->n, committed, &error), &error);
     size_t n = 0;
     for (size_t i = 0; i < claims->n; i++)
         n += committed[i];
@@ -143,7 +132,6 @@ struct collected {
 static inline enum status keep_record(void *context, struct text record, struct error *unused)
 {
     struct collected *collected = context;
-    (void)unused;
     size_t used = strlen(collected->text);
     snprintf(collected->text + used, sizeof collected->text - used, "%.*s\n", (int)record.size, record.data);
     collected->n++;
@@ -154,9 +142,8 @@ static inline int64_t collect(struct store *store, const char *dataset, struct c
 {
     int64_t n_missing;
     *collected = (struct collected){.n = 0};
-    assert_int_equal(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing,
-                                   &error),
-                     STATUS_OK);
+    assert_ok(store_collect(store, text_from_string(dataset), keep_record, collected, &n_missing, &error),
+              &error);
     return n_missing;
 }
 
@@ -168,7 +155,6 @@ static inline void keep_progress(void *context, const struct dataset_progress *p
 static inline struct dataset_progress progress_of(struct store *store, const char *dataset)
 {
     struct dataset_progress progress = {0};
-    assert_int_equal(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error),
-                     STATUS_OK);
+    assert_ok(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error), &error);
     return progress;
 }

@@ -2,18 +2,11 @@
 #pragma once
 
 #include "schemas/json_read.h"
+#include "tests/cases.h"
 #include "tests/library_json.h"
 #include "tests/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <float.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct decoded_value {
     struct arena arena;

@@ -4,18 +4,10 @@
 
 #include "consumer/worker.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/fake_model.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { SCRIPT_JOBS_MAX = 2000, SCRIPT_COMMITS_NOTED = 16 };
 
@@ -92,7 +84,6 @@ static enum status script_poll(struct transport *transport, int timeout_ms, int 
                                const struct transport_events *events, struct error *error)
 {
     struct script *script = (struct script *)transport;
-    (void)timeout_ms;
     if (script->polls.n_to_fail > 0) {
         script->polls.n_to_fail--;
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "the source is away");
@@ -227,7 +218,6 @@ static enum status script_release(struct transport *transport, struct job *const
                                   struct error *error)
 {
     struct script *script = (struct script *)transport;
-    (void)error;
     for (size_t i = 0; i < n_jobs; i++)
         script->released[jobs[i]->source.offset]++;
     script->flow.n -= (int)n_jobs;
@@ -252,7 +242,6 @@ static bool script_confirm_drained(struct transport *transport)
 
 static size_t script_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
 {
-    (void)transport, (void)figures, (void)n_max;
     return 0;
 }
 
@@ -264,7 +253,6 @@ static bool script_is_cancelled(struct transport *transport, const struct job *j
 
 static int script_fd(struct transport *transport)
 {
-    (void)transport;
     return -1;
 }
 
@@ -374,4 +362,13 @@ static void check_outcomes(const struct script *script, int *n_answered, int *n_
         *n_released += script->released[i];
     }
     assert_int_equal(script->flow.n, 0);
+}
+
+// Ends a stage where this number of jobs was answered, and all others that were delivered were released.
+static inline void stage_end(struct stage *stage, int n_answered)
+{
+    int answered, released;
+    check_outcomes(stage->script, &answered, &released);
+    assert_int_equal(answered, n_answered);
+    stage_close(stage);
 }

@@ -22,7 +22,7 @@ def cases_of_programs():
     for folder, prefix in (*((f"tests/{kind}", "") for kind in ("unit", "kernel", "gpu", "kafka", "golden")), ("tests/e2e", "e2e/")):
         for name in os.listdir(os.path.join(ROOT, folder)):
             if name.endswith((".c", ".py", ".sh")):
-                functions = re.findall(r"^(?:static void|def) (\w+)\(", text_of_file(f"{folder}/{name}"), re.M)
+                functions = re.findall(r"^(?:static void |def |TEST(?:_WITH)?\()(\w+)[(),]", text_of_file(f"{folder}/{name}"), re.M)
                 found[prefix + name.rsplit(".", 1)[0]] = {function.replace("_", " ") for function in functions}
     return found
 

@@ -1,18 +1,12 @@
-// A bound on each case of a program whose faults may be endless loops or waits: CASE(name) in the list of
-// tests, or in one with its own setup case_begin first. A case that does not end within CASE_SECONDS_MAX ends
+// A bound on each case of a program whose faults may be endless loops or waits: TEST_FIXTURE(case_begin,
+// case_finish), or case_begin first in a setup of its own. A case that does not end within CASE_SECONDS_MAX ends
 // the program with its name.
 #pragma once
 
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include "tests/cases.h"
 
-#include <cmocka.h>
+#include <signal.h>
+#include <unistd.h>
 
 enum { CASE_SECONDS_MAX = 60 };
 
@@ -20,7 +14,6 @@ static char case_message[256]; // of the running case, for the signal handler
 
 static inline void case_end_program(int number)
 {
-    (void)number;
     ssize_t n = write(STDERR_FILENO, case_message, strlen(case_message));
     _exit(n > 0 ? 1 : 2);
 }
@@ -36,12 +29,6 @@ static inline int case_begin(void **state)
 
 static inline int case_finish(void **state)
 {
-    (void)state;
     alarm(0);
     return 0;
 }
-
-#define CASE(name)                                                                                           \
-    {                                                                                                        \
-#name, name, case_begin, case_finish, (void *)(uintptr_t) #name                                      \
-    }

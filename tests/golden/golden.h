@@ -3,16 +3,7 @@
 #pragma once
 
 #include "schemas/text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/cases.h"
 
 static inline void golden_path(char *path, size_t size, const char *name)
 {

@@ -7,6 +7,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "engine/model/family.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 #include "tests/reference_forward.h"
@@ -14,11 +15,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { N_IDS = 24, N_IDS_MAX = 48, N_VOCAB = 320, N_LOGITS_MAX = N_IDS_MAX * N_VOCAB, N_SHAPES = 3 };
 
@@ -53,10 +49,9 @@ static void evaluate(struct model *model, const struct gelu_run *run, float *log
     struct error error = {0};
     struct pool *pool;
     struct backend *backend;
-    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    if (logits_of_text(model, backend, KV_F32, run->ids, run->n_ids, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(pool_create(&pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+    assert_ok(logits_of_text(model, backend, KV_F32, run->ids, run->n_ids, logits, &error), &error);
     backend->device.destroy(backend);
     pool_destroy(pool);
 }
@@ -67,8 +62,7 @@ static void run_model(const char *path, struct gelu_run *run)
     struct model *model;
     reference_logits(path, run->ids, run->n_ids, run->exact);
     reference_logits_half_gelu(path, run->ids, run->n_ids, run->exact_half);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     assert_int_equal(model->shape.n_vocab, N_VOCAB);
     evaluate(model, run, run->half);
     const struct family *family_of_file = model->family;

@@ -3,17 +3,13 @@
 #include "engine/base/elementary.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
+#include "tests/cases.h"
 #include "tests/forward_steps.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 #include "tests/wide.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { SEQUENCES_MAX = STEP_SEQUENCES_MAX, ROWS_MAX = STEP_ROWS_MAX };
 
@@ -51,15 +47,13 @@ static void compute_logits(const struct model *model, const struct batch_subject
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * way->n_sequences,
                                     .kv_type = subject->kv_type};
-    assert_int_equal(pool_create(&pool, way->n_threads, &error), STATUS_OK);
-    assert_int_equal(cpu_backend_create(&backend, pool, way->level, &error), STATUS_OK);
-    if (forward_create(&forward, model, backend, &limits, NULL, NULL, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(pool_create(&pool, way->n_threads, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, way->level, &error), &error);
+    assert_ok(forward_create(&forward, model, backend, &limits, NULL, NULL, &error), &error);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
         add_drafts(&made, running, way->n_drafts, turn);
-        if (forward_step(forward, &made.step, NULL, read, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(forward_step(forward, &made.step, NULL, read, &error), &error);
         size_t n = (size_t)made.n_first_outputs * N_VOCAB;
         memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
         logits += n;
@@ -112,8 +106,7 @@ static struct model *open_made(const struct batch_subject *subject, char directo
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &subject->recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     return model;
 }
 

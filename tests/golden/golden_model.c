@@ -2,16 +2,12 @@
 // llama family.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 #include "tests/reference_forward.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { N_IDS = 40, N_VOCAB = 320 };
 
@@ -28,13 +24,11 @@ static void evaluate(const char *path, const int32_t *ids, enum kv_type kv_type,
     struct model *model;
     struct pool *pool;
     struct backend *backend;
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     assert_int_equal(model->shape.n_vocab, N_VOCAB);
-    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    if (logits_of_text(model, backend, kv_type, ids, N_IDS, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(pool_create(&pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+    assert_ok(logits_of_text(model, backend, kv_type, ids, N_IDS, logits, &error), &error);
     backend->device.destroy(backend);
     pool_destroy(pool);
     model_close(model);

@@ -4,16 +4,10 @@
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "schemas/value.h"
+#include "tests/cases.h"
 #include "tests/shared_data.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { CASES_MAX = 256, IDS_MAX = 4096 };
 
@@ -85,16 +79,14 @@ static float *evaluate(struct oracle_case *oracle)
     char path[512], relative[256];
     snprintf(relative, sizeof relative, "oracle/%s.gguf", oracle->name);
     assert_true(shared_path(path, sizeof path, relative));
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     oracle->n_vocab = model->shape.n_vocab;
     float *logits = calloc((size_t)oracle->n_ids * (size_t)oracle->n_vocab, sizeof *logits);
     assert_non_null(logits);
-    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
     enum kv_type kv_type = logits_kv_type(model);
-    if (logits_of_text(model, backend, kv_type, oracle->ids, oracle->n_ids, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(logits_of_text(model, backend, kv_type, oracle->ids, oracle->n_ids, logits, &error), &error);
     backend->device.destroy(backend);
     pool_destroy(pool);
     model_close(model);

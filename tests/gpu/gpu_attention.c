@@ -9,18 +9,11 @@
 #include "gpu/kernels/kernels_attention.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/shared_prefix.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/wide.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct device_setting {
     const char *name;
@@ -86,8 +79,7 @@ static float *random_floats(int64_t n, float size)
 static void wait_for_device(void)
 {
     struct error error;
-    if (device_wait(device, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(device_wait(device, &error), &error);
 }
 
 static void *on_device(const void *items, size_t size)
@@ -255,7 +247,7 @@ static void find_shared(const struct device_problem *problem, struct attention_s
                                  .small_queries =
                                      attention_small_queries(&problem->pages, setting->n_heads, shared_bytes),
                                  .n_segments_most = 8};
-    assert_int_equal(shared_prefix_init(shared, N_SEQUENCES, 128, &error), STATUS_OK);
+    assert_ok(shared_prefix_init(shared, N_SEQUENCES, 128, &error), &error);
     shared_prefix_find(shared, &step, &rules);
     for (int32_t i = 0; i < shared->n_tiles; i++)
         shared->tiles[i].first_page = sequences[2 * shared->tiles[i].first_page].first_page;
@@ -599,7 +591,7 @@ static double error_of(const struct device_problem *problem, const float *row)
     return wrong / size;
 }
 
-static void attention_is_near_double_precision(void **state)
+TEST(attention_is_near_double_precision)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         struct device_problem problem = problem_make(&settings[i], 1000);
@@ -622,7 +614,7 @@ static void attention_is_near_double_precision(void **state)
     }
 }
 
-static void cuts_batch_and_assignment_leave_the_bytes_alone(void **state)
+TEST(cuts_batch_and_assignment_leave_the_bytes_alone)
 {
     static const struct device_way ways[] = {
         {1, true, false, false, false, 0},
@@ -663,7 +655,7 @@ static void cuts_batch_and_assignment_leave_the_bytes_alone(void **state)
 }
 
 // A row that is not a number is its own misfortune; large queries meet weights that are 0.
-static void one_bad_row_harms_no_other_and_large_scores_are_fine(void **state)
+TEST(one_bad_row_harms_no_other_and_large_scores_are_fine)
 {
     struct device_problem problem = problem_make(&settings[0], 1000);
     int64_t row_floats = (int64_t)settings[0].n_heads * settings[0].key_dim;
@@ -762,7 +754,7 @@ static void store_rotated(const struct device_setting *setting, int32_t n_dims, 
     free(zeros);
 }
 
-static void rotating_while_storing_gives_the_bytes_of_three_launches(void **state)
+TEST(rotating_while_storing_gives_the_bytes_of_three_launches)
 {
     static const struct {
         int setting;
@@ -789,13 +781,7 @@ int main(void)
         return 77; // skipped
     is_short = device_facts(device)->emulated && !tests_are_wide();
     wanted[PROMPT] = is_short ? PROMPT_WANTED_SHORT : wanted[PROMPT];
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention_is_near_double_precision),
-        cmocka_unit_test(cuts_batch_and_assignment_leave_the_bytes_alone),
-        cmocka_unit_test(rotating_while_storing_gives_the_bytes_of_three_launches),
-        cmocka_unit_test(one_bad_row_harms_no_other_and_large_scores_are_fine),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cases_run();
     device_close(device);
     return n_failed;
 }

@@ -273,7 +273,6 @@ static void bench_products(void)
 
 static void launch_once_attention(void *context, int i)
 {
-    (void)i;
     launch_attention(device_stream(device), context);
 }
 
@@ -299,7 +298,6 @@ struct attentions {
 
 static int32_t even_length(const struct attentions *attentions, int32_t i)
 {
-    (void)i;
     return attentions->n_most;
 }
 
@@ -357,7 +355,6 @@ static void free_inputs(struct attention_inputs *inputs)
 
 static void launch_once_store(void *context, int i)
 {
-    (void)i;
     launch_attention_store(device_stream(device), context);
 }
 

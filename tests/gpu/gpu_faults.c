@@ -11,18 +11,13 @@
 #include "gpu/backend.h"
 #include "gpu/kernels/launch.h"
 #include "gpu/state.h"
-#include "tests/assert_ok.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 #include "tests/wide.h"
 
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/wait.h>
-
-#include <cmocka.h>
 
 enum { N_JOBS = 7, ANSWER = 12, ROWS_MAX = 48, BATCH = 4, N_PAGES = 24 };
 
@@ -433,8 +428,6 @@ int main(int argc, char **argv)
     if (find_device(&emulated))
         return 77;
     static struct placement layers = {1, false}, attention = {0, true};
-    (void)layers;
-    (void)attention;
     const struct CMUnitTest real[] = {cmocka_unit_test(a_process_that_lost_the_device_ends_and_others_go_on)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_that_cannot_be_made_leaves_its_step_to_launches),

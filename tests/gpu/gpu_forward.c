@@ -3,6 +3,7 @@
 // by one.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
+#include "tests/cases.h"
 #include "tests/forward_steps.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/open_model.h"
@@ -10,11 +11,6 @@
 #include "tests/make_model.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { SEQUENCES_MAX = 4, ROWS_MAX = 600 };
 
@@ -147,7 +143,7 @@ static void machine_open_with(struct machine *machine, const struct model *model
                                     // what a GPU's pages hold
                                     .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16};
     *machine = (struct machine){0};
-    assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&machine->pool, 2, &error), &error);
     struct gpu_options options = gpu ? *gpu : (struct gpu_options){0};
     options.pool = machine->pool;
     enum status status = gpu ? gpu_backend_create(&machine->backend, &options, &error)
@@ -174,8 +170,7 @@ static void compute_logits(struct machine *machine, int n_sequences, int length,
     struct error error = {0};
     start_sequences(running, n_sequences, length, chunk);
     for (int turn = 0; make_step(&made, running, n_sequences, turn); turn++) {
-        if (forward_step(machine->forward, &made.step, NULL, read, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(forward_step(machine->forward, &made.step, NULL, read, &error), &error);
         size_t n = (size_t)made.n_first_outputs * N_VOCAB;
         memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
         logits += n;
@@ -461,7 +456,7 @@ static void generate_behind_prefix(struct machine *machine, int first, int end,
     prefix.done = 0;
     assert_true(make_step(&made, &prefix, 1, 0));
     made.step.n_outputs = 0;
-    assert_int_equal(forward_step(machine->forward, &made.step, NULL, NULL, &error), STATUS_OK);
+    assert_ok(forward_step(machine->forward, &made.step, NULL, NULL, &error), &error);
     int n = end - first;
     for (int index = 0; index < DRAWN; index++) {
         assert_true(make_step(&made, running, n, 0));
@@ -471,8 +466,7 @@ static void generate_behind_prefix(struct machine *machine, int first, int end,
             made.outputs[s] = made.sequences[s].first_row + made.sequences[s].n_tokens - 1;
             requests[s] = (struct sample_request){.sampling = &settings[s], .index = (uint32_t)index};
         }
-        if (forward_step(machine->forward, &made.step, results, NULL, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(forward_step(machine->forward, &made.step, results, NULL, &error), &error);
         for (int s = 0; s < n; s++) {
             drawn[first + s][index] = results[s];
             running[s].ids[running[s].length++] = results[s].token;

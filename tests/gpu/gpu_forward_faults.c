@@ -1,16 +1,9 @@
 // Steps on a device that is lost, or has too little memory for the model. The emulated device alone takes
 // orders to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/open_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PAGE_POSITIONS = 16 };
 
@@ -29,17 +22,15 @@ static const struct forward_limits limits = {.n_tokens_max = 64,
 static void machine_open(struct machine *machine, const struct model *model, int64_t failing)
 {
     struct error error = {0};
-    assert_int_equal(pool_create(&machine->pool, 1, &error), STATUS_OK);
-    assert_int_equal(gpu_backend_create(&machine->backend, &(struct gpu_options){.failing_work = failing},
-                                        &error),
-                     STATUS_OK);
-    assert_int_equal(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
-                     STATUS_OK);
+    assert_ok(pool_create(&machine->pool, 1, &error), &error);
+    assert_ok(gpu_backend_create(&machine->backend, &(struct gpu_options){.failing_work = failing}, &error),
+              &error);
+    assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+              &error);
 }
 
-static void a_lost_device_ends_its_step_and_says_so(void **state)
+TEST(a_lost_device_ends_its_step_and_says_so)
 {
-    (void)state;
     struct model *model = open_model_of(&short_recipe);
     struct error error = {0};
     enum status status = STATUS_RESTART;
@@ -119,9 +110,8 @@ static enum status run_with_two_steps(const struct model *model, int64_t failing
     return status;
 }
 
-static void a_device_lost_with_two_steps_under_way_ends_both(void **state)
+TEST(a_device_lost_with_two_steps_under_way_ends_both)
 {
-    (void)state;
     struct model *model = open_model_of(&short_recipe);
     int n_failed[2] = {0}, n_sampling = 0;
     for (int apart = 0; apart < 2; apart++) // until the work that fails is after the last step
@@ -146,18 +136,17 @@ static void check_first_step(struct forward *forward)
     assert_true(status == STATUS_OK || (status == STATUS_RESTART && error.code == ERROR_OUT_OF_MEMORY));
 }
 
-static void memory_that_does_not_suffice_refuses_the_model(void **state)
+TEST(memory_that_does_not_suffice_refuses_the_model)
 {
-    (void)state;
     struct model *model = open_model_of(&recipe);
     for (uint64_t bytes = 10000; bytes <= 160000; bytes *= 4) {
         struct error error = {0};
         struct machine machine = {0};
         struct gpu_options of_the_device = {.emulated_memory_bytes = bytes},
                            of_the_plan = {.memory_bytes = bytes};
-        assert_int_equal(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device,
-                                            &error),
-                         STATUS_OK);
+        assert_ok(gpu_backend_create(&machine.backend, bytes == 40000 ? &of_the_plan : &of_the_device,
+                                     &error),
+                  &error);
         assert_true(forward_weight_bytes(model, machine.backend) > bytes);
         assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL,
                                         &error),
@@ -177,7 +166,7 @@ static void memory_that_does_not_suffice_refuses_the_model(void **state)
         struct error error = {0};
         struct machine machine = {0};
         struct gpu_options options = {.emulated_memory_bytes = bytes};
-        assert_int_equal(gpu_backend_create(&machine.backend, &options, &error), STATUS_OK);
+        assert_ok(gpu_backend_create(&machine.backend, &options, &error), &error);
         enum status status =
             forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error);
         if (status == STATUS_OK)
@@ -197,10 +186,5 @@ int main(void)
 {
     if (device_missing() || !device_is_emulated())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lost_device_ends_its_step_and_says_so),
-        cmocka_unit_test(a_device_lost_with_two_steps_under_way_ends_both),
-        cmocka_unit_test(memory_that_does_not_suffice_refuses_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -288,7 +288,6 @@ static struct outcome compute_attention(const struct golden_case *which, bool fa
 // n_rows of n_inputs: a residual sum and its norm.
 static struct outcome compute_norm(const struct golden_case *which, bool far)
 {
-    (void)far;
     uint64_t seed = 103;
     size_t n = (size_t)which->n_inputs, n_items = (size_t)which->n_rows * n;
     struct device_matrix in = {floats_on_device(n_items, 2, &seed), which->n_inputs},
@@ -310,7 +309,6 @@ static struct outcome compute_norm(const struct golden_case *which, bool far)
 
 static struct outcome compute_activation(const struct golden_case *which, bool far)
 {
-    (void)far;
     uint64_t seed = 104;
     size_t n_items = (size_t)which->n_rows * (size_t)which->n_inputs;
     struct device_matrix gate = {floats_on_device(n_items, 8, &seed), which->n_inputs},

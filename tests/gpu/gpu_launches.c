@@ -11,16 +11,9 @@
 // arguments.
 #include "engine/forward.h"
 #include "gpu/emulation/stream.h"
+#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/open_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { KERNELS_MAX = 32, ROWS_MAX = 128, PAGE = 16, PROMPT_PAGES = ROWS_MAX / PAGE };
 
@@ -49,7 +42,6 @@ static int *count_of(struct launch_counts *counts, const char *name)
 
 // The linker's option --wrap has launches come here.
 void __real_emulated_stream_submit(void *stream, struct emulated_work *work);
-void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work);
 
 void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work)
 {
@@ -78,7 +70,7 @@ static void open_machine(struct machine *machine, const struct model *model)
                                     .n_pages = ROWS_MAX,
                                     .kv_type = KV_F16};
     *machine = (struct machine){0};
-    assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&machine->pool, 2, &error), &error);
     struct gpu_options options = {.pool = machine->pool, .eager = true};
     if (gpu_backend_create(&machine->backend, &options, &error) != STATUS_OK ||
         forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))

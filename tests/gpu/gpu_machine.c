@@ -1,15 +1,10 @@
+#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
 
 #include "tests/gguf_writer.h"
 #include "tests/wide.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 void machine_close(struct machine *machine)
 {
@@ -63,7 +58,7 @@ bool device_is_emulated(void)
     struct error error;
     struct backend *backend;
     char device[128];
-    assert_int_equal(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), STATUS_OK);
+    assert_ok(gpu_backend_create(&backend, &(struct gpu_options){0}, &error), &error);
     gpu_backend_describe(backend, device, sizeof device);
     backend->device.destroy(backend);
     return strncmp(device, "emulated", 8) == 0;

@@ -1,17 +1,9 @@
 // KV pages of the CUDA backend: each stored key and value is read back at its own place, and nothing else is
 // written; which head sizes are refused, and the memory of pages.
 #include "gpu/state.h"
-#include "tests/assert_ok.h"
+#include "tests/cases.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { LAYERS = 2, LAYER = 1, N_PAGES = 5, N_STORED = 3, N_GUARD = 8 };
 

@@ -1,17 +1,10 @@
 // Products of routed experts on the device (or emulated): each row by the matrix that it picked.
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
-
 // Pairs sorted by expert: each is multiplied by its matrix, its result stored at its place.
-static void experts_multiply_the_rows_that_picked_them(void **state)
+TEST(experts_multiply_the_rows_that_picked_them)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16, TENSOR_F32};
     enum { N_EXPERTS = 37, N_ROWS = 60 };
@@ -52,7 +45,7 @@ static void experts_multiply_the_rows_that_picked_them(void **state)
         }
 }
 
-static void experts_with_few_and_with_many_rows_give_each_row_its_bytes(void **state)
+TEST(experts_with_few_and_with_many_rows_give_each_row_its_bytes)
 {
     static const int32_t few[] = {8, 0, 9, 16, 1, 17, 33}, // the skinny GEMM
         many[] = {3, 0, 132, 16, 64, 17, 1, 33};           // one tile of each shape, and the rest of one
@@ -61,17 +54,4 @@ static void experts_with_few_and_with_many_rows_give_each_row_its_bytes(void **s
         assert_experts_alone(few, 7, types[t], 24);
         assert_experts_alone(many, 8, types[t], t == 0 ? 150 : 24); // of two blocks
     }
-}
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(experts_multiply_the_rows_that_picked_them),
-        cmocka_unit_test(experts_with_few_and_with_many_rows_give_each_row_its_bytes),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(device);
-    return n_failed;
 }

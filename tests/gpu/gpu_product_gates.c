@@ -1,17 +1,11 @@
 // Gated products on the device (or emulated): gate, activation and factor in one launch, and the operand of the
 // product behind them.
 #include "gpu/emulation/emulate.h"
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
 
 // Bytes of an operand and its scales, which are freed.
 struct operand_bytes {
@@ -44,7 +38,7 @@ static struct activation_operand next_of(const struct product_problem *problem,
     return operand;
 }
 
-static void a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other(void **state)
+TEST(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
     static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_SWIGLU_CLAMPED, ACTIVATION_GELU,
@@ -96,7 +90,7 @@ static void assert_next_operand(const struct product_problem *problem, int32_t n
     device_free(device, arrivals);
 }
 
-static void the_last_block_of_gated_rows_writes_the_next_operand(void **state)
+TEST(the_last_block_of_gated_rows_writes_the_next_operand)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_BF16};
     static const int32_t inputs[] = {768, 256, 3 * 512}; // blocks of 2, 1 and 3 warps
@@ -223,26 +217,26 @@ static void check_scaled_operands(const int32_t *counts, size_t n_counts)
     }
 }
 
-static void blocks_of_gated_rows_write_an_operand_whose_scale_is_known(void **state)
+TEST(blocks_of_gated_rows_write_an_operand_whose_scale_is_known)
 {
     static const int32_t counts[] = {1, 8, 9, 16, 17, 33, 64, 70, 96, 97, 130}; // each of the kernels
     check_scaled_operands(counts, sizeof counts / sizeof *counts);
 }
 
-static void blocks_without_wgmma_write_it_too(void **state)
+TEST(blocks_without_wgmma_write_it_too)
 {
     static const int32_t counts[] = {17, 40, 70, 9}; // tiles of each number of rows
     struct device *own = device;
     struct error error;
-    assert_int_equal(device_open(&device, &(struct device_options){.no_wgmma = true}, &error), STATUS_OK);
-    assert_int_equal(device_load_kernels(device, &error), STATUS_OK);
+    assert_ok(device_open(&device, &(struct device_options){.no_wgmma = true}, &error), &error);
+    assert_ok(device_load_kernels(device, &error), &error);
     check_scaled_operands(counts, sizeof counts / sizeof *counts);
     device_close(device);
     device = own;
 }
 
 // Few rows each, and more.
-static void pairs_of_experts_write_an_operand_whose_scale_is_known(void **state)
+TEST(pairs_of_experts_write_an_operand_whose_scale_is_known)
 {
     enum { N_ROWS = 60, N_EXPERTS = 3 };
     static const int32_t firsts[][N_EXPERTS + 1] = {{0, 3, 3, 20}, {0, 3, 3, N_ROWS}};
@@ -267,7 +261,7 @@ static void pairs_of_experts_write_an_operand_whose_scale_is_known(void **state)
     problem_free(&problem);
 }
 
-static void experts_write_the_next_operand_of_their_pairs(void **state)
+TEST(experts_write_the_next_operand_of_their_pairs)
 {
     static const int32_t counts[] = {1, 0, 11, 2, 0, 16, 3, 1}; // on average 5 and 12 rows
     enum { N_ROWS = 34, N_EXPERTS = 8 };
@@ -295,7 +289,7 @@ static void experts_write_the_next_operand_of_their_pairs(void **state)
     }
 }
 
-static void experts_have_their_own_gates(void **state)
+TEST(experts_have_their_own_gates)
 {
     enum { N_ROWS = 40, N_EXPERTS = 3 };
     static const int32_t first[N_EXPERTS + 1] = {0, 3, 3, N_ROWS};
@@ -318,22 +312,4 @@ static void experts_have_their_own_gates(void **state)
     device_free(device, device_order);
     device_free(device, device_first);
     problem_free(&problem);
-}
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gate_in_the_same_launch_gives_the_bytes_of_one_launch_after_the_other),
-        cmocka_unit_test(the_last_block_of_gated_rows_writes_the_next_operand),
-        cmocka_unit_test(blocks_of_gated_rows_write_an_operand_whose_scale_is_known),
-        cmocka_unit_test(blocks_without_wgmma_write_it_too),
-        cmocka_unit_test(pairs_of_experts_write_an_operand_whose_scale_is_known),
-        cmocka_unit_test(experts_write_the_next_operand_of_their_pairs),
-        cmocka_unit_test(experts_have_their_own_gates),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(device);
-    return n_failed;
 }

@@ -2,19 +2,12 @@
 // with several panels, blocks that share a tile.
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/tiles.h"
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
-
 // Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
-static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
+TEST(blocks_of_little_shared_memory_give_the_same_bytes)
 {
     enum { N_ROWS = 66 };
     static const int32_t counts[] = {8, 9, 17, 65}, experts[] = {3, 0, 65, 17, 33, 1};
@@ -29,10 +22,10 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
         struct product_problem problem = problem_make(tensor, N_ROWS, 1, &seed);
         float *all = problem_compute(&problem, 0, N_ROWS, NULL, (struct product_launch){0});
         problem_free(&problem);
-        assert_int_equal(device_open(&device,
-                                     &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST},
-                                     &error),
-                         STATUS_OK);
+        assert_ok(device_open(&device,
+                              &(struct device_options){.shared_bytes_max = PRODUCT_SHARED_BYTES_LEAST},
+                              &error),
+                  &error);
         tensor = product_tensor(*type, 40, odd_inputs(*type), FILL_RANDOM, &same_seed);
         problem = problem_make(tensor, N_ROWS, 1, &same_seed);
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -53,7 +46,7 @@ static void blocks_of_little_shared_memory_give_the_same_bytes(void **state)
 }
 
 // Few blocks for many panels: partial sums of several panels, or of some rounds of one, are added together.
-static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
+TEST(many_panels_of_a_block_give_the_bytes_of_many_blocks)
 {
     static const struct {
         enum tensor_type type;
@@ -89,7 +82,7 @@ static void many_panels_of_a_block_give_the_bytes_of_many_blocks(void **state)
 }
 
 // Tiles of two blocks, or of fewer outputs, where many multiprocessors have no block.
-static void multiprocessors_without_a_block_change_no_bytes(void **state)
+TEST(multiprocessors_without_a_block_change_no_bytes)
 {
     static const struct {
         enum tensor_type type;
@@ -137,7 +130,7 @@ static void multiprocessors_without_a_block_change_no_bytes(void **state)
 
 // 250 outputs are one wide tile or four narrow ones, 183 one of 192: where there are as many tiles as blocks run
 // at once, wide ones are taken.
-static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
+TEST(wide_tiles_give_the_bytes_of_narrow_ones)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_K, TENSOR_Q5_K,
                                              TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
@@ -168,19 +161,4 @@ static void wide_tiles_give_the_bytes_of_narrow_ones(void **state)
             problem_free(&problem);
         }
     emulate_reverse(false);
-}
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_of_little_shared_memory_give_the_same_bytes),
-        cmocka_unit_test(many_panels_of_a_block_give_the_bytes_of_many_blocks),
-        cmocka_unit_test(multiprocessors_without_a_block_change_no_bytes),
-        cmocka_unit_test(wide_tiles_give_the_bytes_of_narrow_ones),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(device);
-    return n_failed;
 }

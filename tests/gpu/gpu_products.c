@@ -2,17 +2,11 @@
 // on that row alone: every number of rows gives the bytes of every other.
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/tiles.h"
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
 
 // The rows of `first` through both weights, by launch_products.
 static void compute_pair(const struct product_problem *first, const struct product_problem *second, int32_t n)
@@ -48,7 +42,7 @@ static void compute_pair(const struct product_problem *first, const struct produ
 
 enum { N_OUTPUTS = 83 };
 
-static void products_of_every_type_are_near_double_precision(void **state)
+TEST(products_of_every_type_are_near_double_precision)
 {
     uint64_t seed = 3;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
@@ -67,7 +61,7 @@ static void products_of_every_type_are_near_double_precision(void **state)
     }
 }
 
-static void the_file_s_extremes_survive_packing(void **state)
+TEST(the_file_s_extremes_survive_packing)
 {
     static const enum product_fill fills[] = {FILL_LOWEST, FILL_HIGHEST, FILL_HUGE, FILL_TINY};
     uint64_t seed = 4;
@@ -83,7 +77,7 @@ static void the_file_s_extremes_survive_packing(void **state)
         }
 }
 
-static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
+TEST(a_row_s_result_is_the_same_bytes_in_every_company)
 {
     static const int32_t counts[] = {1, 2, 3, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 66, 96, 97};
     uint64_t seed = 5;
@@ -113,7 +107,7 @@ static void a_row_s_result_is_the_same_bytes_in_every_company(void **state)
 
 // Of x [rows][heads][inputs and two more], each head through its matrix, to y [rows][heads][outputs and one
 // more].
-static void heads_begin_at_any_column(void **state)
+TEST(heads_begin_at_any_column)
 {
     static const enum tensor_type types[] = {TENSOR_F32, TENSOR_F16, TENSOR_Q8_0};
     enum { N_HEADS = 3, N_ROWS = 19, N_OUTPUTS_HEAD = 21 };
@@ -177,7 +171,7 @@ static void heads_begin_at_any_column(void **state)
         }
 }
 
-static void long_rows_take_several_rounds_of_split_k_chunks(void **state)
+TEST(long_rows_take_several_rounds_of_split_k_chunks)
 {
     uint64_t seed = 6;
     struct tensor tensor = product_tensor(TENSOR_Q4_K, 17, 512 * 18 + 256, FILL_RANDOM, &seed);
@@ -193,7 +187,7 @@ static void long_rows_take_several_rounds_of_split_k_chunks(void **state)
     problem_free(&problem);
 }
 
-static void results_are_added_with_a_factor(void **state)
+TEST(results_are_added_with_a_factor)
 {
     uint64_t seed = 7;
     for (int32_t n = 5; n <= 45; n += 20) {
@@ -210,7 +204,7 @@ static void results_are_added_with_a_factor(void **state)
     }
 }
 
-static void parts_of_one_launch_are_products_of_their_own(void **state)
+TEST(parts_of_one_launch_are_products_of_their_own)
 {
     uint64_t seed = 8;
     for (int32_t n = 4; n <= 100; n += 32) {
@@ -235,7 +229,7 @@ static void parts_of_one_launch_are_products_of_their_own(void **state)
 }
 
 // As keys and values of Q4_K_M: one launch for both types.
-static void weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches(void **state)
+TEST(weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches)
 {
     static const enum tensor_type types[][2] = {{TENSOR_Q4_K, TENSOR_Q6_K},
                                                 {TENSOR_Q6_K, TENSOR_Q5_K},
@@ -270,7 +264,7 @@ static void weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches(vo
     }
 }
 
-static void rows_that_are_not_numbers_harm_no_other_row(void **state)
+TEST(rows_that_are_not_numbers_harm_no_other_row)
 {
     static const enum tensor_type types[] = {TENSOR_Q6_K, TENSOR_BF16};
     uint64_t seed = 10;
@@ -297,7 +291,7 @@ static void rows_that_are_not_numbers_harm_no_other_row(void **state)
         }
 }
 
-static void rows_of_any_size_keep_their_precision(void **state)
+TEST(rows_of_any_size_keep_their_precision)
 {
     uint64_t seed = 11;
     static const float sizes[] = {0, 1e-38f, 1e-30f, 1e-10f, 1e5f, 1e20f, 1e30f};
@@ -318,25 +312,4 @@ static void rows_of_any_size_keep_their_precision(void **state)
         free(y);
         problem_free(&problem);
     }
-}
-
-int main(void)
-{
-    if (!open_device())
-        return 77; // skipped
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_every_type_are_near_double_precision),
-        cmocka_unit_test(the_file_s_extremes_survive_packing),
-        cmocka_unit_test(a_row_s_result_is_the_same_bytes_in_every_company),
-        cmocka_unit_test(heads_begin_at_any_column),
-        cmocka_unit_test(long_rows_take_several_rounds_of_split_k_chunks),
-        cmocka_unit_test(results_are_added_with_a_factor),
-        cmocka_unit_test(parts_of_one_launch_are_products_of_their_own),
-        cmocka_unit_test(weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches),
-        cmocka_unit_test(rows_that_are_not_numbers_harm_no_other_row),
-        cmocka_unit_test(rows_of_any_size_keep_their_precision),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    device_close(device);
-    return n_failed;
 }

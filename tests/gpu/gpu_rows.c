@@ -5,25 +5,17 @@
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_rows.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct device *device;
 
 static void wait_for_device(void)
 {
     struct error error;
-    if (device_wait(device, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(device_wait(device, &error), &error);
 }
 
 static void copy_items(void *memory, float *items, size_t n, bool up)
@@ -115,7 +107,7 @@ static void check_vector(const struct norm_problem *problem, int32_t row, int32_
 }
 
 // A warp's vectors and a block's; all items in registers, and more.
-static void norms_of_every_length_are_near_double_precision(void **state)
+TEST(norms_of_every_length_are_near_double_precision)
 {
     static const int32_t lengths[] = {1, 2, 31, 32, 33, 500, 512, 513, 4095, 4096, 4097, 9000};
     uint64_t seed = random_seed(3);
@@ -168,7 +160,7 @@ static void check_operand(const float *x, int64_t stride, int32_t n, const uint1
 }
 
 // Rows that begin anywhere; all of a row in registers, and more.
-static void operands_of_every_length_hold_their_rows(void **state)
+TEST(operands_of_every_length_hold_their_rows)
 {
     static const int32_t lengths[] = {1, 7, 8, 127, 128, 129, 2048, 2056, 16384, 16385, 20000};
     uint64_t seed = random_seed(4);
@@ -262,7 +254,7 @@ static void assert_operands_equal(const struct activation_operand *a, const stru
 
 // Aligned rows and rows that begin anywhere; the norm alone, with its operand, and the operand alone. One row
 // has a NaN.
-static void a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand(void **state)
+TEST(a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand)
 {
     static const int32_t lengths[] = {256,  520,  896,  1024, 2048,  2056, 4096,
                                       4104, 5120, 8192, 8200, 14336, 16384};
@@ -357,7 +349,7 @@ static void check_rope(int32_t n_dims, bool halves, int32_t gap, uint64_t *seed)
         device_free(device, memory[i]);
 }
 
-static void rope_has_the_bytes_of_its_definition(void **state)
+TEST(rope_has_the_bytes_of_its_definition)
 {
     uint64_t seed = random_seed(6);
     for (int32_t n_dims = 4; n_dims <= ROPE_HEAD; n_dims += 4)
@@ -395,7 +387,7 @@ static float *activation_arguments(float **memory)
     return x;
 }
 
-static void activations_are_near_double_precision(void **state)
+TEST(activations_are_near_double_precision)
 {
     static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH,
                                                  ACTIVATION_SWIGLU_CLAMPED};
@@ -433,7 +425,7 @@ static void activations_are_near_double_precision(void **state)
 }
 
 // Few rows are routed by one launch, more by two.
-static void experts_are_picked_and_sorted_alike_for_few_and_many_rows(void **state)
+TEST(experts_are_picked_and_sorted_alike_for_few_and_many_rows)
 {
     enum { MOST = 20, N_EXPERTS = 300, N_USED = 5, N_PAIRS = MOST * N_USED };
     static const int32_t counts[] = {MOST, 9, 8, 3, 1};
@@ -491,15 +483,7 @@ int main(void)
     print_message("%s%s\n", opened ? "on " : "skipped: ", opened ? device_facts(device)->name : error.text);
     if (!opened)
         return 77; // skipped
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(operands_of_every_length_hold_their_rows),
-        cmocka_unit_test(norms_of_every_length_are_near_double_precision),
-        cmocka_unit_test(activations_are_near_double_precision),
-        cmocka_unit_test(experts_are_picked_and_sorted_alike_for_few_and_many_rows),
-        cmocka_unit_test(rope_has_the_bytes_of_its_definition),
-        cmocka_unit_test(a_norm_has_the_same_bytes_at_any_alignment_and_with_its_operand),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = cases_run();
     device_close(device);
     return n_failed;
 }

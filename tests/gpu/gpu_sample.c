@@ -2,19 +2,12 @@
 // and alternatives, bit for bit, for all settings, shapes of logits and neighbors in the batch.
 #include "engine/sampler.h"
 #include "gpu/state.h"
+#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/random.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_VOCAB = 3001, N_OUTPUTS = 40, HISTORY = 300 }; // not a multiple of any block
 
@@ -88,7 +81,7 @@ static void draw_on_cpu(const float *logits, int32_t n_vocab, int32_t n_outputs,
 {
     struct error error = {0};
     struct sampler *sampler;
-    assert_int_equal(sampler_create(&sampler, n_vocab, &error), STATUS_OK);
+    assert_ok(sampler_create(&sampler, n_vocab, &error), &error);
     float *copy = malloc((size_t)n_vocab * sizeof *copy);
     for (int32_t i = 0; i < n_outputs; i++) {
         memcpy(copy, logits + (size_t)i * (size_t)n_vocab, (size_t)n_vocab * sizeof *copy);
@@ -223,9 +216,8 @@ static void fill_logits(float *logits, int32_t n, enum shape shape)
         logits[n / 2] = 0.5f;
 }
 
-static void draws_of_all_settings_are_those_of_the_cpu(void **state)
+TEST(draws_of_all_settings_are_those_of_the_cpu)
 {
-    (void)state;
     static float logits[N_OUTPUTS * N_VOCAB];
     static struct drawn_settings settings[N_OUTPUTS];
     struct sample_request requests[N_OUTPUTS];
@@ -241,9 +233,8 @@ static void draws_of_all_settings_are_those_of_the_cpu(void **state)
     }
 }
 
-static void small_vocabularies_are_drawn_from_whole(void **state)
+TEST(small_vocabularies_are_drawn_from_whole)
 {
-    (void)state;
     static const int32_t sizes[] = {1, 2, 15, 16, 17, 31, 511, 513, 1024, 1025, 2048, 2049};
     static float logits[8 * 2049];
     static struct drawn_settings settings[8];
@@ -260,9 +251,8 @@ static void small_vocabularies_are_drawn_from_whole(void **state)
 }
 
 // As tests/unit/unit_sampler.c has it: whether the second token is kept depends on the order of the sum alone.
-static void weights_are_added_in_the_lanes_of_the_cpu(void **state)
+TEST(weights_are_added_in_the_lanes_of_the_cpu)
 {
-    (void)state;
     enum { N = 24 };
     static float logits[N * N_VOCAB];
     struct sampling sampling = plain_sampling(1.0f);
@@ -283,9 +273,8 @@ static void weights_are_added_in_the_lanes_of_the_cpu(void **state)
 }
 
 // Flat logits and a uniform number near 1: candidates of many chunks are passed one by one.
-static void a_draw_far_down_the_ranking_finds_its_token(void **state)
+TEST(a_draw_far_down_the_ranking_finds_its_token)
 {
-    (void)state;
     static float logits[4 * N_VOCAB];
     struct sampling sampling = plain_sampling(2.0f);
     struct sample_request requests[4];
@@ -300,9 +289,8 @@ static void a_draw_far_down_the_ranking_finds_its_token(void **state)
     compare_samples(logits, N_VOCAB, 4, requests);
 }
 
-static void bad_logits_fail_their_own_row_alone(void **state)
+TEST(bad_logits_fail_their_own_row_alone)
 {
-    (void)state;
     static float logits[5 * N_VOCAB];
     struct sampling sampling = plain_sampling(0.0f), drawing = plain_sampling(1.0f);
     drawing.repetition_penalty = 1.3f;
@@ -326,9 +314,8 @@ static void bad_logits_fail_their_own_row_alone(void **state)
 }
 
 // Of an output that is not wanted any more. The others draw as if it had its mask.
-static void a_mask_that_is_gone_when_the_step_samples_allows_all(void **state)
+TEST(a_mask_that_is_gone_when_the_step_samples_allows_all)
 {
-    (void)state;
     static float logits[3 * N_VOCAB];
     uint32_t few[(N_VOCAB + 31) / 32] = {0};
     struct sampling sampling = plain_sampling(0.0f);
@@ -351,9 +338,8 @@ static void a_mask_that_is_gone_when_the_step_samples_allows_all(void **state)
     backend->device.destroy(backend);
 }
 
-static void a_row_draws_the_same_alone(void **state)
+TEST(a_row_draws_the_same_alone)
 {
-    (void)state;
     static float logits[N_OUTPUTS * N_VOCAB];
     static struct drawn_settings settings[N_OUTPUTS];
     static struct sample_result together[N_OUTPUTS], alone[N_OUTPUTS];
@@ -375,10 +361,9 @@ static void a_row_draws_the_same_alone(void **state)
 
 // --- phases of a step (gpu/phases.h) ---
 
-static void phases_are_kept_in_their_own_memory_up_to_the_limit(void **state)
+TEST(phases_are_kept_in_their_own_memory_up_to_the_limit)
 {
     enum { BESIDE = 4096 };
-    (void)state;
     struct matrix *matrix;
     struct backend *backend = backend_open(16, &matrix);
     struct device *device = gpu_backend_of(backend)->device;
@@ -401,7 +386,7 @@ static void phases_are_kept_in_their_own_memory_up_to_the_limit(void **state)
     for (int i = 0; i < phases.n; i++)
         assert_int_equal(phases.kinds[i], i % 2 ? PHASE_PRODUCTS : PHASE_ATTENTION);
     struct error error;
-    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    assert_ok(device_wait(device, &error), &error);
     phases_add(&phases, &times);
     assert_true(times.us[PHASE_ATTENTION] >= 0 && times.us[PHASE_UPLOAD] == 0);
     free(beside);
@@ -414,15 +399,5 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_of_all_settings_are_those_of_the_cpu),
-        cmocka_unit_test(small_vocabularies_are_drawn_from_whole),
-        cmocka_unit_test(weights_are_added_in_the_lanes_of_the_cpu),
-        cmocka_unit_test(a_draw_far_down_the_ranking_finds_its_token),
-        cmocka_unit_test(bad_logits_fail_their_own_row_alone),
-        cmocka_unit_test(a_mask_that_is_gone_when_the_step_samples_allows_all),
-        cmocka_unit_test(a_row_draws_the_same_alone),
-        cmocka_unit_test(phases_are_kept_in_their_own_memory_up_to_the_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -5,26 +5,16 @@
 #include "gpu/emulation/stream.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/tiles.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_INPUTS = 256, N_OUTPUTS = 256, EXPERTS_MAX = 12, FRAGMENT = 16, LANES = 32, COLUMN_ROWS = 8 };
 
 static int64_t n_mma; // of lanes
 
 // The linker's option --wrap has the instructions come here; their sums are not read.
-void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
 
 void __wrap_emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat)
 {
-    (void)d, (void)a, (void)b, (void)bfloat;
     n_mma++;
 }
 
@@ -33,7 +23,6 @@ static char *launched; // [LAUNCHED_MAX]: where the name of the next kernel goes
 enum { LAUNCHED_MAX = 128 };
 
 void __real_emulated_stream_submit(void *stream, struct emulated_work *work);
-void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work);
 
 void __wrap_emulated_stream_submit(void *stream, struct emulated_work *work)
 {
@@ -60,7 +49,7 @@ static int32_t *on_device(struct device *device, const int32_t *items, size_t n)
     struct error error;
     memcpy(pinned, items, n * sizeof *items);
     device_upload(device, memory, pinned, n * sizeof *items);
-    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    assert_ok(device_wait(device, &error), &error);
     device_unpin(device, pinned);
     return memory;
 }
@@ -91,7 +80,7 @@ static int32_t count_rows(struct device *device, enum tensor_type type, const in
         .device.shared_bytes_max = device_facts(device)->shared_bytes_max};
     n_mma = 0;
     launch_product(device_stream(device), &call);
-    assert_int_equal(device_wait(device, &error), STATUS_OK);
+    assert_ok(device_wait(device, &error), &error);
     const void *const given[] = {call.parts[0].tiles, call.parts[0].y, call.x.items, call.x.scales,
                                  call.expert_first};
     for (size_t i = 0; i < sizeof given / sizeof *given; i++)
@@ -112,15 +101,14 @@ static const struct {
     {{300, 300, 300, 300, 300, 300, 300, 300, 300, 300, 300, 300}, 12 * (2 * 128 + 64), 12 * (4 * 64 + 64)},
 };
 
-static void an_expert_s_rows_are_in_the_smallest_tile_that_has_room(void **state)
+TEST(an_expert_s_rows_are_in_the_smallest_tile_that_has_room)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_BF16};
-    (void)state;
     for (int little = 0; little < 2; little++) {
         struct device *device;
         struct error error;
         struct device_options options = {.shared_bytes_max = little ? PRODUCT_SHARED_BYTES_LEAST : 0};
-        assert_int_equal(device_open(&device, &options, &error), STATUS_OK);
+        assert_ok(device_open(&device, &options, &error), &error);
         for (size_t t = 0; t < sizeof types / sizeof *types; t++)
             for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
                 assert_int_equal(count_rows(device, types[t], cases[i].counts, EXPERTS_MAX),
@@ -161,7 +149,7 @@ static struct wgmma_tile tile_of(struct device *device, enum tensor_type type, i
 
 // Wide where 132 multiprocessors have tiles all the same, or less time goes by in spite of it, and there is room
 // for a ring.
-static void tiles_are_as_wide_as_leaves_all_multiprocessors_busy(void **state)
+TEST(tiles_are_as_wide_as_leaves_all_multiprocessors_busy)
 {
     static const struct {
         enum tensor_type type;
@@ -181,8 +169,7 @@ static void tiles_are_as_wide_as_leaves_all_multiprocessors_busy(void **state)
     };
     struct device *device;
     struct error error;
-    (void)state;
-    assert_int_equal(device_open(&device, &(struct device_options){0}, &error), STATUS_OK);
+    assert_ok(device_open(&device, &(struct device_options){0}, &error), &error);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct wgmma_tile tile = tile_of(device, wanted[i].type, wanted[i].n_rows, wanted[i].n_outputs);
         if (tile.n_outputs != wanted[i].tile.n_outputs || tile.n_rows != wanted[i].tile.n_rows ||
@@ -201,8 +188,5 @@ int main(void)
         return 77;
     }
     device_close(device);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_expert_s_rows_are_in_the_smallest_tile_that_has_room),
-        cmocka_unit_test(tiles_are_as_wide_as_leaves_all_multiprocessors_busy)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -1,3 +1,4 @@
+#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 
 #include "engine/file/dequantize.h"
@@ -6,14 +7,7 @@
 #include "tests/kernel/product_data.h"
 #include "tests/wide.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 struct device *device;
 
@@ -34,8 +28,7 @@ bool shapes_are_wide(void)
 void wait_for_device(void)
 {
     struct error error;
-    if (device_wait(device, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(device_wait(device, &error), &error);
 }
 
 void *on_device(const void *items, size_t size)
@@ -274,4 +267,14 @@ void assert_experts_alone(const int32_t *counts, int n_experts, enum tensor_type
     device_free(device, device_order);
     device_free(device, device_first);
     problem_free(&problem);
+}
+
+// Of each program of products.
+int main(void)
+{
+    if (!open_device())
+        return 77; // skipped
+    int n_failed = cases_run();
+    device_close(device);
+    return n_failed;
 }

@@ -3,20 +3,11 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
 #include "engine/base/pool.h"
+#include "tests/cases.h"
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct attention_setting {
     const char *name;
@@ -134,7 +125,7 @@ static void pages_fill(struct bench_pages *filled, const struct attention_proble
     struct kv_shape shape = {
         2, setting->n_kv_heads, setting->key_dim, setting->value_dim, page_positions, n_pages, setting->type};
     struct error error;
-    assert_int_equal(pages_create(&filled->pages, &shape, &error), STATUS_OK);
+    assert_ok(pages_create(&filled->pages, &shape, &error), &error);
     int32_t n_floats = setting->n_kv_heads * (setting->key_dim + setting->value_dim);
     float *nan = malloc((size_t)n_floats * sizeof *nan);
     for (int32_t i = 0; i < n_floats; i++)
@@ -175,11 +166,10 @@ static float *problem_compute(const struct attention_problem *problem, struct at
     struct attention *attention;
     struct error error;
     struct bench_pages filled;
-    assert_int_equal(pool_create(&pool, way.n_threads, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, way.n_threads, &error), &error);
     pages_fill(&filled, problem, &kernels, way.page_positions ? way.page_positions : setting->page_positions);
-    assert_int_equal(attention_create(&attention, &filled.pages, pool, &kernels.attention, &error),
-                     STATUS_OK);
-    assert_int_equal(attention_reserve(attention, 110, &error), STATUS_OK);
+    assert_ok(attention_create(&attention, &filled.pages, pool, &kernels.attention, &error), &error);
+    assert_ok(attention_reserve(attention, 110, &error), &error);
     struct attention_parameters parameters = {.layer = 1,
                                               .n_heads = setting->n_heads,
                                               .scale = 1.0f / sqrtf((float)setting->key_dim),
@@ -333,7 +323,7 @@ static struct distance distance_of(const struct attention_problem *problem, cons
     return distance;
 }
 
-static void plain_c_is_near_double_arithmetic(void **state)
+TEST(plain_c_is_near_double_arithmetic)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         struct attention_problem problem = problem_make(&settings[i]);
@@ -352,7 +342,7 @@ static void plain_c_is_near_double_arithmetic(void **state)
 }
 
 // Error of 16-bit pages, including the rounding of queries and weights.
-static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **state)
+TEST(integers_are_nearer_to_exact_arithmetic_than_binary16_items)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         if (settings[i].type != KV_F16)
@@ -373,7 +363,7 @@ static void integers_are_nearer_to_exact_arithmetic_than_binary16_items(void **s
 
 // A byte is off by at most 1 / 254 of its head's largest item: of even ones by 2e-3 of their root mean
 // square.
-static void bytes_are_near_exact_arithmetic(void **state)
+TEST(bytes_are_near_exact_arithmetic)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         if (settings[i].type != KV_Q8_0 || settings[i].outlier != 0.0f)
@@ -390,7 +380,7 @@ static void bytes_are_near_exact_arithmetic(void **state)
     }
 }
 
-static void every_level_gives_the_bytes_of_plain_c(void **state)
+TEST(every_level_gives_the_bytes_of_plain_c)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         struct attention_problem problem = problem_make(&settings[i]);
@@ -406,7 +396,7 @@ static void every_level_gives_the_bytes_of_plain_c(void **state)
     }
 }
 
-static void threads_cuts_pages_and_company_leave_the_bytes_alone(void **state)
+TEST(threads_cuts_pages_and_company_leave_the_bytes_alone)
 {
     static const struct attention_way ways[] = {
         {CPU_AVX512, 2, 0, 100, true}, {CPU_AVX512, 1, 0, 1, false},   {CPU_AVX512, 2, 0, 1, true},
@@ -427,7 +417,7 @@ static void threads_cuts_pages_and_company_leave_the_bytes_alone(void **state)
     }
 }
 
-static void worst_case_inputs_give_the_same_bytes(void **state)
+TEST(worst_case_inputs_give_the_same_bytes)
 {
     static const float awkward[] = {INFINITY, -INFINITY, 1e38f, -1e38f,   1e-40f,
                                     -1e-45f,  0.0f,      -0.0f, 65504.0f, NAN};
@@ -491,8 +481,8 @@ static float *sharers_compute(const struct attention_setting *setting, enum cpu_
     int32_t size = setting->page_positions, table_pages = LONGEST / size + 1, n_pages = 0, n_rows = 0;
     struct kv_shape shape = {1,    setting->n_kv_heads,     setting->key_dim, setting->value_dim,
                              size, N_SHARERS * table_pages, setting->type};
-    assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
-    assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, n_threads, &error), &error);
+    assert_ok(pages_create(&pages, &shape, &error), &error);
     int32_t *tables = malloc((size_t)(N_SHARERS * table_pages) * sizeof *tables);
     struct step_sequence sequences[N_SHARERS];
     for (int s = 0; s < N_SHARERS; s++) {
@@ -512,8 +502,8 @@ static float *sharers_compute(const struct attention_setting *setting, enum cpu_
             (struct step_sequence){n_rows, sharer->n_rows, sharer->length - sharer->n_rows, table, false};
         n_rows += sharer->n_rows;
     }
-    assert_int_equal(attention_create(&attention, &pages, pool, &kernels.attention, &error), STATUS_OK);
-    assert_int_equal(attention_reserve(attention, n_rows, &error), STATUS_OK);
+    assert_ok(attention_create(&attention, &pages, pool, &kernels.attention, &error), &error);
+    assert_ok(attention_reserve(attention, n_rows, &error), &error);
     int64_t q_stride = setting->n_heads * setting->key_dim,
             out_stride = setting->n_heads * setting->value_dim;
     seed = 5;
@@ -538,7 +528,7 @@ static float *sharers_compute(const struct attention_setting *setting, enum cpu_
     return out;
 }
 
-static void shared_pages_give_the_bytes_of_own_copies(void **state)
+TEST(shared_pages_give_the_bytes_of_own_copies)
 {
     for (int i = 0; i < N_SETTINGS; i++) {
         size_t n;
@@ -554,7 +544,7 @@ static void shared_pages_give_the_bytes_of_own_copies(void **state)
     }
 }
 
-static void linear_biases_follow_the_paper(void **state)
+TEST(linear_biases_follow_the_paper)
 {
     for (int32_t head = 0; head < 8; head++) // 8 heads: 1/2, 1/4, ..., 1/256
         assert_true(attention_slope(head, 8, 8.0f) == ldexpf(1.0f, -(head + 1)));
@@ -690,15 +680,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
         return run_bench(argc > 2 ? argv[2] : "");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_c_is_near_double_arithmetic),
-        cmocka_unit_test(integers_are_nearer_to_exact_arithmetic_than_binary16_items),
-        cmocka_unit_test(bytes_are_near_exact_arithmetic),
-        cmocka_unit_test(every_level_gives_the_bytes_of_plain_c),
-        cmocka_unit_test(threads_cuts_pages_and_company_leave_the_bytes_alone),
-        cmocka_unit_test(worst_case_inputs_give_the_same_bytes),
-        cmocka_unit_test(shared_pages_give_the_bytes_of_own_copies),
-        cmocka_unit_test(linear_biases_follow_the_paper),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

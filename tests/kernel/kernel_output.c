@@ -1,15 +1,8 @@
 // Gathered output rows: the logits of allowed tokens have the bits of the whole product, for every type of
 // weights, whatever is computed beside them in the step.
 #include "engine/cpu/state.h"
-#include "tests/assert_ok.h"
+#include "tests/cases.h"
 #include "tests/kernel/product_data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_ROWS = 23, N_INPUTS = 256, N_VOCAB = 5003, N_WORDS = (N_VOCAB + 31) / 32 };
 
@@ -154,19 +147,10 @@ static void check_steps(enum cpu_level level, enum tensor_type type, uint64_t *s
     free((void *)(uintptr_t)bias.data);
 }
 
-static void logits_of_allowed_tokens_have_the_bits_of_the_whole_product(void **state)
+TEST(logits_of_allowed_tokens_have_the_bits_of_the_whole_product)
 {
-    (void)state;
     uint64_t random = 7;
     for (int level = 0; level < CPU_LEVEL_COUNT; level++)
         for (int i = 0; product_types[i] != TENSOR_TYPE_COUNT; i++)
             check_steps((enum cpu_level)level, product_types[i], &random);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logits_of_allowed_tokens_have_the_bits_of_the_whole_product),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,10 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/pages.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { PAGE = 32, DIMS_MAX = 256 };
 
@@ -22,7 +16,7 @@ static struct error error;
 static void create_pages(struct pages *pages, int32_t n_dims, enum kv_type type)
 {
     struct kv_shape shape = {1, 1, n_dims, n_dims, PAGE, 1, type};
-    assert_int_equal(pages_create(pages, &shape, &error), STATUS_OK);
+    assert_ok(pages_create(pages, &shape, &error), &error);
 }
 
 // 12 bits of the fraction: binary16 keeps 10.
@@ -31,9 +25,8 @@ static float item_at(int32_t position, int32_t d)
     return 1.0f + (float)((position * 37 + d * 11) % 4096) / 4096.0f;
 }
 
-static void pages_of_floats_round_to_binary16_only_where_they_are_to(void **state)
+TEST(pages_of_floats_round_to_binary16_only_where_they_are_to)
 {
-    (void)state;
     struct cpu_kernels kernels;
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {
         cpu_kernels_init(&kernels, levels[l]);
@@ -83,9 +76,9 @@ static void attend(enum cpu_level level, enum kv_type type, int32_t n_dims, floa
         }
         pages_store(&pages, &kernels.rows, 0, 0, p, keys, values);
     }
-    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
-    assert_int_equal(attention_create(&attention, &pages, pool, &kernels.attention, &error), STATUS_OK);
-    assert_int_equal(attention_reserve(attention, 1, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 1, &error), &error);
+    assert_ok(attention_create(&attention, &pages, pool, &kernels.attention, &error), &error);
+    assert_ok(attention_reserve(attention, 1, &error), &error);
     struct step_sequence sequence = {0, 1, PAGE - 1, &page};
     struct attention_parameters parameters = {.n_heads = 1, .scale = 1.0f};
     attention_begin(attention, (struct attention_sequences){&sequence, 1});
@@ -98,7 +91,6 @@ static void attend(enum cpu_level level, enum kv_type type, int32_t n_dims, floa
 
 static float same_value(int32_t position)
 {
-    (void)position;
     return 0.5f;
 }
 
@@ -114,9 +106,8 @@ static float by_sign(int32_t position)
 
 // Equal scores make equal weights of the largest integers their norm allows, equal values the largest
 // integers of all.
-static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **state)
+TEST(sums_of_equal_values_under_equal_weights_do_not_overflow)
 {
-    (void)state;
     for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
@@ -127,9 +118,8 @@ static void sums_of_equal_values_under_equal_weights_do_not_overflow(void **stat
 }
 
 // Keys along the query: half of them have all the weight, the others none.
-static void products_of_keys_along_the_query_do_not_overflow(void **state)
+TEST(products_of_keys_along_the_query_do_not_overflow)
 {
-    (void)state;
     for (size_t l = 0; l < 2 * sizeof levels / sizeof *levels; l++)
         for (int32_t n_dims = 1; n_dims <= DIMS_MAX; n_dims *= 2) {
             float out[DIMS_MAX];
@@ -145,11 +135,11 @@ static void fill_random(float *items, size_t n, uint64_t *seed)
         items[i] = random_float(seed);
 }
 
-static void pages_refuse_what_they_cannot_keep(void **state)
+TEST(pages_refuse_what_they_cannot_keep)
 {
     struct pages pages;
     struct kv_shape shape = {1, 1, I16_DIMS_MAX, I16_DIMS_MAX, 16, 1, KV_F16};
-    assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+    assert_ok(pages_create(&pages, &shape, &error), &error);
     pages_finish(&pages);
     for (int part = 0; part < 2; part++) {
         shape.key_dim = I16_DIMS_MAX + !part;
@@ -158,12 +148,12 @@ static void pages_refuse_what_they_cannot_keep(void **state)
         assert_int_equal(pages_create(&pages, &shape, &error), STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
         shape.type = KV_F32;
-        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+        assert_ok(pages_create(&pages, &shape, &error), &error);
         pages_finish(&pages);
     }
 }
 
-static void pages_give_back_what_they_keep(void **state)
+TEST(pages_give_back_what_they_keep)
 {
     struct cpu_kernels kernels;
     cpu_kernels_init(&kernels, CPU_AVX512);
@@ -173,7 +163,7 @@ static void pages_give_back_what_they_keep(void **state)
         enum { DIMS = 45, VALUES = 19, SIZE = 32, HEADS = 2 };
         struct kv_shape shape = {1, HEADS, DIMS, VALUES, SIZE, 2, types[t]};
         struct pages pages;
-        assert_int_equal(pages_create(&pages, &shape, &error), STATUS_OK);
+        assert_ok(pages_create(&pages, &shape, &error), &error);
         uint64_t seed = 3;
         float keys[SIZE * HEADS * DIMS], values[SIZE * HEADS * VALUES];
         fill_random(keys, sizeof keys / sizeof *keys, &seed);
@@ -190,16 +180,4 @@ static void pages_give_back_what_they_keep(void **state)
         }
         pages_finish(&pages);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_of_floats_round_to_binary16_only_where_they_are_to),
-        cmocka_unit_test(sums_of_equal_values_under_equal_weights_do_not_overflow),
-        cmocka_unit_test(products_of_keys_along_the_query_do_not_overflow),
-        cmocka_unit_test(pages_refuse_what_they_cannot_keep),
-        cmocka_unit_test(pages_give_back_what_they_keep),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,12 @@
 #include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
 #include "engine/file/mapped_file.h"
+#include "tests/cases.h"
 #include "tests/kernel/product_bench.h"
 #include "tests/kernel/product_data.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct product_level levels[PRODUCT_LEVELS];
 static struct pool *pool; // of 1 thread
@@ -26,9 +20,9 @@ enum x_fill { X_RANDOM, X_ZERO, X_EXTREME, X_HUGE, X_TINY, X_NAN, X_FILLS };
 
 static const char *const x_fill_names[X_FILLS] = {"random", "zero", "extreme", "huge", "tiny", "nan"};
 
-static float x_value(enum x_fill fill, uint64_t *state)
+static float x_value(enum x_fill fill, uint64_t *seed)
 {
-    float value = random_float(state);
+    float value = random_float(seed);
     switch (fill) {
     case X_ZERO:
         return 0;
@@ -39,19 +33,19 @@ static float x_value(enum x_fill fill, uint64_t *state)
     case X_TINY:
         return value * 0x1p-130f;
     case X_NAN:
-        return random_bits(state) % 512 == 0 ? (value < 0 ? NAN : INFINITY) : value;
+        return random_bits(seed) % 512 == 0 ? (value < 0 ? NAN : INFINITY) : value;
     default:
         return value * value * value; // a few larger ones in each block
     }
 }
 
 // x [ROWS_MAX, n_inputs + PADDING], what is between the rows poisoned.
-static float *x_create(int32_t n_inputs, enum x_fill fill, uint64_t *state)
+static float *x_create(int32_t n_inputs, enum x_fill fill, uint64_t *seed)
 {
     float *x = malloc(ROWS_MAX * (size_t)(n_inputs + PADDING) * sizeof *x);
     for (int r = 0; r < ROWS_MAX; r++)
         for (int32_t i = 0; i < n_inputs + PADDING; i++)
-            x[(int64_t)r * (n_inputs + PADDING) + i] = i < n_inputs ? x_value(fill, state) : NAN;
+            x[(int64_t)r * (n_inputs + PADDING) + i] = i < n_inputs ? x_value(fill, seed) : NAN;
     return x;
 }
 
@@ -61,7 +55,7 @@ static struct packed *pack(const struct tensor *tensor)
 {
     struct packed *packed;
     struct error error = {0};
-    assert_int_equal(packed_create(&packed, tensor, &memory, pool, &error), STATUS_OK);
+    assert_ok(packed_create(&packed, tensor, &memory, pool, &error), &error);
     return packed;
 }
 
@@ -70,7 +64,7 @@ static struct prepared prepare_rows(const struct product_level *level, const flo
 {
     struct prepared prepared;
     struct error error = {0};
-    assert_int_equal(prepared_create(&prepared, n_rows, n_inputs, &error), STATUS_OK);
+    assert_ok(prepared_create(&prepared, n_rows, n_inputs, &error), &error);
     prepared_set(&prepared, &level->kernels, pool, x, n_inputs + PADDING, n_rows, n_inputs, forms);
     return prepared;
 }
@@ -108,15 +102,15 @@ static void exact_product(const struct tensor *tensor, const float *x, int32_t o
 // An item of x is off by at most half a quant step, absolute maximum / 254, or a bfloat16's 2^-9 of itself.
 // The rest is float32 rounding, of numbers no larger than 64 block maxima a weight (a K-quant's scale and
 // minimum nearly cancel).
-static void plain_product_is_within_its_error_bound_of_exact_arithmetic(void **unused)
+TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
 {
     enum { OUTPUTS = 19, ROWS = 3 };
-    uint64_t state = 1;
+    uint64_t seed = 1;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         int32_t n_inputs = tensor_traits(*type)->block_items == 1 ? 301 : 512;
-        struct tensor tensor = product_tensor(*type, OUTPUTS, n_inputs, FILL_RANDOM, &state);
+        struct tensor tensor = product_tensor(*type, OUTPUTS, n_inputs, FILL_RANDOM, &seed);
         struct packed *packed = pack(&tensor);
-        float *x = x_create(n_inputs, X_RANDOM, &state);
+        float *x = x_create(n_inputs, X_RANDOM, &seed);
         struct prepared prepared = prepare_rows(&levels[0], x, ROWS, n_inputs, packed_form(packed));
         float y[ROWS][OUTPUTS];
         struct product_task task = {packed, NULL, y[0], OUTPUTS};
@@ -145,17 +139,17 @@ static void plain_product_is_within_its_error_bound_of_exact_arithmetic(void **u
 
 // One type, shape and filling: each fast level's y for 1..ROWS_MAX rows, padding included, against plain C's.
 static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, enum product_fill fill,
-                           enum x_fill x_fill, const int *row_counts, uint64_t *state)
+                           enum x_fill x_fill, const int *row_counts, uint64_t *seed)
 {
     int64_t y_stride = n_outputs + PADDING;
     size_t y_items = ROWS_MAX * (size_t)y_stride;
-    struct tensor tensor = product_tensor(type, n_outputs, n_inputs, fill, state);
+    struct tensor tensor = product_tensor(type, n_outputs, n_inputs, fill, seed);
     struct packed *packed = pack(&tensor);
-    float *x = x_create(n_inputs, x_fill, state);
+    float *x = x_create(n_inputs, x_fill, seed);
     float *bias = malloc((size_t)n_outputs * sizeof *bias);
     float *expected = malloc(2 * y_items * sizeof *expected), *y = expected + y_items;
     for (int32_t o = 0; o < n_outputs; o++)
-        bias[o] = random_float(state);
+        bias[o] = random_float(seed);
     for (const int *n_rows = row_counts; *n_rows; n_rows++) {
         const float *maybe_bias = *n_rows % 2 ? bias : NULL;
         for (int l = 0; l < PRODUCT_LEVELS; l++) {
@@ -193,7 +187,7 @@ static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_i
 #endif
 
 // Outputs: five whole panels and a part, so that tiles of two and of three panels leave some.
-static void fast_product_gives_plain_c_s_bytes_for_every_number_of_rows(void **unused)
+TEST(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows)
 {
     static const int many[] = {63, 64, 65, 96, 97, 130, ROWS_MAX};
     enum { MANY = sizeof many / sizeof *many };
@@ -201,17 +195,17 @@ static void fast_product_gives_plain_c_s_bytes_for_every_number_of_rows(void **u
     for (int i = 0; i < EACH_ROWS; i++)
         row_counts[i] = i + 1;
     memcpy(row_counts + EACH_ROWS, many, sizeof many);
-    uint64_t state = 2;
+    uint64_t seed = 2;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
-        compare_levels(*type, 85, 256, FILL_RANDOM, X_RANDOM, row_counts, &state);
+        compare_levels(*type, 85, 256, FILL_RANDOM, X_RANDOM, row_counts, &seed);
 }
 
-static void fast_product_gives_plain_c_s_bytes_for_every_shape(void **unused)
+TEST(fast_product_gives_plain_c_s_bytes_for_every_shape)
 {
     static const int row_counts[] = {ROW_COUNTS(1, 5, 33, 101), 0};
     static const int32_t outputs[] = {1, 15, 16, 17, 31, 32, 33, 64, 100};
     static const int32_t inputs[][4] = {{1, 2, 33, 4160}, {32, 96, 1088, 4160}, {256, 768, 2304, 4352}};
-    uint64_t state = 3;
+    uint64_t seed = 3;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         uint32_t items = tensor_traits(*type)->block_items;
         for (size_t i = 0; i < 4; i++)
@@ -221,19 +215,19 @@ static void fast_product_gives_plain_c_s_bytes_for_every_shape(void **unused)
                                    inputs[items == 1    ? 0
                                           : items == 32 ? 1
                                                         : 2][i],
-                                   FILL_RANDOM, X_RANDOM, row_counts, &state);
+                                   FILL_RANDOM, X_RANDOM, row_counts, &seed);
     }
 }
 
-static void fast_product_gives_plain_c_s_bytes_for_worst_case_values(void **unused)
+TEST(fast_product_gives_plain_c_s_bytes_for_worst_case_values)
 {
     static const int row_counts[] = {ROW_COUNTS(1, 3, 8, 40), 0};
-    uint64_t state = 4;
+    uint64_t seed = 4;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++)
         for (int fill = FILL_RANDOM; fill <= FILL_INFINITE; fill++)
             for (int x_fill = 0; x_fill < X_FILLS; x_fill++)
                 compare_levels(*type, 56, 512, (enum product_fill)fill, (enum x_fill)x_fill, row_counts,
-                               &state);
+                               &seed);
 }
 
 // Item i of the only row, as bfloat16.
@@ -248,23 +242,23 @@ static uint32_t bfloat_at(const struct prepared *prepared, const struct product_
     return i % 2 == 0 ? pair >> 16 : pair & 0xFFFF;
 }
 
-static void quantizing_gives_plain_c_s_bytes(void **unused)
+TEST(quantizing_gives_plain_c_s_bytes)
 {
     enum { N_MAX = 300 };
-    uint64_t state = 5;
+    uint64_t seed = 5;
     for (int32_t n = 1; n <= N_MAX; n++) {
         enum x_fill fill = (enum x_fill)(n % X_FILLS);
         float *x = malloc((size_t)n * sizeof *x); // its end is watched by the address sanitizer
         for (int32_t i = 0; i < n; i++)
-            x[i] = n % 7 ? x_value(fill, &state)
-                         : (float)(random_bits(&state) % 255) - 127.0f + 0.5f * (float)(i % 2);
+            x[i] = n % 7 ? x_value(fill, &seed)
+                         : (float)(random_bits(&seed) % 255) - 127.0f + 0.5f * (float)(i % 2);
         struct prepared expected = {0};
         for (int l = 0; l < PRODUCT_LEVELS; l++) {
             if (!levels[l].present)
                 continue;
             struct prepared prepared;
             struct error error = {0};
-            assert_int_equal(prepared_create(&prepared, 1, n, &error), STATUS_OK);
+            assert_ok(prepared_create(&prepared, 1, n, &error), &error);
             prepared_set(&prepared, &levels[l].kernels, pool, x, n, 1, n, PRODUCT_QUANTS | PRODUCT_BFLOATS);
             if (l == 0) {
                 expected = prepared;
@@ -289,7 +283,7 @@ static void quantizing_gives_plain_c_s_bytes(void **unused)
 }
 
 // 2^-126, the smallest normal number, less 2^-152 is rounded to it and stays; 2^-127 becomes 0.
-static void sum_of_bfloats_is_rounded_before_it_is_flushed(void **unused)
+TEST(sum_of_bfloats_is_rounded_before_it_is_flushed)
 {
     enum { OUTPUTS = 2, INPUTS = 32, ROWS = 5 };
     const float first = 0x1p-63f, second[OUTPUTS] = {0x1p-76f, 0x1p-51f}, expected[OUTPUTS] = {0x1p-126f, 0};
@@ -325,14 +319,14 @@ static void sum_of_bfloats_is_rounded_before_it_is_flushed(void **unused)
 }
 
 // The same rows, many at once over pools of several threads and one by one.
-static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
+TEST(row_does_not_depend_on_the_other_rows_or_the_threads)
 {
     enum { OUTPUTS = 200, INPUTS = 512 };
-    uint64_t state = 6;
-    float *x = x_create(INPUTS, X_RANDOM, &state);
+    uint64_t seed = 6;
+    float *x = x_create(INPUTS, X_RANDOM, &seed);
     float *alone = malloc(2 * EACH_ROWS * OUTPUTS * sizeof *alone), *together = alone + EACH_ROWS * OUTPUTS;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
-        struct tensor tensor = product_tensor(*type, OUTPUTS, INPUTS, FILL_RANDOM, &state);
+        struct tensor tensor = product_tensor(*type, OUTPUTS, INPUTS, FILL_RANDOM, &seed);
         struct packed *packed = pack(&tensor);
         for (int l = 0; l < PRODUCT_LEVELS; l++) {
             if (!levels[l].present || !levels[l].kernels.product[*type])
@@ -347,7 +341,7 @@ static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
             for (int n_threads = 1; n_threads <= 5; n_threads += 2) {
                 struct pool *threads;
                 struct error error = {0};
-                assert_int_equal(pool_create(&threads, n_threads, &error), STATUS_OK);
+                assert_ok(pool_create(&threads, n_threads, &error), &error);
                 struct prepared all = prepare_rows(&levels[l], x, EACH_ROWS, INPUTS, packed_form(packed));
                 struct product_task task = {packed, NULL, together, OUTPUTS};
                 product_run(&levels[l].kernels, threads, &task, 1, &all);
@@ -363,13 +357,13 @@ static void row_does_not_depend_on_the_other_rows_or_the_threads(void **unused)
     free(x);
 }
 
-static void group_of_products_is_each_product_by_itself(void **unused)
+TEST(group_of_products_is_each_product_by_itself)
 {
     enum { INPUTS = 256, ROWS = 5 };
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_BF16, TENSOR_F16};
     static const int32_t outputs[] = {64, 17, 300, 1};
-    uint64_t state = 7;
-    float *x = x_create(INPUTS, X_RANDOM, &state);
+    uint64_t seed = 7;
+    float *x = x_create(INPUTS, X_RANDOM, &seed);
     for (int l = 0; l < PRODUCT_LEVELS; l++) {
         bool has_all = levels[l].present;
         for (int t = 0; t < PRODUCT_TASKS_MAX; t++)
@@ -381,7 +375,7 @@ static void group_of_products_is_each_product_by_itself(void **unused)
         struct tensor tensors[PRODUCT_TASKS_MAX];
         unsigned forms = 0;
         for (int t = 0; t < PRODUCT_TASKS_MAX; t++) {
-            tensors[t] = product_tensor(types[t], outputs[t], INPUTS, FILL_RANDOM, &state);
+            tensors[t] = product_tensor(types[t], outputs[t], INPUTS, FILL_RANDOM, &seed);
             tasks[t] = (struct product_task){pack(&tensors[t]), NULL, y[t], outputs[t]};
             forms |= packed_form(tasks[t].weight);
         }
@@ -401,12 +395,12 @@ static void group_of_products_is_each_product_by_itself(void **unused)
 }
 
 // Sign masks of 7 bits are completed to 8, and 3-bit scales to 4, so the types that have them grow most.
-static void packed_weight_is_little_larger_than_the_file_s(void **unused)
+TEST(packed_weight_is_little_larger_than_the_file_s)
 {
-    uint64_t state = 8;
+    uint64_t seed = 8;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         const bool grows = *type == TENSOR_IQ2_XXS || *type == TENSOR_IQ2_XS;
-        struct tensor tensor = product_tensor(*type, 256, 1024, FILL_RANDOM, &state);
+        struct tensor tensor = product_tensor(*type, 256, 1024, FILL_RANDOM, &seed);
         struct packed *packed = pack(&tensor);
         assert_true(packed_bytes(packed) * 100 <= tensor.size_bytes * (grows ? 107 : 105));
         assert_int_equal(packed_shape(packed).n_outputs, 256);
@@ -416,7 +410,7 @@ static void packed_weight_is_little_larger_than_the_file_s(void **unused)
     }
 }
 
-static void every_type_with_arithmetic_is_tested_here(void **unused)
+TEST(every_type_with_arithmetic_is_tested_here)
 {
     for (uint32_t type = 0; type < TENSOR_TYPE_COUNT; type++) {
         const enum tensor_type *tested = product_types;
@@ -431,16 +425,16 @@ static void every_type_with_arithmetic_is_tested_here(void **unused)
     }
 }
 
-static void product_is_multiplied_by_the_tensor_s_scale_before_the_bias(void **unused)
+TEST(product_is_multiplied_by_the_tensor_s_scale_before_the_bias)
 {
     enum { INPUTS = 256, OUTPUTS = 37, ROWS = 5 };
-    uint64_t state = 12;
-    struct tensor tensor = product_tensor(TENSOR_NVFP4, OUTPUTS, INPUTS, FILL_RANDOM, &state);
-    float *x = x_create(INPUTS, X_RANDOM, &state);
+    uint64_t seed = 12;
+    struct tensor tensor = product_tensor(TENSOR_NVFP4, OUTPUTS, INPUTS, FILL_RANDOM, &seed);
+    float *x = x_create(INPUTS, X_RANDOM, &seed);
     struct prepared prepared = prepare_rows(&levels[0], x, ROWS, INPUTS, PRODUCT_QUANTS);
     float scale = 0.3f, bias[OUTPUTS], plain[ROWS][OUTPUTS], y[ROWS][OUTPUTS];
     for (int o = 0; o < OUTPUTS; o++)
-        bias[o] = random_float(&state);
+        bias[o] = random_float(&seed);
     struct product_task task = {pack(&tensor), NULL, plain[0], OUTPUTS};
     product_run(&levels[0].kernels, pool, &task, 1, &prepared);
     packed_destroy((struct packed *)task.weight);
@@ -469,24 +463,24 @@ static struct mapped_file tensor_file_create(const struct tensor *tensor)
     assert_int_equal(fwrite("abc", 1, 3, out), 3);
     assert_int_equal(fwrite(tensor->data, 1, tensor->size_bytes, out), tensor->size_bytes);
     assert_int_equal(fclose(out), 0);
-    assert_int_equal(mapped_file_open(&file, path, &error), STATUS_OK);
+    assert_ok(mapped_file_open(&file, path, &error), &error);
     remove(path);
     return file;
 }
 
 // Tasks are of several panels where there are many, and the last panel and the last task are smaller.
-static void weight_read_from_its_file_is_packed_as_one_in_memory(void **unused)
+TEST(weight_read_from_its_file_is_packed_as_one_in_memory)
 {
     static const int32_t outputs[] = {1, 16, 19, 8 * 16, 8 * 16 + 1, 13 * 16 - 1, 40 * 16 + 5};
     static const enum tensor_type types[] = {TENSOR_Q4_K, TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_F32};
     struct pool *pools[2];
     struct error error = {0};
-    uint64_t state = 9;
+    uint64_t seed = 9;
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pool_create(&pools[i], i + 1, &error), STATUS_OK);
+        assert_ok(pool_create(&pools[i], i + 1, &error), &error);
     for (size_t n = 0; n < sizeof outputs / sizeof *outputs; n++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-            struct tensor tensor = product_tensor(types[t], outputs[n], 512, FILL_RANDOM, &state);
+            struct tensor tensor = product_tensor(types[t], outputs[n], 512, FILL_RANDOM, &seed);
             struct packed *expected = pack(&tensor);
             struct mapped_file file = tensor_file_create(&tensor);
             struct tensor in_file = tensor;
@@ -494,7 +488,7 @@ static void weight_read_from_its_file_is_packed_as_one_in_memory(void **unused)
             in_file.file = &file;
             for (int i = 0; i < 2; i++) {
                 struct packed *packed;
-                assert_int_equal(packed_create(&packed, &in_file, &memory, pools[i], &error), STATUS_OK);
+                assert_ok(packed_create(&packed, &in_file, &memory, pools[i], &error), &error);
                 assert_int_equal(packed->data_bytes, expected->data_bytes);
                 assert_memory_equal(packed->data, expected->data, expected->data_bytes);
                 packed_destroy(packed);
@@ -507,7 +501,7 @@ static void weight_read_from_its_file_is_packed_as_one_in_memory(void **unused)
         pool_destroy(pools[i]);
 }
 
-static void type_without_arithmetic_is_refused_by_name(void **unused)
+TEST(type_without_arithmetic_is_refused_by_name)
 {
     struct tensor tensor = {
         .name = TEXT("blk.0.attn_q.weight"), .type = TENSOR_I64, .n_dims = 2, .dims = {32, 32, 1, 1}};
@@ -519,7 +513,7 @@ static void type_without_arithmetic_is_refused_by_name(void **unused)
     assert_null(packed);
 }
 
-static void row_that_is_no_whole_number_of_blocks_is_refused(void **unused)
+TEST(row_that_is_no_whole_number_of_blocks_is_refused)
 {
     static const uint8_t zeros[210 * 4];
     struct tensor tensor = {
@@ -529,11 +523,11 @@ static void row_that_is_no_whole_number_of_blocks_is_refused(void **unused)
     assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_MODEL_FILE);
     tensor.dims[0] = 512;
-    assert_int_equal(packed_create(&packed, &tensor, &memory, pool, &error), STATUS_OK);
+    assert_ok(packed_create(&packed, &tensor, &memory, pool, &error), &error);
     packed_destroy(packed);
 }
 
-static void weights_stand_apart_from_page_borders_and_are_zero(void **unused)
+TEST(weights_stand_apart_from_page_borders_and_are_zero)
 {
     // the last but one takes a mapping of its own
     static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5};
@@ -561,6 +555,8 @@ static int free_buffers(void **unused)
     return 0;
 }
 
+TEST_FIXTURE(NULL, free_buffers);
+
 int main(int argc, char **argv)
 {
     product_levels_fill(levels);
@@ -570,27 +566,10 @@ int main(int argc, char **argv)
     struct error error;
     if (pool_create(&pool, 1, &error) != STATUS_OK)
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(plain_product_is_within_its_error_bound_of_exact_arithmetic, free_buffers),
-        cmocka_unit_test_teardown(quantizing_gives_plain_c_s_bytes, free_buffers),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows, free_buffers),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_every_shape, free_buffers),
-        cmocka_unit_test_teardown(fast_product_gives_plain_c_s_bytes_for_worst_case_values, free_buffers),
-        cmocka_unit_test_teardown(sum_of_bfloats_is_rounded_before_it_is_flushed, free_buffers),
-        cmocka_unit_test_teardown(row_does_not_depend_on_the_other_rows_or_the_threads, free_buffers),
-        cmocka_unit_test_teardown(group_of_products_is_each_product_by_itself, free_buffers),
-        cmocka_unit_test_teardown(packed_weight_is_little_larger_than_the_file_s, free_buffers),
-        cmocka_unit_test(every_type_with_arithmetic_is_tested_here),
-        cmocka_unit_test_teardown(product_is_multiplied_by_the_tensor_s_scale_before_the_bias, free_buffers),
-        cmocka_unit_test_teardown(weight_read_from_its_file_is_packed_as_one_in_memory, free_buffers),
-        cmocka_unit_test_teardown(type_without_arithmetic_is_refused_by_name, free_buffers),
-        cmocka_unit_test_teardown(row_that_is_no_whole_number_of_blocks_is_refused, free_buffers),
-        cmocka_unit_test_teardown(weights_stand_apart_from_page_borders_and_are_zero, free_buffers),
-    };
     for (int l = 0; l < PRODUCT_LEVELS; l++)
         if (!levels[l].present)
             print_message("skipped: this processor has no %s\n", levels[l].name);
-    int failed = cmocka_run_group_tests_name("kernel_product", tests, NULL, NULL);
+    int failed = cases_run();
     pool_destroy(pool);
     return failed;
 }

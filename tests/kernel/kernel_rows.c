@@ -2,20 +2,11 @@
 // --bench: GB/s of each kernel and its ratio to plain C.
 #include "engine/cpu/kernels.h"
 #include "engine/file/dequantize.h"
+#include "tests/cases.h"
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { ITEMS_MAX = 4500, MARGIN = 32, N_HEADS = 3, HEAD_DIM = 112 };
 
@@ -199,7 +190,7 @@ static void compare_call(const struct row_call *call, const struct row_kernels *
     assert_same_rows(&plain_rows, &fast_rows, call->name, n);
 }
 
-static void every_level_gives_the_bytes_of_plain_c(void **state)
+TEST(every_level_gives_the_bytes_of_plain_c)
 {
     static struct rows input;
     for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++) {
@@ -216,7 +207,7 @@ static void every_level_gives_the_bytes_of_plain_c(void **state)
     }
 }
 
-static void worst_case_inputs_give_the_same_bytes(void **state)
+TEST(worst_case_inputs_give_the_same_bytes)
 {
     static const float awkward[] = {INFINITY, -INFINITY, NAN,      3e38f,    -3e38f,   1e-40f,
                                     -1e-45f,  0.0f,      -0.0f,    88.72f,   88.73f,   -87.33f,
@@ -249,7 +240,7 @@ static void worst_case_inputs_give_the_same_bytes(void **state)
 #define BITS_STRIDE 4099ull
 #endif
 
-static void every_float_goes_the_same_way_through_exp_and_half(void **state)
+TEST(every_float_goes_the_same_way_through_exp_and_half)
 {
     static struct rows input;
     struct cpu_kernels fast[CPU_LEVEL_COUNT];
@@ -270,7 +261,7 @@ static void every_float_goes_the_same_way_through_exp_and_half(void **state)
     }
 }
 
-static void every_half_survives_widening_and_narrowing(void **state)
+TEST(every_half_survives_widening_and_narrowing)
 {
     struct cpu_kernels kernels;
     for (int level = 0; level < CPU_LEVEL_COUNT; level++) {
@@ -290,7 +281,7 @@ static void every_half_survives_widening_and_narrowing(void **state)
     }
 }
 
-static void narrowing_takes_the_nearest_half_and_the_even_one_of_two(void **state)
+TEST(narrowing_takes_the_nearest_half_and_the_even_one_of_two)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
@@ -314,7 +305,7 @@ static void narrowing_takes_the_nearest_half_and_the_even_one_of_two(void **stat
     assert_int_equal(got[3], 0x8000);
 }
 
-static void integers_keep_to_their_limits_and_are_nearest(void **state)
+TEST(integers_keep_to_their_limits_and_are_nearest)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
@@ -357,7 +348,7 @@ static double ulps(double exact, float got)
 }
 
 // exp by way of softmax: of (0, x) it is exp(x) / (1 + exp(x)), and 1 + exp(x) is 1 for x below -18.
-static void exp_and_tanh_are_within_two_units(void **state)
+TEST(exp_and_tanh_are_within_two_units)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
@@ -398,7 +389,7 @@ static double exact_activation(enum activation_kind kind, double x)
     return 0;
 }
 
-static void activations_are_near_double_arithmetic(void **state)
+TEST(activations_are_near_double_arithmetic)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
@@ -415,7 +406,7 @@ static void activations_are_near_double_arithmetic(void **state)
     }
 }
 
-static void a_clamped_gate_takes_its_factor_from_minus_6_to_8(void **state)
+TEST(a_clamped_gate_takes_its_factor_from_minus_6_to_8)
 {
     static const float gates[] = {-100, -7, -1, 0, 0.5f, 6.9f, 7, 7.1f, 1e30f};
     static const float ups[] = {-1e30f, -7.1f, -7, -6.9f, -1, 0, 3, 7, 7.1f, 1e30f};
@@ -431,7 +422,7 @@ static void a_clamped_gate_takes_its_factor_from_minus_6_to_8(void **state)
         }
 }
 
-static void norms_softmax_and_rotations_are_near_double_arithmetic(void **state)
+TEST(norms_softmax_and_rotations_are_near_double_arithmetic)
 {
     static struct rows rows;
     struct cpu_kernels plain;
@@ -517,17 +508,5 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--bench") == 0)
         return run_bench();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_level_gives_the_bytes_of_plain_c),
-        cmocka_unit_test(worst_case_inputs_give_the_same_bytes),
-        cmocka_unit_test(every_float_goes_the_same_way_through_exp_and_half),
-        cmocka_unit_test(every_half_survives_widening_and_narrowing),
-        cmocka_unit_test(narrowing_takes_the_nearest_half_and_the_even_one_of_two),
-        cmocka_unit_test(integers_keep_to_their_limits_and_are_nearest),
-        cmocka_unit_test(exp_and_tanh_are_within_two_units),
-        cmocka_unit_test(activations_are_near_double_arithmetic),
-        cmocka_unit_test(a_clamped_gate_takes_its_factor_from_minus_6_to_8),
-        cmocka_unit_test(norms_softmax_and_rotations_are_near_double_arithmetic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

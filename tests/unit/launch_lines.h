@@ -5,15 +5,7 @@
 
 #include "gpu/state.h"
 #include "schemas/text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_TOKENS = 3, N_ROWS = 4, N_OUTPUTS = 2, UPLOAD_BYTES = 4096, MULTIPROCESSORS = 7, SHARED_KIB = 100 };
 
@@ -223,7 +215,6 @@ void launch_attention(void *stream, const struct attention_launch *attention)
 
 void phases_mark(struct phases *phases, struct device *device, enum step_phase phase)
 {
-    (void)device;
     assert_ptr_equal(phases, &backend.submitted.slot->phases);
     buffer_add_format(&out, "phase %d\n", (int)phase);
 }
@@ -317,14 +308,12 @@ void launch_sample_draw(void *stream, const struct sample_arguments *arguments)
 
 const struct device_facts *device_facts(const struct device *device)
 {
-    (void)device;
     return &facts;
 }
 
 void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                         size_t stride_bytes)
 {
-    (void)device, (void)from;
     buffer_add_format(&out, "upload %s %zu rows of %zu by %zu\n", name_of(to), n_rows, row_bytes,
                       stride_bytes);
 }
@@ -332,7 +321,6 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                           size_t stride_bytes)
 {
-    (void)device, (void)to;
     buffer_add_format(&out, "download %s %zu rows of %zu by %zu\n", name_of(from), n_rows, row_bytes,
                       stride_bytes);
 }
@@ -393,7 +381,6 @@ static inline void make_memory(void)
 static inline int begin(void **state)
 {
     static float rope[8];
-    (void)state;
     n_places = 0;
     memset(&backend, 0, sizeof backend);
     facts = (struct device_facts){.shared_bytes_max = SHARED_KIB << 10, .n_multiprocessors = MULTIPROCESSORS};
@@ -428,7 +415,6 @@ static inline int begin(void **state)
 
 static inline int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < n_places; i++)
         free((void *)(uintptr_t)places[i].begin);
     buffer_finish(&out);

@@ -1,5 +1,6 @@
 // A sequence's stops and context, and from finished sequences to the job's result.
 #include "batching/constrained.h"
+#include "tests/cases.h"
 #include "tests/fake_model.h"
 #include "tests/job_records.h"
 
@@ -39,7 +40,7 @@ static void assert_text(const struct job *job, int32_t choice, const char *expec
         fail_msg("got \"%.*s\", expected \"%s\"", (int)text.size, text.data, expected);
 }
 
-static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
+TEST(bad_utf8_becomes_one_character_for_each_maximal_part)
 {
     static const struct {
         const char *bytes;
@@ -73,7 +74,7 @@ static void bad_utf8_becomes_one_character_for_each_maximal_part(void **state)
     }
 }
 
-static void offsets_count_characters_of_the_text(void **state)
+TEST(offsets_count_characters_of_the_text)
 {
     // A character over two tokens, a token without text, and two that a stop string cut off.
     static const char *const pieces[] = {"\xC3\xA9t\xC3", "\xA9", "", "!\xFF", "END", "x"};
@@ -90,7 +91,7 @@ static void offsets_count_characters_of_the_text(void **state)
     free_prompt(prompt);
 }
 
-static void the_best_of_many_are_returned_best_first(void **state)
+TEST(the_best_of_many_are_returned_best_first)
 {
     static const char *const names[] = {"a", "b", "c", "d"};
     static const float logprobs[] = {-2.0f, -0.5f, -1.0f, -0.5f};
@@ -114,7 +115,7 @@ static void the_best_of_many_are_returned_best_first(void **state)
 }
 
 // Tokens spell one letter each (tests/fake_model.h).
-static void the_earliest_of_several_stops_ends_the_text(void **state)
+TEST(the_earliest_of_several_stops_ends_the_text)
 {
     static const struct {
         const char *record, *text;
@@ -138,7 +139,7 @@ static void the_earliest_of_several_stops_ends_the_text(void **state)
     }
 }
 
-static void a_stop_that_is_included_stands_at_the_end_of_the_text(void **state)
+TEST(a_stop_that_is_included_stands_at_the_end_of_the_text)
 {
     static const struct {
         const char *record, *text;
@@ -189,7 +190,7 @@ static int32_t count_allowed(const uint32_t *mask)
     return n;
 }
 
-static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
+TEST(tokens_that_end_an_answer_are_masked_before_min_tokens)
 {
     struct prompt *prompt =
         prepare_tokens("{'tokens':[5],'min_tokens':3,'stop_token_ids':[9,40]}", STATUS_OK, NULL);
@@ -211,7 +212,7 @@ static void tokens_that_end_an_answer_are_masked_before_min_tokens(void **state)
     free_prompt(prompt);
 }
 
-static void token_ids_that_the_model_lacks_are_refused(void **state)
+TEST(token_ids_that_the_model_lacks_are_refused)
 {
     free_prompt(prepare_tokens("{'tokens':[5],'stop_token_ids':[0,210]}", STATUS_OK, NULL));
     free_prompt(prepare_tokens("{'tokens':[5],'allowed_token_ids':[0,210]}", STATUS_OK, NULL));
@@ -224,9 +225,8 @@ static void token_ids_that_the_model_lacks_are_refused(void **state)
         "min_tokens: expected 0 where allowed_token_ids holds only tokens that end the answer, got 1"));
 }
 
-static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
+TEST(each_token_of_a_long_answer_keeps_its_own_logprobs)
 {
-    (void)state;
     enum { N = 300 }; // enough that their memory grows several times
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
     struct sequence *sequence = &prompt->sequences.items[0];
@@ -257,7 +257,7 @@ static void each_token_of_a_long_answer_keeps_its_own_logprobs(void **state)
 }
 
 // Prompt and answer together decide, before the first token is computed.
-static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void **state)
+TEST(a_context_is_long_when_prompt_and_answer_pass_the_original_one)
 {
     static const struct {
         int32_t n_prompt, max_tokens, max_tokens_default;
@@ -288,7 +288,7 @@ static void a_context_is_long_when_prompt_and_answer_pass_the_original_one(void 
     }
 }
 
-static void logprobs_of_an_empty_answer_are_there(void **state)
+TEST(logprobs_of_an_empty_answer_are_there)
 {
     struct prompt *prompt = make_prompt("{'prompt':'p','logprobs':2}");
     prompt->sequences.items[0].answer.finish_reason = FINISH_STOP;
@@ -296,21 +296,4 @@ static void logprobs_of_an_empty_answer_are_there(void **state)
     assert_non_null(prompt->job->result.choices[0].logprobs);
     assert_int_equal(prompt->job->result.choices[0].n_tokens, 0);
     free_prompt(prompt);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_utf8_becomes_one_character_for_each_maximal_part),
-        cmocka_unit_test(offsets_count_characters_of_the_text),
-        cmocka_unit_test(the_best_of_many_are_returned_best_first),
-        cmocka_unit_test(the_earliest_of_several_stops_ends_the_text),
-        cmocka_unit_test(a_stop_that_is_included_stands_at_the_end_of_the_text),
-        cmocka_unit_test(tokens_that_end_an_answer_are_masked_before_min_tokens),
-        cmocka_unit_test(token_ids_that_the_model_lacks_are_refused),
-        cmocka_unit_test(a_context_is_long_when_prompt_and_answer_pass_the_original_one),
-        cmocka_unit_test(each_token_of_a_long_answer_keeps_its_own_logprobs),
-        cmocka_unit_test(logprobs_of_an_empty_answer_are_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

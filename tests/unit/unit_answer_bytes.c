@@ -1,11 +1,11 @@
 // Where an answer is taken apart, its text is spelled again from its tokens, here one for each byte.
 #include "batching/sequence.h"
+#include "tests/cases.h"
 #include "tests/job_records.h"
 #include "tests/vocabulary_file.h"
 
-static void content_behind_thoughts_has_the_same_bad_utf8(void **state)
+TEST(content_behind_thoughts_has_the_same_bad_utf8)
 {
-    (void)state;
     static const struct {
         const char *bytes;
         enum finish_reason reason;
@@ -46,10 +46,4 @@ static void content_behind_thoughts_has_the_same_bad_utf8(void **state)
         job_destroy(job);
     }
     tokenizer_close(tokenizer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(content_behind_thoughts_has_the_same_bad_utf8)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,8 @@
 // of an answer accepts what the parser reads.
 #include "engine/answer/answer_grammar.h"
 #include "engine/answer/answer_parse.h"
-#include "engine/grammar/grammar.h"
 #include "schemas/request.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "tests/matched_grammar.h"
 
 static const char request_text[] =
     "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
@@ -27,8 +18,7 @@ static struct job *make_job(const char *more)
     struct error error;
     struct job *job = job_create();
     snprintf(record, sizeof record, request_text, more);
-    if (job_decode(job, text_from_string(record), ENCODING_JSON, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(job_decode(job, text_from_string(record), ENCODING_JSON, &error), &error);
     return job;
 }
 
@@ -48,16 +38,15 @@ static struct answer_parts parse(const struct answer_format *format, struct job 
 {
     struct answer_parts parts;
     struct error error;
-    assert_int_equal(answer_parse(format, &job->request.tools, thinking, text_from_string(raw), &job->arena,
-                                  &parts, &error),
-                     STATUS_OK);
+    assert_ok(answer_parse(format, &job->request.tools, thinking, text_from_string(raw), &job->arena, &parts,
+                           &error),
+              &error);
     text_spans_finish(&parts.thoughts);
     return parts;
 }
 
 static bool no_specials(const void *context, struct text name)
 {
-    (void)context, (void)name;
     return false;
 }
 
@@ -68,27 +57,17 @@ static bool is_answer(const struct answer_format *format, struct job *job, enum 
     struct answer_task task = {
         .format = format, .thinking = thinking, .tools = &job->request.tools, .is_special = no_specials};
     struct rules *rules = rules_create(NULL);
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     uint32_t start;
     int32_t function;
-    size_t n_accepted;
-    bool may_end = false;
     if (answer_grammar_build(&task, rules, &start, &function, error) != STATUS_OK) {
         rules_destroy(rules);
         return false;
     }
-    assert_int_equal(grammar_create(&grammar, rules, start, error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, error), STATUS_OK);
-    if (n_accepted == strlen(text))
-        assert_int_equal(matcher_may_end(&matcher, &may_end, error), STATUS_OK);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
-    return may_end;
+    matched_open_rules(&matched, rules, start, NULL);
+    bool is_accepted = accepts_text(matched.recognizer, text);
+    matched_close(&matched);
+    return is_accepted;
 }
 
 #define WEATHER "{\"city\": \"Paris\", \"days\": 3}"
@@ -202,9 +181,8 @@ static void assert_calls(const char *name, const struct answer_parts *parts, int
     assert_true(text_equals_string(parts->calls[1].arguments, "{}"));
 }
 
-static void calls_of_every_format_are_read_and_accepted(void **state)
+TEST(calls_of_every_format_are_read_and_accepted)
 {
-    (void)state;
     for (int i = 0; i < N_ANSWERS; i++) {
         struct job *job = make_job(",\"tool_choice\":\"required\"");
         struct answer_format format = format_of(answers[i].format, "");
@@ -220,11 +198,10 @@ static void calls_of_every_format_are_read_and_accepted(void **state)
 }
 
 // The names of the table, so that a new format gets its case.
-static void every_format_has_an_answer_here(void **state)
+TEST(every_format_has_an_answer_here)
 {
     struct buffer names = {0}, expected = {0};
     int n_names = 1, n_found = 0;
-    (void)state;
     tool_format_list(&names);
     for (size_t i = 0; i < names.size; i++)
         n_names += names.data[i] == ',';
@@ -236,9 +213,8 @@ static void every_format_has_an_answer_here(void **state)
     buffer_finish(&expected);
 }
 
-static void in_auto_mode_text_stays_free_until_a_call_begins(void **state)
+TEST(in_auto_mode_text_stays_free_until_a_call_begins)
 {
-    (void)state;
     for (int i = 0; i < N_ANSWERS; i++) {
         struct job *job = make_job("");
         struct answer_format format = format_of(answers[i].format, "");
@@ -261,21 +237,20 @@ static void in_auto_mode_text_stays_free_until_a_call_begins(void **state)
     }
 }
 
-static void calls_may_stand_behind_content(void **state)
+TEST(calls_may_stand_behind_content)
 {
     struct job *job = make_job("");
     struct answer_format format = format_of("hermes", "");
     static const char text[] = "I look.\n<tool_call>\n{\"name\": \"get\", \"arguments\": {}}\n</tool_call>";
     struct answer_parts parts = parse(&format, job, THINKING_POSSIBLE, text);
     struct error error;
-    (void)state;
     assert_int_equal(parts.n_calls, 1);
     assert_true(text_equals_string(parts.content, "I look."));
     assert_true(is_answer(&format, job, THINKING_POSSIBLE, text, &error));
     job_destroy(job);
 }
 
-static void malformed_calls_are_content(void **state)
+TEST(malformed_calls_are_content)
 {
     static const char *const texts[] = {
         "<tool_call>",
@@ -287,7 +262,6 @@ static void malformed_calls_are_content(void **state)
         "<tool_call>\n{\"name\": \"get\", \"arguments\": {}}"};
     struct job *job = make_job("");
     struct answer_format format = format_of("hermes", "");
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         struct answer_parts parts = parse(&format, job, THINKING_POSSIBLE, texts[i]);
         struct error error;
@@ -299,13 +273,12 @@ static void malformed_calls_are_content(void **state)
 }
 
 // As a schema with additionalProperties allows; its text is the model's, whose readers take the last.
-static void a_key_that_occurs_twice_leaves_a_call_one(void **state)
+TEST(a_key_that_occurs_twice_leaves_a_call_one)
 {
     static const char arguments[] = "{\"a\": 1, \"a\": {\"b\": 2, \"b\": 3}}";
     struct job *job = make_job("");
     struct answer_format format = format_of("hermes", "");
     struct buffer text = {0};
-    (void)state;
     buffer_add_format(&text, "<tool_call>\n{\"name\": \"get\", \"arguments\": %s}\n</tool_call>", arguments);
     struct answer_parts parts = parse(&format, job, THINKING_POSSIBLE, text.data);
     assert_int_equal(parts.n_calls, 1);
@@ -314,7 +287,7 @@ static void a_key_that_occurs_twice_leaves_a_call_one(void **state)
     job_destroy(job);
 }
 
-static void named_and_single_calls_are_the_ones_asked_for(void **state)
+TEST(named_and_single_calls_are_the_ones_asked_for)
 {
     struct job *named = make_job(",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"get\"}}"),
                *single = make_job(",\"tool_choice\":\"required\",\"parallel_tool_calls\":false");
@@ -324,7 +297,6 @@ static void named_and_single_calls_are_the_ones_asked_for(void **state)
                           "{\"name\": \"get\", \"arguments\": {}}\n{\"name\": \"get\", \"arguments\": {}}";
     struct answer_format format = format_of("json", "");
     struct error error;
-    (void)state;
     assert_true(is_answer(&format, named, THINKING_POSSIBLE, get, &error));
     assert_false(is_answer(&format, named, THINKING_POSSIBLE, two, &error));
     assert_false(is_answer(&format, named, THINKING_POSSIBLE, weather, &error));
@@ -334,7 +306,7 @@ static void named_and_single_calls_are_the_ones_asked_for(void **state)
     job_destroy(single);
 }
 
-static void arguments_are_those_of_the_schema(void **state)
+TEST(arguments_are_those_of_the_schema)
 {
     static const struct {
         const char *format, *text;
@@ -351,7 +323,6 @@ static void arguments_are_those_of_the_schema(void **state)
          "<arg_value>x</arg_value></tool_call>"}};
     struct job *job = make_job(",\"tool_choice\":\"required\"");
     struct error error;
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct answer_format format = format_of(wrong[i].format, "");
         if (is_answer(&format, job, THINKING_POSSIBLE, wrong[i].text, &error))
@@ -370,7 +341,7 @@ static void arguments_are_those_of_the_schema(void **state)
 }
 
 // Tags hold texts as they are; what looks like a number is a text where the schema says so.
-static void values_between_tags_have_the_schemas_type(void **state)
+TEST(values_between_tags_have_the_schemas_type)
 {
     struct job *job = make_job("");
     struct answer_format format = format_of("qwen3-coder", "");
@@ -378,13 +349,12 @@ static void values_between_tags_have_the_schemas_type(void **state)
         &format, job, THINKING_POSSIBLE,
         "<tool_call>\n<function=get_weather>\n<parameter=city>\n 12\n\n</parameter>\n<parameter=days>\n12\n"
         "</parameter>\n</function>\n</tool_call>");
-    (void)state;
     assert_int_equal(parts.n_calls, 1);
     assert_true(text_equals_string(parts.calls[0].arguments, "{\"city\": \" 12\\n\", \"days\": 12}"));
     job_destroy(job);
 }
 
-static void thoughts_are_split_off(void **state)
+TEST(thoughts_are_split_off)
 {
     static const struct {
         const char *template;
@@ -410,7 +380,6 @@ static void thoughts_are_split_off(void **state)
          "yes"},
         {"plain", THINKING_POSSIBLE, "<think>hm</think>yes", NULL, "<think>hm</think>yes"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = make_job(",\"tool_choice\":\"none\"");
         struct answer_format format;
@@ -427,16 +396,15 @@ static void thoughts_are_split_off(void **state)
 }
 
 // The sanitizers report a null pointer for memmem.
-static void a_model_without_a_template_has_no_format(void **state)
+TEST(a_model_without_a_template_has_no_format)
 {
     struct answer_format format;
-    (void)state;
     answer_format_detect(&format, (struct text){0});
     assert_null(format.tools);
     assert_null(format.thinking);
 }
 
-static void a_constraint_holds_behind_the_thoughts(void **state)
+TEST(a_constraint_holds_behind_the_thoughts)
 {
     struct job *job = make_job(",\"tool_choice\":\"required\"");
     struct answer_format format = format_of("json", "<think></think>");
@@ -444,7 +412,6 @@ static void a_constraint_holds_behind_the_thoughts(void **state)
                       thought[] = "<think>what {}?</think>\n\n{\"name\": \"get\", \"arguments\": {}}",
                       open[] = "what?</think>\n\n{\"name\": \"get\", \"arguments\": {}}";
     struct error error;
-    (void)state;
     assert_true(is_answer(&format, job, THINKING_POSSIBLE, get, &error));
     assert_true(is_answer(&format, job, THINKING_POSSIBLE, thought, &error));
     assert_false(is_answer(&format, job, THINKING_POSSIBLE, "<think>what?</think>\n\nno", &error));
@@ -458,7 +425,7 @@ static void a_constraint_holds_behind_the_thoughts(void **state)
     job_destroy(job);
 }
 
-static void a_schema_that_is_not_enforced_names_its_function(void **state)
+TEST(a_schema_that_is_not_enforced_names_its_function)
 {
     static const char job_text[] =
         "{\"job_id\":\"j\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"tools\":["
@@ -477,7 +444,6 @@ static void a_schema_that_is_not_enforced_names_its_function(void **state)
                  {"deepseek-dsml", "{\"properties\":{\"\":{}}}", "parameter \"\": its name can't be"},
                  {"glm-4.5", "{\"properties\":{\"a\":{}},\"required\":[\"b\"]}",
                   "parameter \"b\": required, but none of the properties"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[1024];
         struct error error;
@@ -487,7 +453,7 @@ static void a_schema_that_is_not_enforced_names_its_function(void **state)
         uint32_t start;
         int32_t function;
         snprintf(record, sizeof record, job_text, cases[i].parameters);
-        assert_int_equal(job_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_OK);
+        assert_ok(job_decode(job, text_from_string(record), ENCODING_JSON, &error), &error);
         struct answer_task task = {.format = &format, .tools = &job->request.tools};
         assert_int_equal(answer_grammar_build(&task, rules, &start, &function, &error), STATUS_REJECT);
         assert_int_equal(function, 1);
@@ -498,11 +464,10 @@ static void a_schema_that_is_not_enforced_names_its_function(void **state)
     }
 }
 
-static void ids_are_functions_of_the_request_and_the_position(void **state)
+TEST(ids_are_functions_of_the_request_and_the_position)
 {
     struct job *job = make_job("");
     struct tool_call call = {.name = TEXT("get")}, again = call, next = call;
-    (void)state;
     assert_true(answer_call_id(tool_format_find("hermes"), 7, 0, &call, &job->arena));
     assert_true(answer_call_id(tool_format_find("hermes"), 7, 0, &again, &job->arena));
     assert_true(answer_call_id(tool_format_find("hermes"), 7, 1, &next, &job->arena));
@@ -560,11 +525,10 @@ static const struct {
     {"llama-cpp-rwkv-world", "none", "think"},
 };
 
-static void the_format_follows_from_the_template(void **state)
+TEST(the_format_follows_from_the_template)
 {
     const char *shared = getenv("SHEAF_SHARED");
     int n_wrong = 0;
-    (void)state;
     for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/templates/%s.jinja", shared ? shared : SOURCE_ROOT "/../shared",
@@ -619,9 +583,8 @@ static struct job *make_large_job(struct buffer *record)
 }
 
 // Definitions that are compiled again for each parameter reach the limit of symbols.
-static void definitions_are_compiled_once_for_all_parameters(void **state)
+TEST(definitions_are_compiled_once_for_all_parameters)
 {
-    (void)state;
     static const char *const names[] = {"qwen3-coder", "llama3-pythonic"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct buffer record = {0};
@@ -658,8 +621,7 @@ static enum status build_described(int n_functions, size_t n_bytes, int32_t *fun
     }
     buffer_add_string(&record, "],\"tool_choice\":\"required\"}");
     struct job *job = job_create();
-    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error),
-                     STATUS_OK);
+    assert_ok(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error), error);
     struct answer_format format = format_of("hermes", "");
     struct answer_task task = {.format = &format, .tools = &job->request.tools, .is_special = no_specials};
     struct rules *rules = rules_create(NULL);
@@ -671,40 +633,15 @@ static enum status build_described(int n_functions, size_t n_bytes, int32_t *fun
     return status;
 }
 
-static void the_bytes_of_all_functions_are_limited(void **state)
+TEST(the_bytes_of_all_functions_are_limited)
 {
-    (void)state;
     struct error error = {0};
     int32_t function;
-    assert_int_equal(build_described(4, 1000000, &function, &error), STATUS_OK);
+    assert_ok(build_described(4, 1000000, &function, &error), &error);
     assert_int_equal(build_described(5, 1000000, &function, &error), STATUS_REJECT);
     assert_int_equal(function, 4);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
     assert_string_equal(error.text, "answer_schema_bytes: more than 4194304, with the functions before");
     assert_int_equal(build_described(1, 1100000, &function, &error), STATUS_REJECT); // of one function
     assert_int_equal(function, 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_of_every_format_are_read_and_accepted),
-        cmocka_unit_test(every_format_has_an_answer_here),
-        cmocka_unit_test(in_auto_mode_text_stays_free_until_a_call_begins),
-        cmocka_unit_test(calls_may_stand_behind_content),
-        cmocka_unit_test(malformed_calls_are_content),
-        cmocka_unit_test(a_key_that_occurs_twice_leaves_a_call_one),
-        cmocka_unit_test(named_and_single_calls_are_the_ones_asked_for),
-        cmocka_unit_test(arguments_are_those_of_the_schema),
-        cmocka_unit_test(values_between_tags_have_the_schemas_type),
-        cmocka_unit_test(thoughts_are_split_off),
-        cmocka_unit_test(a_model_without_a_template_has_no_format),
-        cmocka_unit_test(a_constraint_holds_behind_the_thoughts),
-        cmocka_unit_test(a_schema_that_is_not_enforced_names_its_function),
-        cmocka_unit_test(definitions_are_compiled_once_for_all_parameters),
-        cmocka_unit_test(the_bytes_of_all_functions_are_limited),
-        cmocka_unit_test(ids_are_functions_of_the_request_and_the_position),
-        cmocka_unit_test(the_format_follows_from_the_template),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,21 +1,13 @@
 // Which segments of attention which block of the device computes (gpu/attention_assign.h).
 #include "gpu/attention_assign.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static int32_t queries = 16; // of a decode block
 
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
                                 uint64_t shared_bytes_max)
 {
-    (void)pages, (void)n_heads;
     assert_int_equal(shared_bytes_max, 1000);
     return queries;
 }
@@ -45,7 +37,7 @@ static int32_t check_runs(const struct attention_sequence *sequences, int32_t n,
     return longest;
 }
 
-static void runs_are_even_and_cut_only_where_that_helps(void **state)
+TEST(runs_are_even_and_cut_only_where_that_helps)
 {
     enum { N = 64, RUNS = 33 };
     struct attention_run runs[RUNS + 1];
@@ -89,9 +81,8 @@ static void runs_are_even_and_cut_only_where_that_helps(void **state)
 }
 
 // Two blocks stay on a multiprocessor; a sequence has a tile for each key-value head and 16 queries of it.
-static void runs_occupy_the_device_once(void **state)
+TEST(runs_occupy_the_device_once)
 {
-    (void)state;
     struct attention_pages pages = {.n_kv_heads = 8};
     struct attention_device device = {.n_multiprocessors = 132, .shared_bytes_max = 1000};
     static const struct {
@@ -134,9 +125,8 @@ static void list_runs(const int32_t *lengths, int32_t n, int32_t n_runs, bool ma
     list[size - 1] = '\0';
 }
 
-static void runs_of_few_sequences(void **state)
+TEST(runs_of_few_sequences)
 {
-    (void)state;
     static const struct {
         int32_t lengths[8], n, n_runs;
         bool may_cut;
@@ -172,9 +162,8 @@ static void runs_of_few_sequences(void **state)
 }
 
 // What shared tiles compute is no cost of the sequence, and no segment of a run.
-static void shared_segments_are_left_out(void **state)
+TEST(shared_segments_are_left_out)
 {
-    (void)state;
     struct attention_sequence sequences[2] = {{.n_rows = 1, .position = 2559, .n_shared = 8},
                                               {.n_rows = 1, .position = 511}};
     struct attention_run runs[3];
@@ -191,15 +180,4 @@ static void shared_segments_are_left_out(void **state)
     attention_assign(sequences, 2, &(struct attention_assign_rules){32, 8, 2, true}, runs);
     assert_int_equal(sequences[0].n_runs, 0);
     assert_int_equal(sequences[1].n_runs, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(runs_are_even_and_cut_only_where_that_helps),
-        cmocka_unit_test(runs_occupy_the_device_once),
-        cmocka_unit_test(runs_of_few_sequences),
-        cmocka_unit_test(shared_segments_are_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 // Which sequences of a step compute which segments of attention together on the CPU, found from block tables
 // (engine/cpu/attention_parts.h).
 #include "engine/cpu/attention_parts.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
 
 enum {
     PAGE_POSITIONS = 64,
@@ -83,7 +77,7 @@ static void find(struct shared_step *test, const int32_t *groups, const int32_t 
         assert_int_equal(sharing->group_of[i], groups[i]);
 }
 
-static void a_sequence_alone_shares_nothing(void **state)
+TEST(a_sequence_alone_shares_nothing)
 {
     struct shared_step *test = *state;
     find(test, NULL, NULL, 0);
@@ -94,7 +88,7 @@ static void a_sequence_alone_shares_nothing(void **state)
 }
 
 // All rows of both see a shared segment completely.
-static void segments_are_shared_that_lie_before_the_rows_of_both(void **state)
+TEST(segments_are_shared_that_lie_before_the_rows_of_both)
 {
     struct shared_step *test = *state;
     for (int32_t first = 0; first < 2; first++)
@@ -107,7 +101,7 @@ static void segments_are_shared_that_lie_before_the_rows_of_both(void **state)
         }
 }
 
-static void segments_are_shared_whole(void **state)
+TEST(segments_are_shared_whole)
 {
     struct shared_step *test = *state;
     for (int32_t n_pages = 0; n_pages <= 4 * SEGMENT_PAGES; n_pages++) {
@@ -119,7 +113,7 @@ static void segments_are_shared_whole(void **state)
     }
 }
 
-static void pages_behind_the_first_other_one_do_not_count(void **state)
+TEST(pages_behind_the_first_other_one_do_not_count)
 {
     struct shared_step *test = *state;
     add(test, 1500, 1, 0, 0);
@@ -131,7 +125,7 @@ static void pages_behind_the_first_other_one_do_not_count(void **state)
     find(test, (int32_t[]){0, 0}, (int32_t[]){2}, 1);
 }
 
-static void groups_are_numbered_by_their_first_sequence(void **state)
+TEST(groups_are_numbered_by_their_first_sequence)
 {
     struct shared_step *test = *state;
     add(test, 1100, 1, 0, 0);
@@ -145,7 +139,7 @@ static void groups_are_numbered_by_their_first_sequence(void **state)
 }
 
 // A sequence joins where the group's rows times segments do not become fewer.
-static void a_group_takes_in_what_costs_it_nothing(void **state)
+TEST(a_group_takes_in_what_costs_it_nothing)
 {
     struct shared_step *test = *state;
     add(test, 1100, 1, 0, 0);
@@ -161,7 +155,7 @@ static void a_group_takes_in_what_costs_it_nothing(void **state)
     find(test, (int32_t[]){0, 0, 0, 1, 1, 0}, (int32_t[]){2, 4}, 2);
 }
 
-static void of_two_candidates_the_one_that_shares_more_is_joined_of_equal_ones_the_first(void **state)
+TEST(of_two_candidates_the_one_that_shares_more_is_joined_of_equal_ones_the_first)
 {
     struct shared_step *test = *state;
     add(test, 1100, 1, 0, 0);
@@ -177,24 +171,23 @@ static void of_two_candidates_the_one_that_shares_more_is_joined_of_equal_ones_t
     find(test, (int32_t[]){0, -1, 0}, (int32_t[]){1}, 1);
 }
 
-static void memory_is_as_much_as_was_asked_for_once(void **state)
+TEST(memory_is_as_much_as_was_asked_for_once)
 {
     struct shared_step *test = *state;
     struct error error;
     struct span *groups = test->sharing.groups;
-    assert_int_equal(sharing_reserve(&test->sharing, 64, &error), STATUS_OK);
+    assert_ok(sharing_reserve(&test->sharing, 64, &error), &error);
     assert_ptr_equal(test->sharing.groups, groups);
-    assert_int_equal(sharing_reserve(&test->sharing, 1000, &error), STATUS_OK);
+    assert_ok(sharing_reserve(&test->sharing, 1000, &error), &error);
     assert_int_equal(test->sharing.n_max, 1000);
     sharing_finish(&test->sharing);
     assert_int_equal(test->sharing.n_max, 0);
     assert_null(test->sharing.groups);
-    assert_int_equal(sharing_reserve(&test->sharing, 16, &error), STATUS_OK);
+    assert_ok(sharing_reserve(&test->sharing, 16, &error), &error);
 }
 
-static void a_failed_allocation_leaves_nothing(void **state)
+TEST(a_failed_allocation_leaves_nothing)
 {
-    (void)state;
     struct error error;
     enum { N_ALLOCATIONS = 5 };
     failing_memory.fails_alone = true;
@@ -213,19 +206,4 @@ static void a_failed_allocation_leaves_nothing(void **state)
     }
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        TEST(a_sequence_alone_shares_nothing),
-        TEST(segments_are_shared_that_lie_before_the_rows_of_both),
-        TEST(segments_are_shared_whole),
-        TEST(pages_behind_the_first_other_one_do_not_count),
-        TEST(groups_are_numbered_by_their_first_sequence),
-        TEST(a_group_takes_in_what_costs_it_nothing),
-        TEST(of_two_candidates_the_one_that_shares_more_is_joined_of_equal_ones_the_first),
-        TEST(memory_is_as_much_as_was_asked_for_once),
-        TEST(a_failed_allocation_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_world, close_world);

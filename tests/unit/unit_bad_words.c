@@ -1,7 +1,6 @@
 // Words that an answer must not contain: none does, and answers are the same in every batch.
 #include "tests/batcher_bench.h"
-
-#include <stdio.h>
+#include "tests/cases.h"
 
 static const struct batch_limits batches[] = {
     {.n_sequences_max = 64, .n_tokens_max = 512, .n_jobs_max = 200, .n_pages = 1000, .page_positions = 16},
@@ -111,9 +110,8 @@ static void run_all(const struct batch_limits *limits, bool with_words, struct a
     read_answers(&bench, answers);
 }
 
-static void no_answer_contains_a_bad_word_whatever_the_batch(void **state)
+TEST(no_answer_contains_a_bad_word_whatever_the_batch)
 {
-    (void)state;
     static struct answer first[N_JOBS], other[N_JOBS];
     int n_changed = 0;
     run_all(&batches[0], false, unrestrained);
@@ -134,9 +132,8 @@ static void no_answer_contains_a_bad_word_whatever_the_batch(void **state)
 }
 
 // Two tokens that no answer has side by side, a word that no token spells, one of no letters.
-static void words_that_an_answer_does_not_hold_change_nothing(void **state)
+TEST(words_that_an_answer_does_not_hold_change_nothing)
 {
-    (void)state;
     static char unspelled[] = {FAKE_UNSPELLED};
     static struct text words[] = {{"!!!", 3}, {unspelled, 1}};
     static struct answer answers[N_JOBS];
@@ -158,9 +155,8 @@ static void words_that_an_answer_does_not_hold_change_nothing(void **state)
     assert_true(n_blanks > 0);
 }
 
-static void a_job_whose_words_leave_nothing_fails_alone(void **state)
+TEST(a_job_whose_words_leave_nothing_fails_alone)
 {
-    (void)state;
     struct bench bench = bench_open(batches[0]);
     int32_t allowed[] = {50};
     struct text word = {(char[]){spell(50), spell(50), spell(50)}, 3};
@@ -184,9 +180,8 @@ static void a_job_whose_words_leave_nothing_fails_alone(void **state)
 }
 
 // It is 0, and no sign that logits are not numbers.
-static void the_first_token_of_a_vocabulary_is_drawn(void **state)
+TEST(the_first_token_of_a_vocabulary_is_drawn)
 {
-    (void)state;
     struct bench bench = bench_open(batches[0]);
     int32_t allowed[] = {0};
     struct job *job = job_of((int32_t[]){20, 21}, 2, 3, "job");
@@ -203,13 +198,7 @@ static void the_first_token_of_a_vocabulary_is_drawn(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_answer_contains_a_bad_word_whatever_the_batch),
-        cmocka_unit_test(words_that_an_answer_does_not_hold_change_nothing),
-        cmocka_unit_test(a_job_whose_words_leave_nothing_fails_alone),
-        cmocka_unit_test(the_first_token_of_a_vocabulary_is_drawn),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

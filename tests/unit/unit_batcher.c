@@ -2,22 +2,12 @@
 // by step, and with asynchronous scheduling.
 #include "batching/constraint_threads.h"
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/random_jobs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory(void **state)
+TEST(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory)
 {
-    (void)state;
     const struct batch_limits cases[] = {
         {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
         {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
@@ -45,9 +35,8 @@ static void answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memor
 }
 
 // Most answers are short, so the batcher takes in more than it can hold when a long one follows.
-static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void **state)
+TEST(sequences_that_give_their_pages_back_answer_as_if_they_had_not)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         random_state = seed;
         // few rows: a prompt takes many steps, and gives its pages back in the middle
@@ -81,9 +70,8 @@ static void sequences_that_give_their_pages_back_answer_as_if_they_had_not(void 
 
 // Three long answers grow until the last prompt, one row a step, has to give its pages back in its
 // middle.
-static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not(void **state)
+TEST(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 4, .n_tokens_max = 4, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
     int32_t tokens[100];
@@ -109,9 +97,8 @@ static void a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_ha
     bench_close(&bench);
 }
 
-static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **state)
+TEST(a_shared_prefix_is_computed_once_and_no_prompt_token_twice)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 64,
                                                           .n_tokens_max = 256,
                                                           .n_jobs_max = 300,
@@ -150,9 +137,8 @@ static void a_shared_prefix_is_computed_once_and_no_prompt_token_twice(void **st
     bench_close(&bench);
 }
 
-static void a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page(void **state)
+TEST(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 4, .n_tokens_max = 64, .n_jobs_max = 10, .n_pages = 100, .page_positions = 16});
     int32_t tokens[32];
@@ -167,9 +153,8 @@ static void a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page(void **
     bench_close(&bench);
 }
 
-static void urgent_jobs_run_first_and_answer_the_same(void **state)
+TEST(urgent_jobs_run_first_and_answer_the_same)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     static const int32_t priorities[] = {0, -1, 7, 0, 7, 3};
@@ -193,9 +178,8 @@ static void urgent_jobs_run_first_and_answer_the_same(void **state)
     bench_close(&bench);
 }
 
-static void an_old_job_is_not_passed_over_for_ever(void **state)
+TEST(an_old_job_is_not_passed_over_for_ever)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 64, .n_pages = 40, .page_positions = 16});
     int32_t shared[40], lonely[40];
@@ -206,14 +190,14 @@ static void an_old_job_is_not_passed_over_for_ever(void **state)
     struct step_figures figures;
     struct error error;
     batcher_take(bench.batcher, job_of(shared, 40, 1, "first"));
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     batcher_take(bench.batcher, job_of(lonely, 40, 1, "lonely"));
     bool found = false;
     int n = 0;
     for (; !found && n < 10000; n++) { // there is always one more that shares the cached prefix
         while (!batcher_is_full(bench.batcher))
             batcher_take(bench.batcher, job_of(shared, 40, 1, "more"));
-        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
         for (struct job *job; (job = job_list_take(&bench.finished)); job_destroy(job))
             found = found || text_equals_string(job->job_id, "lonely");
     }
@@ -223,9 +207,8 @@ static void an_old_job_is_not_passed_over_for_ever(void **state)
     bench_close(&bench);
 }
 
-static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void **state)
+TEST(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 4, .n_pages = 60, .page_positions = 16});
     int32_t prompt[3] = {30, 40, 50}, answer[40];
@@ -250,9 +233,8 @@ static void stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it(void
 }
 
 // Answers that end by a token are one row longer than needed, those that end by their length are not.
-static void a_row_behind_the_last_token_shows_nowhere(void **state)
+TEST(a_row_behind_the_last_token_shows_nowhere)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 1, .n_tokens_max = 8, .n_jobs_max = 4, .n_pages = 30, .page_positions = 4});
     int32_t answer[40], n_stop = 40, tokens[] = {0, 30, 31};
@@ -267,7 +249,7 @@ static void a_row_behind_the_last_token_shows_nowhere(void **state)
         int32_t max_tokens = round ? n_stop : 40, n_generated = 0;
         batcher_take(bench.batcher, job_of(tokens, 3, max_tokens, "job"));
         while (!batcher_is_empty(bench.batcher)) {
-            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+            assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
             n_generated += figures.n_generated;
         }
         check_answer(bench.finished.last);
@@ -280,14 +262,13 @@ static void a_row_behind_the_last_token_shows_nowhere(void **state)
     bench_close(&bench);
 }
 
-static void rows_have_tokens_that_nobody_knew(void **state)
+TEST(rows_have_tokens_that_nobody_knew)
 {
-    (void)state;
     assert_true(ahead ? n_rows_ahead > 10000 : n_rows_ahead == 0);
 }
 
 // Equal bytes or a refusal: an answer without max_tokens is bounded by the context, whatever the pages hold.
-static void page_memory_never_shortens_an_answer(void **state)
+TEST(page_memory_never_shortens_an_answer)
 {
     enum { CONTEXT = 4096, JOBS = 48, PAGE = 4 };
     static const int32_t pages[] = {2, 3, 5, 8, 40, CONTEXT / PAGE};
@@ -328,20 +309,7 @@ static void page_memory_never_shortens_an_answer(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_of_each_job_alone_whatever_the_batch_and_the_memory),
-        cmocka_unit_test(sequences_that_give_their_pages_back_answer_as_if_they_had_not),
-        cmocka_unit_test(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not),
-        cmocka_unit_test(a_shared_prefix_is_computed_once_and_no_prompt_token_twice),
-        cmocka_unit_test(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page),
-        cmocka_unit_test(page_memory_never_shortens_an_answer),
-        cmocka_unit_test(urgent_jobs_run_first_and_answer_the_same),
-        cmocka_unit_test(an_old_job_is_not_passed_over_for_ever),
-        cmocka_unit_test(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it),
-        cmocka_unit_test(a_row_behind_the_last_token_shows_nowhere),
-        cmocka_unit_test(rows_have_tokens_that_nobody_knew),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

@@ -1,18 +1,10 @@
 // The batcher with jobs that take long to prepare: no other waits for them.
 #include "batching/arrivals.h"
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 #include "tests/thread_names.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const struct batch_limits limits = {
     .n_sequences_max = 8, .n_tokens_max = 64, .n_jobs_max = 100, .n_pages = 200, .page_positions = 16};
@@ -41,7 +33,7 @@ static void round_once(struct bench *bench)
 {
     struct step_figures figures;
     struct error error;
-    assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench->batcher, &bench->finished, &figures, &error), &error);
 }
 
 static void round_until(struct bench *bench, size_t n_finished)
@@ -59,9 +51,8 @@ static void assert_finished(const struct bench *bench, const char *const *ids, s
 }
 
 // The long one is prepared only after the others have their answers, and has the answer that it has alone.
-static void a_job_that_is_prepared_for_long_keeps_no_other_from_its_steps(void **state)
+TEST(a_job_that_is_prepared_for_long_keeps_no_other_from_its_steps)
 {
-    (void)state;
     struct bench bench = bench_open(limits);
     int n_held = fake_tokenizer_n_texts(true);
     fake_tokenizer_hold(true);
@@ -93,9 +84,8 @@ static void a_job_that_is_prepared_for_long_keeps_no_other_from_its_steps(void *
     bench_close(&bench);
 }
 
-static void short_jobs_are_prepared_in_their_order_as_many_as_a_step_may_wait_for(void **state)
+TEST(short_jobs_are_prepared_in_their_order_as_many_as_a_step_may_wait_for)
 {
-    (void)state;
     struct bench bench = bench_open(limits);
     int n_before = fake_tokenizer_n_texts(false), n_round = 2 * 4; // two threads
     for (int i = 0; i < 40; i++)
@@ -116,9 +106,8 @@ static void short_jobs_are_prepared_in_their_order_as_many_as_a_step_may_wait_fo
     bench_close(&bench);
 }
 
-static void a_long_job_is_cancelled_wherever_it_is(void **state)
+TEST(a_long_job_is_cancelled_wherever_it_is)
 {
-    (void)state;
     struct bench bench = bench_open(limits);
     fake_tokenizer_hold(true);
     take_long(&bench, "#first", "prepared");
@@ -145,9 +134,8 @@ static int64_t set_clock(void)
     return now_us;
 }
 
-static void a_long_job_past_its_deadline_ends_when_it_is_prepared(void **state)
+TEST(a_long_job_past_its_deadline_ends_when_it_is_prepared)
 {
-    (void)state;
     now_us = 1000000000;
     struct bench bench = bench_open_at(limits, set_clock);
     fake_tokenizer_hold(true);
@@ -171,15 +159,13 @@ static void a_long_job_past_its_deadline_ends_when_it_is_prepared(void **state)
 
 static void *let_go(void *context)
 {
-    (void)context;
     fake_tokenizer_hold(false);
     return NULL;
 }
 
 // Of lost partitions only what waits; else also what is being prepared, once it is.
-static void long_jobs_are_released_as_they_came(void **state)
+TEST(long_jobs_are_released_as_they_came)
 {
-    (void)state;
     for (int running_too = 0; running_too < 2; running_too++) {
         struct bench bench = bench_open(limits);
         struct job_list released = {0};
@@ -207,9 +193,8 @@ static void long_jobs_are_released_as_they_came(void **state)
     }
 }
 
-static void the_thread_of_long_jobs_has_a_name(void **state)
+TEST(the_thread_of_long_jobs_has_a_name)
 {
-    (void)state;
     struct bench bench = bench_open(limits);
     take_long(&bench, "long", "0");
     round_until(&bench, 1);
@@ -219,15 +204,7 @@ static void the_thread_of_long_jobs_has_a_name(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_that_is_prepared_for_long_keeps_no_other_from_its_steps),
-        cmocka_unit_test(short_jobs_are_prepared_in_their_order_as_many_as_a_step_may_wait_for),
-        cmocka_unit_test(a_long_job_is_cancelled_wherever_it_is),
-        cmocka_unit_test(a_long_job_past_its_deadline_ends_when_it_is_prepared),
-        cmocka_unit_test(long_jobs_are_released_as_they_came),
-        cmocka_unit_test(the_thread_of_long_jobs_has_a_name),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

@@ -3,27 +3,18 @@
 #include "batching/constraint_threads.h"
 #include "batching/constraint.h"
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/random_jobs.h"
 
 #include <semaphore.h>
-#include <setjmp.h>
 #include <stdatomic.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 // ---- constraints ----
 
 // Each token spells a letter: the shortest answer has 8.
-static void an_answer_that_closes_is_complete_or_refused(void **state)
+TEST(an_answer_that_closes_is_complete_or_refused)
 {
-    (void)state;
     const struct batch_limits limits = {
         .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 200, .n_pages = 200, .page_positions = 16};
     struct bench bench = bench_open(limits);
@@ -98,14 +89,13 @@ static void round_until(struct bench *bench, size_t n_finished)
     struct error error;
     while (bench->finished.n_jobs < n_finished) {
         struct step_figures figures;
-        assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench->batcher, &bench->finished, &figures, &error), &error);
     }
 }
 
 // The vocabulary is made, and the compile ends, only after all other jobs, those that come behind it too.
-static void a_compile_delays_its_own_jobs_alone_and_is_done_once(void **state)
+TEST(a_compile_delays_its_own_jobs_alone_and_is_done_once)
 {
-    (void)state;
     const struct batch_limits limits = {
         .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 20, .n_pages = 64, .page_positions = 16};
     assert_int_equal(sem_init(&compile_allowed, 0, 0), 0);
@@ -141,9 +131,8 @@ static void a_compile_delays_its_own_jobs_alone_and_is_done_once(void **state)
 }
 
 // The one that is being compiled ends as it is; those behind it are dropped.
-static void compiles_that_nobody_waits_for_end_with_the_batcher(void **state)
+TEST(compiles_that_nobody_waits_for_end_with_the_batcher)
 {
-    (void)state;
     const struct batch_limits limits = {
         .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 500, .n_pages = 64, .page_positions = 16};
     assert_int_equal(sem_init(&compile_allowed, 0, CONSTRAINT_THREADS), 0);
@@ -158,7 +147,7 @@ static void compiles_that_nobody_waits_for_end_with_the_batcher(void **state)
         snprintf(regexes[i], sizeof regexes[i], "[ab]{%d}", i + 1);
         take_of_regex(&bench, regexes[i], "dropped");
     }
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     batcher_release(bench.batcher, true, &released);
     assert_true(batcher_is_empty(bench.batcher));
     // For each: a thread may take up several before the batcher closes.
@@ -265,9 +254,8 @@ static void check_constrained(const struct job *job)
     }
 }
 
-static void constrained_answers_are_those_of_each_job_alone(void **state)
+TEST(constrained_answers_are_those_of_each_job_alone)
 {
-    (void)state;
     const struct batch_limits cases[] = {
         {.n_sequences_max = 1, .n_tokens_max = 1, .n_jobs_max = 1, .n_pages = 64, .page_positions = 16},
         {.n_sequences_max = 8, .n_tokens_max = 8, .n_jobs_max = 200, .n_pages = 64, .page_positions = 16},
@@ -294,9 +282,8 @@ static void constrained_answers_are_those_of_each_job_alone(void **state)
 }
 
 // A job that ends between two steps takes its outputs and masks along; the others' stay.
-static void constrained_answers_are_the_same_while_others_are_cancelled(void **state)
+TEST(constrained_answers_are_the_same_while_others_are_cancelled)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 16, .n_tokens_max = 64, .n_jobs_max = 200, .n_pages = 90, .page_positions = 4});
     struct error error;
@@ -309,7 +296,7 @@ static void constrained_answers_are_the_same_while_others_are_cancelled(void **s
         int length = snprintf(id, sizeof id, "%d", round * 7 % N_CONSTRAINED);
         if (round % 3 == 2)
             batcher_cancel(bench.batcher, TEXT("test"), (struct text){id, (size_t)length}, INT64_MAX);
-        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     }
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         bool is_cancelled = job->result.status == RESULT_CANCELLED;
@@ -322,9 +309,8 @@ static void constrained_answers_are_the_same_while_others_are_cancelled(void **s
 }
 
 // The step is lost: tokens that were taken before it are kept in the jobs that they finished.
-static void a_sampling_that_fails_fails_its_step(void **state)
+TEST(a_sampling_that_fails_fails_its_step)
 {
-    (void)state;
     if (!ahead)
         return;
     int n_finished = 0;
@@ -388,9 +374,8 @@ static void check_forced(const struct job *job, const char *text, const char *fo
     }
 }
 
-static void tokens_without_a_choice_are_not_drawn(void **state)
+TEST(tokens_without_a_choice_are_not_drawn)
 {
-    (void)state;
     static const struct {
         const char *regex;
         int32_t max_tokens;
@@ -417,9 +402,8 @@ static void tokens_without_a_choice_are_not_drawn(void **state)
 }
 
 // Of many letters, each found anywhere: each leads to a text of all the others, and one more.
-static void a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncomputed(void **state)
+TEST(a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncomputed)
 {
-    (void)state;
     enum { N_FOUND = 2500 };
     static char regex[6 * N_FOUND];
     size_t n = 0;
@@ -444,9 +428,8 @@ static void a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncompu
 }
 
 // Ahead, one more step is submitted before the last token is taken, and never collected.
-static void a_sequence_under_a_constraint_draws_in_every_step(void **state)
+TEST(a_sequence_under_a_constraint_draws_in_every_step)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 8, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 100, .page_positions = 4});
     take_regex(&bench, "[a-m]{30}", 1); // compiles it
@@ -502,18 +485,16 @@ static int64_t answer_in_pages(int32_t n_pages, char texts[5][160])
     return n_preempted;
 }
 
-static void a_preempted_sequence_under_a_constraint_gives_the_same_answer(void **state)
+TEST(a_preempted_sequence_under_a_constraint_gives_the_same_answer)
 {
-    (void)state;
     static char roomy[5][160], tight[5][160];
     assert_int_equal(answer_in_pages(400, roomy), 0);
     assert_true(answer_in_pages(64, tight) > 0);
     assert_memory_equal(roomy, tight, sizeof roomy);
 }
 
-static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
+TEST(forced_tokens_are_a_chunk_of_the_next_step)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 40, .n_jobs_max = 9, .n_pages = 60, .page_positions = 4});
     struct job *job = take_regex(&bench, "abcd(ex|fx)ghijkl[mn]opq", 40);
@@ -530,9 +511,8 @@ static void forced_tokens_are_a_chunk_of_the_next_step(void **state)
 }
 
 // Longer than what is tokenized at a time: no step computes a part of it.
-static void a_long_text_without_a_choice_is_forced_whole(void **state)
+TEST(a_long_text_without_a_choice_is_forced_whole)
 {
-    (void)state;
     static const char *const regexes[] = {"a{255}b", "a{256}b", "a{257}b", "(ab){400}c"};
     static const int32_t sizes[] = {256, 257, 258, 801};
     for (int i = 0; i < 4; i++) {
@@ -548,9 +528,8 @@ static void a_long_text_without_a_choice_is_forced_whole(void **state)
     }
 }
 
-static void constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit(void **state)
+TEST(constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit)
 {
-    (void)state;
     assert_int_equal(sem_init(&compile_allowed, 0, 2 * CONSTRAINTS_MAX), 0);
     n_compiles = 0;
     bench_compile = compile_when_allowed;
@@ -576,9 +555,8 @@ static void constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_th
     sem_destroy(&compile_allowed);
 }
 
-static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(void **state)
+TEST(forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation)
 {
-    (void)state;
     struct forced_runs runs = {0};
     const int32_t tokens[] = {7, 8};
     assert_null(forced_runs_find(&runs, 3, 0));
@@ -602,25 +580,9 @@ static void forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation(voi
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forced_tokens_are_kept_by_state_up_to_a_limit_and_one_generation),
-        cmocka_unit_test(constraints_are_kept_for_later_jobs_and_the_oldest_dropped_beyond_the_limit),
-        cmocka_unit_test(constrained_answers_are_those_of_each_job_alone),
-        cmocka_unit_test(constrained_answers_are_the_same_while_others_are_cancelled),
-        cmocka_unit_test(a_sampling_that_fails_fails_its_step),
-        cmocka_unit_test(an_answer_that_closes_is_complete_or_refused),
-        cmocka_unit_test(a_compile_delays_its_own_jobs_alone_and_is_done_once),
-        cmocka_unit_test(compiles_that_nobody_waits_for_end_with_the_batcher),
-        cmocka_unit_test(tokens_without_a_choice_are_not_drawn),
-        cmocka_unit_test(a_constraint_whose_first_mask_takes_too_much_fails_alone_and_uncomputed),
-        cmocka_unit_test(a_sequence_under_a_constraint_draws_in_every_step),
-        cmocka_unit_test(a_preempted_sequence_under_a_constraint_gives_the_same_answer),
-        cmocka_unit_test(forced_tokens_are_a_chunk_of_the_next_step),
-        cmocka_unit_test(a_long_text_without_a_choice_is_forced_whole),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    n_failed += cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    n_failed += cases_run_named("ahead");
     for (int i = 0; i < N_CONSTRAINED * 3; i++)
         free((char *)alone[i].data);
     return n_failed;

@@ -3,19 +3,12 @@
 #include "batching/constraint_threads.h"
 #include "schemas/clock.h"
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/random_jobs.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static void bad_jobs_fail_alone_with_their_own_error(void **state)
+TEST(bad_jobs_fail_alone_with_their_own_error)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 8, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 20, .page_positions = 16});
     int32_t tokens[400] = {0};
@@ -59,9 +52,8 @@ static void bad_jobs_fail_alone_with_their_own_error(void **state)
     bench_close(&bench);
 }
 
-static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **state)
+TEST(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[40];
@@ -75,14 +67,14 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
     }
     struct step_figures figures;
     struct error error;
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     batcher_take(bench.batcher, job_of(tokens, 30, 30, "arrived"));
     batcher_cancel(bench.batcher, TEXT("test"), TEXT("running"), INT64_MAX);
     batcher_cancel(bench.batcher, TEXT("test"), TEXT("waiting"), INT64_MAX);
     batcher_cancel(bench.batcher, TEXT("test"), TEXT("arrived"), INT64_MAX);
     batcher_cancel(bench.batcher, TEXT("another"), (struct text){0}, INT64_MAX);
     int64_t n_steps = fake_model_steps(bench.model);
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     assert_int_equal(bench.finished.n_jobs, 3);
     assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
     // of them none had a row in it; ahead, it had begun before
@@ -98,9 +90,8 @@ static void cancelled_jobs_finish_in_the_next_round_and_the_others_go_on(void **
 }
 
 // Jobs that were submitted again under a cancelled dataset's name may be here before the cancellation is.
-static void a_cancellation_spares_what_was_submitted_after_it(void **state)
+TEST(a_cancellation_spares_what_was_submitted_after_it)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[8] = {20, 21, 22, 23, 24, 25, 26, 27};
@@ -124,7 +115,7 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
             batcher_take(bench.batcher, job);
         }
         if (when == 1)
-            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+            assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
         batcher_cancel(bench.batcher, TEXT("test"), (struct text){0}, 1000);
         run_to_end(&bench);
         assert_int_equal(bench.finished.n_jobs, 5);
@@ -136,9 +127,8 @@ static void a_cancellation_spares_what_was_submitted_after_it(void **state)
     bench_close(&bench);
 }
 
-static void a_batcher_is_full_with_the_last_job_that_it_may_hold(void **state)
+TEST(a_batcher_is_full_with_the_last_job_that_it_may_hold)
 {
-    (void)state;
     enum { N_JOBS = 5 };
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 64, .n_jobs_max = N_JOBS, .n_pages = 60, .page_positions = 16});
@@ -152,9 +142,8 @@ static void a_batcher_is_full_with_the_last_job_that_it_may_hold(void **state)
     bench_close(&bench);
 }
 
-static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
+TEST(a_job_that_comes_back_unfinished_holds_no_result)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 1, .n_tokens_max = 64, .n_jobs_max = 20, .n_pages = 60, .page_positions = 16});
     int32_t tokens[40];
@@ -169,7 +158,7 @@ static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
         job->figures.attempts = i + 2;
         batcher_take(bench.batcher, job);
         for (int round = 0; i == 1 && round < 3; round++)
-            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+            assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     }
     struct job_list waiting = {0}, running = {0};
     batcher_release(bench.batcher, false, &waiting);
@@ -192,9 +181,8 @@ static void a_job_that_comes_back_unfinished_holds_no_result(void **state)
 }
 
 // A result that nobody could read back (schemas/result.h) fails its job, and no other.
-static void a_result_of_more_values_than_can_be_read_fails_its_job(void **state)
+TEST(a_result_of_more_values_than_can_be_read_fails_its_job)
 {
-    (void)state;
     for (int over = 0; over < 2; over++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = JOB_N_MAX,
                                                               .n_tokens_max = 256,
@@ -230,9 +218,8 @@ static int64_t now_us(void)
     return now_s * 1000000;
 }
 
-static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(void **state)
+TEST(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on)
 {
-    (void)state;
     now_s = 1000;
     struct bench bench = bench_open_at(
         (struct batch_limits){
@@ -259,17 +246,17 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
     struct step_figures figures;
     struct error error;
     // Expired when they arrived: not even their prompts are read.
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     assert_int_equal(bench.finished.n_jobs, 2);
     assert_true(text_equals_string(bench.finished.first->job_id, "late"));
     assert_true(text_equals_string(bench.finished.last->job_id, "empty"));
     now_s = 1001;
     int64_t n_steps = fake_model_steps(bench.model);
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     assert_int_equal(bench.finished.n_jobs, 3);
     assert_int_equal(fake_model_steps(bench.model), n_steps + 1);
     now_s = 1002;
-    assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     assert_int_equal(bench.finished.n_jobs, 4);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
         assert_int_equal(job->result.status, RESULT_FAILED);
@@ -283,9 +270,8 @@ static void a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on(v
 }
 
 // Two sequences of three run, of 20 and 30 tokens; their prompts and the first token of each take four pages.
-static void a_step_s_figures_are_its_sequences_tokens_and_pages(void **state)
+TEST(a_step_s_figures_are_its_sequences_tokens_and_pages)
 {
-    (void)state;
     now_s = 1000;
     struct bench bench = bench_open_at(
         (struct batch_limits){
@@ -303,11 +289,11 @@ static void a_step_s_figures_are_its_sequences_tokens_and_pages(void **state)
     struct step_figures figures;
     struct error error;
     if (ahead) // the first step is submitted, its results are of the next round
-        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
     for (int step = 0; step < 2; step++) { // the prompts, then a token of each answer
         now_s = 1000 + 7 * step;
         int64_t start_us = clock_us();
-        assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
         assert_true(figures.finished_us == now_s * 1000000);
         assert_int_equal(figures.n_sequences, 2);
         assert_int_equal(figures.n_tokens, step ? 2 : 50);
@@ -328,9 +314,8 @@ static void a_step_s_figures_are_its_sequences_tokens_and_pages(void **state)
     bench_close(&bench);
 }
 
-static void a_lost_device_harms_no_job(void **state)
+TEST(a_lost_device_harms_no_job)
 {
-    (void)state;
     struct batch_limits limits = {
         .n_sequences_max = 8, .n_tokens_max = 64, .n_jobs_max = 50, .n_pages = 60, .page_positions = 16};
     struct bench bench = bench_open(limits);
@@ -359,18 +344,7 @@ static void a_lost_device_harms_no_job(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_jobs_fail_alone_with_their_own_error),
-        cmocka_unit_test(cancelled_jobs_finish_in_the_next_round_and_the_others_go_on),
-        cmocka_unit_test(a_cancellation_spares_what_was_submitted_after_it),
-        cmocka_unit_test(a_batcher_is_full_with_the_last_job_that_it_may_hold),
-        cmocka_unit_test(a_job_that_comes_back_unfinished_holds_no_result),
-        cmocka_unit_test(a_result_of_more_values_than_can_be_read_fails_its_job),
-        cmocka_unit_test(a_job_past_its_deadline_stops_within_one_step_and_the_others_go_on),
-        cmocka_unit_test(a_step_s_figures_are_its_sequences_tokens_and_pages),
-        cmocka_unit_test(a_lost_device_harms_no_job),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

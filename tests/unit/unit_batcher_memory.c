@@ -3,18 +3,9 @@
 #include "batching/prefix.h"
 #include "consumer/intake.h"
 #include "consumer/kafka/suspects.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/fake_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { JOBS = 6, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
 
@@ -76,7 +67,7 @@ static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
     struct batcher *batcher;
     struct error error = {0};
     struct job_list finished = {0}, released = {0};
-    assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
+    assert_ok(batcher_create(&batcher, &config, &error), &error);
     for (int i = 0; i < JOBS; i++)
         batcher_take(batcher, make_job(i));
     enum status status = STATUS_OK;
@@ -104,11 +95,11 @@ static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
     return failed;
 }
 
-static void no_job_fails_because_memory_runs_out(void **state)
+TEST(no_job_fails_because_memory_runs_out)
 {
     struct pool *pool;
     struct error error;
-    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 1, &error), &error);
     struct fake_model *model = fake_model_create(PAGES, PAGE);
     for (int i = 0; i < 2; i++) {
         failing_memory.fails_alone = i;
@@ -123,16 +114,15 @@ static void no_job_fails_because_memory_runs_out(void **state)
 }
 
 // One slot stays free, so that every search ends.
-static void a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest(void **state)
+TEST(a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest)
 {
-    (void)state;
     struct page_stack stack;
     struct prefix_tree tree;
     struct error error;
     enum { MOST = 4096 };
     static struct prefix_node *nodes[MOST];
-    assert_int_equal(page_stack_init(&stack, PAGES, &error), STATUS_OK);
-    assert_int_equal(prefix_init(&tree, 1, &stack, &error), STATUS_OK);
+    assert_ok(page_stack_init(&stack, PAGES, &error), &error);
+    assert_ok(prefix_init(&tree, 1, &stack, &error), &error);
     size_t n_slots = tree.n_slots;
     assert_in_range(n_slots, 2, MOST / 2);
     failing_memory.bytes_max = n_slots * sizeof *tree.slots;
@@ -150,7 +140,7 @@ static void a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_
     page_stack_finish(&stack);
 }
 
-static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
+TEST(a_record_that_memory_runs_out_for_is_no_dead_letter)
 {
     struct buffer value = {0};
     buffer_add_string(&value, "{\"prompt\":\"");
@@ -175,9 +165,8 @@ static void a_record_that_memory_runs_out_for_is_no_dead_letter(void **state)
 }
 
 // A worker that was refused for them would not start again by itself.
-static void committed_metadata_that_memory_runs_out_for_is_not_damaged(void **state)
+TEST(committed_metadata_that_memory_runs_out_for_is_not_damaged)
 {
-    (void)state;
     struct offset_map map;
     struct suspects suspects = {0};
     struct buffer text = {0};
@@ -209,15 +198,4 @@ static void committed_metadata_that_memory_runs_out_for_is_not_damaged(void **st
     }
     failing_memory.fails_alone = false;
     buffer_finish(&text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_job_fails_because_memory_runs_out),
-        cmocka_unit_test(a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest),
-        cmocka_unit_test(a_record_that_memory_runs_out_for_is_no_dead_letter),
-        cmocka_unit_test(committed_metadata_that_memory_runs_out_for_is_not_damaged),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

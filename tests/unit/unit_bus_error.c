@@ -1,19 +1,11 @@
 // A process whose mapped file was cut ends with a text and status 1, without going on (consumer/bus_error.c).
 #include "consumer/bus_error.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PAGE_BYTES = 4096, SAID_BYTES = 1024 };
 
@@ -57,19 +49,17 @@ static int run(const char *model, char said[SAID_BYTES])
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void a_cut_file_ends_the_process_with_its_name(void **state)
+TEST(a_cut_file_ends_the_process_with_its_name)
 {
     char said[SAID_BYTES];
-    (void)state;
     assert_int_equal(run("m.gguf", said), 1);
     assert_string_equal(said, "sheaf: m.gguf: SIGBUS: the file was cut or can't be read (or the store's); "
                               "nothing of what was being computed is committed\n");
 }
 
-static void a_long_name_leaves_room_for_the_rest(void **state)
+TEST(a_long_name_leaves_room_for_the_rest)
 {
     char said[SAID_BYTES], name[1000];
-    (void)state;
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     assert_int_equal(run(name, said), 1);
@@ -77,23 +67,12 @@ static void a_long_name_leaves_room_for_the_rest(void **state)
     assert_string_equal(said + strlen(said) - strlen("is committed\n"), "is committed\n");
 }
 
-static void no_other_signal_interrupts_the_end(void **state)
+TEST(no_other_signal_interrupts_the_end)
 {
     struct sigaction before, handled;
-    (void)state;
     assert_int_equal(sigaction(SIGBUS, NULL, &before), 0);
     bus_error_handle("m.gguf");
     assert_int_equal(sigaction(SIGBUS, &before, &handled), 0);
     assert_int_equal(sigismember(&handled.sa_mask, SIGTERM), 1);
     assert_int_equal(sigismember(&handled.sa_mask, SIGINT), 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cut_file_ends_the_process_with_its_name),
-        cmocka_unit_test(a_long_name_leaves_room_for_the_rest),
-        cmocka_unit_test(no_other_signal_interrupts_the_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 // The labels of --choice.
 #include "consumer/choice_list.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 // labels: each in brackets, a '*' at the end where one begins another one.
 static void assert_labels_of(char *const *texts, const char *labels)
@@ -45,9 +39,8 @@ static void assert_refused(const char *text, const char *words)
     assert_refused_of((char *[]){(char *)text, NULL}, words);
 }
 
-static void labels_are_separated_as_the_fields_of_a_csv_record(void **state)
+TEST(labels_are_separated_as_the_fields_of_a_csv_record)
 {
-    (void)state;
     assert_labels("a", "[a]");
     assert_labels("a,b", "[a][b]");
     assert_labels(" a b ,\tc\t", "[a b][c]");
@@ -61,18 +54,16 @@ static void labels_are_separated_as_the_fields_of_a_csv_record(void **state)
     assert_labels("\"a\nb\",c", "[a\nb][c]");
 }
 
-static void a_label_that_begins_another_one_is_found(void **state)
+TEST(a_label_that_begins_another_one_is_found)
 {
-    (void)state;
     assert_labels("no,no idea", "[no][no idea]*");
     assert_labels("no idea,yes,no", "[no idea][yes][no]*");
     assert_labels("no,now here,yes", "[no][now here][yes]*");
     assert_labels("no,yes,on", "[no][yes][on]");
 }
 
-static void labels_of_several_texts_add_up_in_their_order(void **state)
+TEST(labels_of_several_texts_add_up_in_their_order)
 {
-    (void)state;
     assert_labels_of((char *[]){"a,b", "c", NULL}, "[a][b][c]");
     assert_labels_of((char *[]){"\"x,y\" ", " \"\"\"z\", c ", NULL}, "[x,y][\"z][c]");
     assert_labels_of((char *[]){"no idea,x", "no", NULL}, "[no idea][x][no]*");
@@ -82,9 +73,8 @@ static void labels_of_several_texts_add_up_in_their_order(void **state)
     assert_refused_of((char *[]){"a", "b\xff", NULL}, "label 2 is not UTF-8");
 }
 
-static void what_is_no_list_is_refused(void **state)
+TEST(what_is_no_list_is_refused)
 {
-    (void)state;
     assert_refused("", "a label is empty");
     assert_refused("a,", "a label is empty");
     assert_refused("a, ,b", "a label is empty");
@@ -94,15 +84,4 @@ static void what_is_no_list_is_refused(void **state)
     assert_refused("\"a\"\"", "not closed");
     assert_refused("\"a\" b,c", "expected a comma");
     assert_refused("a,\xff", "not UTF-8");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(labels_are_separated_as_the_fields_of_a_csv_record),
-        cmocka_unit_test(a_label_that_begins_another_one_is_found),
-        cmocka_unit_test(labels_of_several_texts_add_up_in_their_order),
-        cmocka_unit_test(what_is_no_list_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,8 @@
 // Clocks: seconds and nanoseconds of the system's, in each unit.
 #include "schemas/clock.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <time.h>
-
-#include <cmocka.h>
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -19,9 +13,8 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
     return 0;
 }
 
-static void each_clock_counts_in_its_unit(void **state)
+TEST(each_clock_counts_in_its_unit)
 {
-    (void)state;
     assert_int_equal(clock_ns(), 5000123456789);
     assert_int_equal(clock_us(), 5000123456);
     assert_int_equal(clock_ms(), 5000123);
@@ -29,10 +22,4 @@ static void each_clock_counts_in_its_unit(void **state)
     assert_int_equal(clock_second(), 2000000000);
     assert_int_equal(clock_wall_us(), 1700000000999999);
     assert_int_equal(clock_cpu_ns(), 3000000001);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_clock_counts_in_its_unit)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

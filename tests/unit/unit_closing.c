@@ -2,29 +2,23 @@
 #include "consumer/closing.h"
 #include "consumer/log.h"
 #include "consumer/transport.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/failing_threads.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { LIMIT_MS = 300 };
 
 static void hang(struct transport *transport)
 {
-    (void)transport;
     for (;;)
         pause();
 }
 
-static void return_at_once(struct transport *transport)
-{
-    (void)transport;
-}
+static void return_at_once(struct transport *transport) {}
 
 static void close_transport(void (*close_it)(struct transport *transport))
 {
@@ -63,9 +57,8 @@ static int run_child(void (*close_it)(struct transport *transport), bool is_lock
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void a_transport_whose_close_never_returns_ends_the_process_and_says_why(void **state)
+TEST(a_transport_whose_close_never_returns_ends_the_process_and_says_why)
 {
-    (void)state;
     char text[2048];
     assert_int_equal(run_child(hang, false, text, sizeof text), 1);
     assert_non_null(strstr(text, "waiting for the transport"));
@@ -75,17 +68,15 @@ static void a_transport_whose_close_never_returns_ends_the_process_and_says_why(
     assert_non_null(strstr(text, "no place in the group"));
 }
 
-static void a_close_within_its_limit_is_not_ended(void **state)
+TEST(a_close_within_its_limit_is_not_ended)
 {
-    (void)state;
     char text[2048];
     assert_int_equal(run_child(return_at_once, false, text, sizeof text), 0);
     assert_string_equal(text, "");
 }
 
-static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
+TEST(a_close_that_no_thread_can_watch_is_ended_by_an_alarm)
 {
-    (void)state;
     char text[2048];
     threads_fail = true;
     assert_int_equal(run_child(hang, false, text, sizeof text), 128 + SIGALRM);
@@ -94,9 +85,8 @@ static void a_close_that_no_thread_can_watch_is_ended_by_an_alarm(void **state)
     threads_fail = false;
 }
 
-static void a_stop_by_a_signal_is_no_end_of_the_work(void **state)
+TEST(a_stop_by_a_signal_is_no_end_of_the_work)
 {
-    (void)state;
     struct error error = {0};
     assert_string_equal(closing_reason(STATUS_OK, &error, false), "the work is done");
     assert_string_equal(closing_reason(STATUS_OK, &error, true), "it was asked to stop");
@@ -104,13 +94,4 @@ static void a_stop_by_a_signal_is_no_end_of_the_work(void **state)
     assert_string_equal(closing_reason(STATUS_REFUSE, &error, true), "no place in the group");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_transport_whose_close_never_returns_ends_the_process_and_says_why),
-        CASE(a_close_within_its_limit_is_not_ended),
-        CASE(a_close_that_no_thread_can_watch_is_ended_by_an_alarm),
-        CASE(a_stop_by_a_signal_is_no_end_of_the_work),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(case_begin, case_finish);

@@ -6,15 +6,9 @@
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"
 #include "schemas/text.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { DATASETS_MAX = 3, WAITING_MAX = 2, SUSPECTS_MAX = 3, WORKERS_MAX = 2 };
 
@@ -56,8 +50,6 @@ static void add_step(char letter)
 // ---- the store ----
 
 enum status __wrap_named_store_open_to_read(struct store **store, const struct settings *of,
-                                            struct error *fault);
-enum status __wrap_named_store_open_to_read(struct store **store, const struct settings *of,
                                             struct error *fault)
 {
     assert_ptr_equal(of, &settings);
@@ -66,8 +58,6 @@ enum status __wrap_named_store_open_to_read(struct store **store, const struct s
     return answer(PART_OPEN, fault);
 }
 
-enum status __wrap_store_open(struct store **store, const char *path, enum store_mode mode,
-                              struct error *fault);
 enum status __wrap_store_open(struct store **store, const char *path, enum store_mode mode,
                               struct error *fault)
 {
@@ -78,36 +68,27 @@ enum status __wrap_store_open(struct store **store, const char *path, enum store
     return answer(PART_OPEN, fault);
 }
 
-void __wrap_store_close(struct store *store);
 void __wrap_store_close(struct store *store)
 {
-    (void)store;
     world.n_closed++;
 }
 
-const char *__wrap_store_path(const struct store *store);
 const char *__wrap_store_path(const struct store *store)
 {
     assert_ptr_equal(store, &handle);
     return "some.db";
 }
 
-enum status __wrap_store_totals(struct store *store, struct store_totals *totals, struct error *fault);
 enum status __wrap_store_totals(struct store *store, struct store_totals *totals, struct error *fault)
 {
-    (void)store;
     *totals = world.totals;
     return answer(PART_TOTALS, fault);
 }
 
 enum status __wrap_store_progress(struct store *store, struct text dataset,
                                   void (*receive)(void *, const struct dataset_progress *), void *context,
-                                  struct error *fault);
-enum status __wrap_store_progress(struct store *store, struct text dataset,
-                                  void (*receive)(void *, const struct dataset_progress *), void *context,
                                   struct error *fault)
 {
-    (void)store;
     world.dataset = dataset.data;
     for (int i = 0; i < world.n_datasets; i++)
         receive(context, &world.datasets[i]);
@@ -116,12 +97,8 @@ enum status __wrap_store_progress(struct store *store, struct text dataset,
 
 enum status __wrap_store_waiting(struct store *store, struct text dataset,
                                  void (*receive)(void *, const struct waiting_jobs *), void *context,
-                                 struct error *fault);
-enum status __wrap_store_waiting(struct store *store, struct text dataset,
-                                 void (*receive)(void *, const struct waiting_jobs *), void *context,
                                  struct error *fault)
 {
-    (void)store;
     assert_ptr_equal(dataset.data, world.dataset);
     for (int i = 0; i < world.n_waiting; i++)
         receive(context, &world.waiting[i]);
@@ -130,12 +107,8 @@ enum status __wrap_store_waiting(struct store *store, struct text dataset,
 
 enum status __wrap_store_suspects(struct store *store, struct text dataset, size_t n_max,
                                   void (*receive)(void *, const struct suspect_job *), void *context,
-                                  struct error *fault);
-enum status __wrap_store_suspects(struct store *store, struct text dataset, size_t n_max,
-                                  void (*receive)(void *, const struct suspect_job *), void *context,
                                   struct error *fault)
 {
-    (void)store;
     assert_ptr_equal(dataset.data, world.dataset);
     assert_int_equal(n_max, 20);
     world.n_asked_suspects++;
@@ -145,36 +118,27 @@ enum status __wrap_store_suspects(struct store *store, struct text dataset, size
 }
 
 enum status __wrap_store_fleet(struct store *store, void (*receive)(void *, const struct fleet_worker *),
-                               void *context, struct error *fault);
-enum status __wrap_store_fleet(struct store *store, void (*receive)(void *, const struct fleet_worker *),
                                void *context, struct error *fault)
 {
-    (void)store;
     for (int i = 0; i < world.n_workers; i++)
         receive(context, &world.workers[i]);
     return answer(PART_FLEET, fault);
 }
 
-enum status __wrap_store_lag(struct store *store, struct store_lag *lag, struct error *fault);
 enum status __wrap_store_lag(struct store *store, struct store_lag *lag, struct error *fault)
 {
-    (void)store;
     *lag = world.lag;
     return answer(PART_LAG, fault);
 }
 
-enum status __wrap_store_mirror_reset(struct store *store, struct error *fault);
 enum status __wrap_store_mirror_reset(struct store *store, struct error *fault)
 {
-    (void)store, (void)fault;
     add_step('z');
     return STATUS_OK;
 }
 
-enum status __wrap_mirror_run(const struct mirror_config *config, struct error *fault);
 enum status __wrap_mirror_run(const struct mirror_config *config, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(config->store, &handle);
     assert_string_equal(config->kafka->brokers, "broker:9092");
     assert_int_equal(config->stop_fd, -1);
@@ -185,10 +149,8 @@ enum status __wrap_mirror_run(const struct mirror_config *config, struct error *
 
 // ---- the output ----
 
-enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *fault);
 enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *fault)
 {
-    (void)fault;
     assert_true(n < sizeof world.out);
     memcpy(world.out, bytes, n);
     world.out[n] = '\0';
@@ -197,10 +159,8 @@ enum status __wrap_output_file_print(const void *bytes, size_t n, struct error *
 }
 
 // The last job is finished while the command waits.
-int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 {
-    (void)left;
     assert_int_equal(time->tv_sec, 1);
     assert_int_equal(time->tv_nsec, 0);
     if (++world.n_slept == 2)
@@ -211,7 +171,6 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     settings = (struct settings){.store = (char *)"some.db"};
     error = (struct error){0};
@@ -220,15 +179,13 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     assert_int_equal(world.n_closed, 1);
     return 0;
 }
 
 static void run_it(const char *expected)
 {
-    if (command_status(&settings, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(command_status(&settings, &error), &error);
     assert_string_equal(world.out, expected);
 }
 
@@ -242,9 +199,8 @@ static void add_dataset(const char *name, struct dataset_progress progress)
 
 // ---- text ----
 
-static void a_store_without_jobs_has_totals_alone(void **state)
+TEST(a_store_without_jobs_has_totals_alone)
 {
-    (void)state;
     run_it(HEAD "\n0 workers alive; 0 steps, mean batch 0.0, 0 tokens generated per busy second;\n"
                 "prefix cache: 0.0 % of lookups hit, 0.0 % of the tokens looked up were in it\n");
     assert_null(world.dataset);
@@ -252,9 +208,8 @@ static void a_store_without_jobs_has_totals_alone(void **state)
     assert_string_equal(world.steps, "r");
 }
 
-static void each_dataset_has_a_row_with_its_share_and_its_time_left(void **state)
+TEST(each_dataset_has_a_row_with_its_share_and_its_time_left)
 {
-    (void)state;
     world.totals = (struct store_totals){.n_workers_alive = 1};
     add_dataset("a", (struct dataset_progress){.submitted = 200,
                                                .done = 100,
@@ -273,9 +228,8 @@ static void each_dataset_has_a_row_with_its_share_and_its_time_left(void **state
            "prefix cache: 0.0 % of lookups hit, 0.0 % of the tokens looked up were in it\n");
 }
 
-static void notes_stand_below_their_dataset(void **state)
+TEST(notes_stand_below_their_dataset)
 {
-    (void)state;
     world.totals = (struct store_totals){.n_workers_alive = 2};
     add_dataset("late", (struct dataset_progress){.submitted = 1, .failed = 1, .late = 1});
     add_dataset("crashed", (struct dataset_progress){.submitted = 2, .failed = 2, .crashed = 2});
@@ -293,13 +247,12 @@ static void notes_stand_below_their_dataset(void **state)
 }
 
 // More jobs have ended than a dataset has: a store of another's making. Of an unknown total there is no share.
-static void a_share_beyond_its_column_is_cut(void **state)
+TEST(a_share_beyond_its_column_is_cut)
 {
-    (void)state;
     world.totals = (struct store_totals){.n_workers_alive = 1};
     add_dataset("a", (struct dataset_progress){.submitted = 1, .done = INT64_C(3) << 60});
     add_dataset("b", (struct dataset_progress){.submitted = 4, .done = 1, .is_total_unknown = true});
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_non_null(strstr(world.out, " 345876451382054      0.0      0 s\n")); // of 345876451382054092800.0%
     assert_non_null(strstr(world.out, "       -      0.0      0 s\n"));
 }
@@ -309,13 +262,13 @@ static const char *left_of(double seconds)
     world.n_datasets = 0;
     add_dataset("a", (struct dataset_progress){.submitted = 2, .done = 1, .seconds_left = seconds});
     world.n_closed = 0;
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     const char *row = world.out + strlen(HEAD);
     return row +
            strlen("a                            2         1       0         0        0   50.0%      0.0 ");
 }
 
-static void times_left_have_the_unit_that_says_most(void **state)
+TEST(times_left_have_the_unit_that_says_most)
 {
     static const struct {
         double seconds;
@@ -325,7 +278,6 @@ static void times_left_have_the_unit_that_says_most(void **state)
                  {5399, "    90 min\n"},     {5400, "   1.5 h\n"},
                  {360000, " 100.0 h\n"},     {60.4, "    60 s\n"},
                  {1e25, "277777777777777\n"}}; // hours: as many digits as the column's text holds
-    (void)state;
     world.totals.n_workers_alive = 1;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *row = left_of(cases[i].seconds), *text = cases[i].text;
@@ -339,9 +291,8 @@ static void times_left_have_the_unit_that_says_most(void **state)
 }
 
 // Jobs are left that nobody computes: unless a mirror says so, which knows no workers.
-static void without_a_worker_the_time_left_is_unknown(void **state)
+TEST(without_a_worker_the_time_left_is_unknown)
 {
-    (void)state;
     assert_memory_equal(left_of(30), "       -\n", 9);
     world.totals.n_workers_alive = -1;
     assert_memory_equal(left_of(30), "    30 s\n", 9);
@@ -352,13 +303,12 @@ static void without_a_worker_the_time_left_is_unknown(void **state)
     add_dataset("a", (struct dataset_progress){
                          .submitted = 3, .done = 1, .failed = 1, .cancelled = 1, .seconds_left = 0});
     world.n_closed = 0;
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_non_null(strstr(world.out, " 0 s\n"));
 }
 
-static void figures_of_steps_and_of_a_mirror(void **state)
+TEST(figures_of_steps_and_of_a_mirror)
 {
-    (void)state;
     world.totals = (struct store_totals){.n_workers_alive = -1,
                                          .n_steps = 12,
                                          .prefill_tokens = 99,
@@ -375,9 +325,8 @@ static void figures_of_steps_and_of_a_mirror(void **state)
     run_it(HEAD);
 }
 
-static void unfinished_jobs_and_suspects_are_listed(void **state)
+TEST(unfinished_jobs_and_suspects_are_listed)
 {
-    (void)state;
     world.totals.n_workers_alive = 1;
     world.waiting[0] = (struct waiting_jobs){.dataset = {"a", 1}, .priority = -1, .waiting = 5, .running = 2};
     world.waiting[1] =
@@ -400,13 +349,12 @@ static void unfinished_jobs_and_suspects_are_listed(void **state)
                 "prefix cache: 0.0 % of lookups hit, 0.0 % of the tokens looked up were in it\n");
     world.waiting[1].suspects = 0; // then none is asked for
     world.n_asked_suspects = world.n_closed = 0;
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_int_equal(world.n_asked_suspects, 0);
 }
 
-static void a_fleet_is_listed_with_its_lag(void **state)
+TEST(a_fleet_is_listed_with_its_lag)
 {
-    (void)state;
     world.totals.is_mirror = true;
     world.workers[0] = (struct fleet_worker){.worker = {"w/1", 3},
                                              .done = 8,
@@ -434,9 +382,8 @@ static void a_fleet_is_listed_with_its_lag(void **state)
 
 // ---- JSON ----
 
-static void json_has_all_figures(void **state)
+TEST(json_has_all_figures)
 {
-    (void)state;
     settings.json = true;
     world.totals = (struct store_totals){.n_workers_alive = 2,
                                          .n_steps = 12,
@@ -503,9 +450,8 @@ static void json_has_all_figures(void **state)
         "\"mean_batch\":3.25,\"prefix_hit_share\":0.5000,\"tokens_saved_share\":0.1250}\n");
 }
 
-static void what_is_unknown_is_null(void **state)
+TEST(what_is_unknown_is_null)
 {
-    (void)state;
     settings.json = true;
     world.totals.n_workers_alive = -1;
     run_it("{\"datasets\":[],\"unfinished\":[],\"suspects\":[],\"fleet\":[],\"partitions\":0,"
@@ -522,9 +468,8 @@ static void what_is_unknown_is_null(void **state)
 
 // ---- the command ----
 
-static void a_dataset_that_is_not_there_is_refused(void **state)
+TEST(a_dataset_that_is_not_there_is_refused)
 {
-    (void)state;
     settings.dataset = (char *)"gone";
     assert_int_equal(command_status(&settings, &error), STATUS_REFUSE);
     assert_string_equal(error.text, "some.db: there is no dataset gone");
@@ -532,9 +477,8 @@ static void a_dataset_that_is_not_there_is_refused(void **state)
     assert_int_equal(world.n_printed, 0);
 }
 
-static void a_store_that_fails_prints_nothing(void **state)
+TEST(a_store_that_fails_prints_nothing)
 {
-    (void)state;
     world.waiting[0] = (struct waiting_jobs){.suspects = 1};
     world.n_waiting = 1;
     for (int part = PART_OPEN; part <= PART_LAG; part++) {
@@ -547,26 +491,24 @@ static void a_store_that_fails_prints_nothing(void **state)
     world.n_closed = 1;
 }
 
-static void watching_ends_with_the_last_job(void **state)
+TEST(watching_ends_with_the_last_job)
 {
-    (void)state;
     settings.follow.watch = true;
     add_dataset("a", (struct dataset_progress){.submitted = 4, .done = 1, .failed = 1, .cancelled = 1});
     add_dataset("b", (struct dataset_progress){.submitted = 2, .done = 2});
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_int_equal(world.n_slept, 2);
     assert_int_equal(world.n_printed, 3);
     settings.follow.watch = false;
     world.datasets[0].done = 0;
     world.n_closed = world.n_slept = world.n_printed = 0;
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_int_equal(world.n_slept, 0);
     assert_int_equal(world.n_printed, 1);
 }
 
-static void a_store_is_rebuilt_before_it_is_shown(void **state)
+TEST(a_store_is_rebuilt_before_it_is_shown)
 {
-    (void)state;
     settings.follow.rebuild = true;
     assert_int_equal(command_status(&settings, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_USAGE);
@@ -576,30 +518,9 @@ static void a_store_is_rebuilt_before_it_is_shown(void **state)
     settings.kafka.brokers = (char *)"broker:9092";
     memset(world.steps, 0, sizeof world.steps);
     world.n_closed = 0;
-    assert_int_equal(command_status(&settings, &error), STATUS_OK);
+    assert_ok(command_status(&settings, &error), &error);
     assert_string_equal(world.steps, "ozm");
     assert_int_equal(world.n_printed, 1);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_store_without_jobs_has_totals_alone),
-        test(each_dataset_has_a_row_with_its_share_and_its_time_left),
-        test(notes_stand_below_their_dataset),
-        test(a_share_beyond_its_column_is_cut),
-        test(times_left_have_the_unit_that_says_most),
-        test(without_a_worker_the_time_left_is_unknown),
-        test(figures_of_steps_and_of_a_mirror),
-        test(unfinished_jobs_and_suspects_are_listed),
-        test(a_fleet_is_listed_with_its_lag),
-        test(json_has_all_figures),
-        test(what_is_unknown_is_null),
-        test(a_dataset_that_is_not_there_is_refused),
-        test(a_store_that_fails_prints_nothing),
-        test(watching_ends_with_the_last_job),
-        test(a_store_is_rebuilt_before_it_is_shown),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

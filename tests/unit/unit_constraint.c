@@ -1,4 +1,5 @@
 // The fields that ask for structured output: one constraint under the field names of several servers.
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
 static const struct {
@@ -69,16 +70,16 @@ static const struct {
     {"'json_schema':{},'allowed_token_ids':[1]", "allowed_token_ids: impossible beside json_schema"},
 };
 
-static void constraints_without_sense_are_named(void **state)
+TEST(constraints_without_sense_are_named)
 {
     for (size_t i = 0; i < sizeof senseless / sizeof *senseless; i++) {
         char record[256];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", senseless[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), senseless[i].field);
         assert_refused(record, ERROR_INVALID_FIELD, senseless[i].text);
     }
 }
 
-static void constraints_of_all_servers_are_one(void **state)
+TEST(constraints_of_all_servers_are_one)
 {
     static const char *const cases[][2] = {
         {"'response_format':{'type':'text'}", ""},
@@ -115,14 +116,14 @@ static void constraints_of_all_servers_are_one(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[512], expected[512];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", cases[i][0]);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), cases[i][0]);
         snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s}", cases[i][1]);
         assert_recodes(record, expected);
         assert_recodes(expected, expected);
     }
 }
 
-static void members_of_a_format_that_are_ignored_become_warnings(void **state)
+TEST(members_of_a_format_that_are_ignored_become_warnings)
 {
     static const struct {
         const char *format, *constraint, *warnings;
@@ -143,14 +144,14 @@ static void members_of_a_format_that_are_ignored_become_warnings(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[512], expected[512];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p','response_format':%s}", cases[i].format);
+        snprintf(record, sizeof record, PROMPT_JOB(",'response_format':%s"), cases[i].format);
         snprintf(expected, sizeof expected, "{'job_id':'a','prompt':'p'%s,'warnings':[%s]}",
                  cases[i].constraint, cases[i].warnings);
         assert_recodes(record, expected);
     }
 }
 
-static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
+TEST(a_constraint_is_counted_under_the_name_of_its_kind)
 {
     static const char *const cases[][2] = {
         {"'max_tokens':1", NULL},
@@ -163,8 +164,7 @@ static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
         {"'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':'none'", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char record[256];
-        snprintf(record, sizeof record, "{'job_id':'a','messages':[{'role':'user','content':'x'}],%s}",
-                 cases[i][0]);
+        snprintf(record, sizeof record, CHAT_JOB(",%s"), cases[i][0]);
         struct job *job = decode_good(record);
         const char *name = job_constraint_name(job);
         if (cases[i][1]) {
@@ -177,15 +177,4 @@ static void a_constraint_is_counted_under_the_name_of_its_kind(void **state)
         job_destroy(job);
     }
     assert_null(constraint_name_find(TEXT("xml")));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(constraints_without_sense_are_named),
-        cmocka_unit_test(a_constraint_is_counted_under_the_name_of_its_kind),
-        cmocka_unit_test(constraints_of_all_servers_are_one),
-        cmocka_unit_test(members_of_a_format_that_are_ignored_become_warnings),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

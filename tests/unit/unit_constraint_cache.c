@@ -2,19 +2,12 @@
 // (batching/constraint.h). What compiles is this program's.
 #include "batching/constraint.h"
 #include "batching/constraint_threads.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/vocabulary_file.h"
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct {
     struct tokenizer *tokenizer;
@@ -55,7 +48,6 @@ static void compile_when_allowed(struct compiled_constraint *entry, struct const
 static int open_world(void **state)
 {
     struct vocabulary_file file = {0};
-    (void)state;
     add_spm_start(&file);
     add_key_u32(&file, "tokenizer.ggml.eos_token_id",
                 (uint32_t)add_token(&file, "<|im_end|>", 0, TYPE_CONTROL));
@@ -72,7 +64,6 @@ static int open_world(void **state)
 
 static int close_world(void **state)
 {
-    (void)state;
     for (int i = 0; i < CONSTRAINT_THREADS; i++)
         sem_post(&world.allowed); // of entries that nobody waits for
     constraint_cache_finish(&world.cache);
@@ -87,7 +78,7 @@ static int close_world(void **state)
 static struct compiled_constraint *find(const struct answer_rules *rules)
 {
     struct compiled_constraint *entry = NULL;
-    assert_int_equal(constraint_cache_find(&world.cache, rules, &entry, &error), STATUS_OK);
+    assert_ok(constraint_cache_find(&world.cache, rules, &entry, &error), &error);
     return entry;
 }
 
@@ -108,7 +99,7 @@ static int32_t n_entries(void)
 static void collect(void)
 {
     int32_t n;
-    assert_int_equal(constraint_cache_collect(&world.cache, 10000, &n, &error), STATUS_OK);
+    assert_ok(constraint_cache_collect(&world.cache, 10000, &n, &error), &error);
 }
 
 static void await_vocabulary(void)
@@ -142,9 +133,8 @@ static void assert_source_is_kept(const struct answer_rules *copy)
     assert_int_equal(copy->tools.n_functions, 1);
 }
 
-static void equal_rules_have_one_entry_and_others_their_own(void **state)
+TEST(equal_rules_have_one_entry_and_others_their_own)
 {
-    (void)state;
     static const char one[] = "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}",
                       other[] = "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}";
     struct arena arena = {0};
@@ -158,7 +148,7 @@ static void equal_rules_have_one_entry_and_others_their_own(void **state)
     for (int i = 0; i < 2; i++) {
         snprintf(list[i], sizeof list[i], "[%s]", i ? other : one);
         texts[i] = text_from_string(list[i]);
-        assert_int_equal(json_decode(texts[i], &arena, &tools[i], &error), STATUS_OK);
+        assert_ok(json_decode(texts[i], &arena, &tools[i], &error), &error);
     }
     struct tool_function functions[] = {{.name = TEXT("f")}, {.name = TEXT("g")}};
     struct answer_rules base = {
@@ -216,9 +206,8 @@ static void equal_rules_have_one_entry_and_others_their_own(void **state)
 
 // ---- the order of compiling ----
 
-static void the_oldest_are_compiled_first_once_there_is_a_vocabulary(void **state)
+TEST(the_oldest_are_compiled_first_once_there_is_a_vocabulary)
 {
-    (void)state;
     struct compiled_constraint *entries[3];
     static const char *const sources[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
@@ -232,7 +221,7 @@ static void the_oldest_are_compiled_first_once_there_is_a_vocabulary(void **stat
         int32_t n = 0;
         sem_post(&world.allowed);
         while (n == 0)
-            assert_int_equal(constraint_cache_collect(&world.cache, 10000, &n, &error), STATUS_OK);
+            assert_ok(constraint_cache_collect(&world.cache, 10000, &n, &error), &error);
         assert_int_equal(n, 1);
         assert_int_equal(world.cache.n_compiling, 2 - i);
     }
@@ -243,13 +232,12 @@ static void the_oldest_are_compiled_first_once_there_is_a_vocabulary(void **stat
     }
     assert_true(world.compiled[0] != 'c'); // of two at a time
     int32_t n = 7;
-    assert_int_equal(constraint_cache_collect(&world.cache, 10000, &n, &error), STATUS_OK); // without a wait
+    assert_ok(constraint_cache_collect(&world.cache, 10000, &n, &error), &error); // without a wait
     assert_int_equal(n, 0);
 }
 
-static void no_more_are_compiled_at_once_than_the_queues_hold(void **state)
+TEST(no_more_are_compiled_at_once_than_the_queues_hold)
 {
-    (void)state;
     struct compiled_constraint *entries[CONSTRAINTS_COMPILING_MAX + 3];
     enum { N = sizeof entries / sizeof *entries };
     for (int i = 0; i < N; i++) {
@@ -271,9 +259,8 @@ static void no_more_are_compiled_at_once_than_the_queues_hold(void **state)
 
 // ---- entries without users ----
 
-static void a_waiting_entry_goes_with_its_last_user(void **state)
+TEST(a_waiting_entry_goes_with_its_last_user)
 {
-    (void)state;
     struct compiled_constraint *first = find_regex("first"), *second = find_regex("second");
     assert_ptr_equal(find_regex("first"), first);
     constraint_cache_release(&world.cache, first);
@@ -289,9 +276,8 @@ static void a_waiting_entry_goes_with_its_last_user(void **state)
     assert_int_equal(n_entries(), 1); // kept
 }
 
-static void an_entry_that_is_compiled_without_users_is_kept(void **state)
+TEST(an_entry_that_is_compiled_without_users_is_kept)
 {
-    (void)state;
     struct compiled_constraint *entry = find_regex("a");
     await_vocabulary();
     constraint_cache_release(&world.cache, entry);
@@ -302,9 +288,8 @@ static void an_entry_that_is_compiled_without_users_is_kept(void **state)
     constraint_cache_release(&world.cache, entry);
 }
 
-static void one_that_lacked_memory_is_tried_again_by_its_next_user(void **state)
+TEST(one_that_lacked_memory_is_tried_again_by_its_next_user)
 {
-    (void)state;
     struct compiled_constraint *lacking = find_regex("!a"), *refused = find_regex("-b");
     assert_ptr_equal(find_regex("!a"), lacking);
     compile_all();
@@ -329,9 +314,8 @@ static bool is_kept(int number)
     return false;
 }
 
-static void the_entry_unused_for_longest_goes_first(void **state)
+TEST(the_entry_unused_for_longest_goes_first)
 {
-    (void)state;
     struct compiled_constraint *entries[CONSTRAINTS_MAX + 2];
     char sources[CONSTRAINTS_MAX + 2][16];
     for (int i = 0; i < CONSTRAINTS_MAX + 2; i++) {
@@ -358,9 +342,8 @@ static void the_entry_unused_for_longest_goes_first(void **state)
 
 // ---- without memory ----
 
-static void without_memory_nothing_is_left_and_a_later_try_succeeds(void **state)
+TEST(without_memory_nothing_is_left_and_a_later_try_succeeds)
 {
-    (void)state;
     enum status status = STATUS_RETRY;
     for (long n_good = 0; status != STATUS_OK; n_good++) {
         struct compiled_constraint *entry = NULL;
@@ -388,9 +371,8 @@ static void without_memory_nothing_is_left_and_a_later_try_succeeds(void **state
     assert_int_equal(n_entries(), 1);
 }
 
-static void a_vocabulary_that_lacked_memory_is_made_again(void **state)
+TEST(a_vocabulary_that_lacked_memory_is_made_again)
 {
-    (void)state;
     world.vocabulary_failures = 2;
     struct compiled_constraint *entry = find_regex("a");
     for (int n_failed = 0; n_failed < 2;) {
@@ -407,19 +389,4 @@ static void a_vocabulary_that_lacked_memory_is_made_again(void **state)
     constraint_cache_release(&world.cache, entry);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
-    const struct CMUnitTest tests[] = {
-        TEST(equal_rules_have_one_entry_and_others_their_own),
-        TEST(the_oldest_are_compiled_first_once_there_is_a_vocabulary),
-        TEST(no_more_are_compiled_at_once_than_the_queues_hold),
-        TEST(a_waiting_entry_goes_with_its_last_user),
-        TEST(an_entry_that_is_compiled_without_users_is_kept),
-        TEST(one_that_lacked_memory_is_tried_again_by_its_next_user),
-        TEST(the_entry_unused_for_longest_goes_first),
-        TEST(without_memory_nothing_is_left_and_a_later_try_succeeds),
-        TEST(a_vocabulary_that_lacked_memory_is_made_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_world, close_world);

@@ -2,16 +2,9 @@
 // names of special ones.
 #include "batching/constraint.h"
 #include "engine/grammar/recognizer.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/vocabulary_file.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct tokenizer *open_tokenizer(struct vocabulary_file *file, const char *model, const char *pre)
 {
@@ -63,11 +56,10 @@ static void finish_cache(struct constraint_cache *cache)
 
 // ---- names ----
 
-static void special_tokens_are_known_by_their_names_alone(void **state)
+TEST(special_tokens_are_known_by_their_names_alone)
 {
     struct constraint_cache cache = make_cache(open_usual());
     size_t n_control = 0;
-    (void)state;
     for (int32_t id = 0; id < cache.n_vocab; id++) {
         struct text name = tokenizer_token_text(cache.tokenizer, id);
         bool is_control = tokenizer_is_control(cache.tokenizer, id);
@@ -84,10 +76,9 @@ static void special_tokens_are_known_by_their_names_alone(void **state)
     finish_cache(&cache);
 }
 
-static void a_vocabulary_without_special_tokens_knows_none(void **state)
+TEST(a_vocabulary_without_special_tokens_knows_none)
 {
     struct vocabulary_file file = {0};
-    (void)state;
     add_byte_alphabet(&file);
     struct constraint_cache cache = make_cache(open_tokenizer(&file, "gpt2", "gpt-2"));
     assert_int_equal(cache.making.error.status, STATUS_OK);
@@ -115,16 +106,13 @@ static struct bounded_text begin_text(const struct constraint_cache *cache, cons
     struct error error;
     struct grammar *letters;
     uint32_t start;
-    assert_int_equal(grammar_compile_regex(&letters, text_from_string("[abknu<> ]*"), NULL, &error),
-                     STATUS_OK);
+    assert_ok(grammar_compile_regex(&letters, text_from_string("[abknu<> ]*"), NULL, &error), &error);
     struct rules *rules = grammar_release(letters, &start);
     uint32_t symbols[] = {rules_special(rules, text_from_string(before)), start,
                           rules_special(rules, text_from_string(after))};
-    assert_int_equal(grammar_create(&bounded.grammar, rules, rules_sequence(rules, symbols, 3), &error),
-                     STATUS_OK);
-    assert_int_equal(recognizer_create(&bounded.recognizer, bounded.grammar, cache->vocabulary, &error),
-                     STATUS_OK);
-    assert_int_equal(matcher_init(&bounded.matcher, bounded.recognizer, &error), STATUS_OK);
+    assert_ok(grammar_create(&bounded.grammar, rules, rules_sequence(rules, symbols, 3), &error), &error);
+    assert_ok(recognizer_create(&bounded.recognizer, bounded.grammar, cache->vocabulary, &error), &error);
+    assert_ok(matcher_init(&bounded.matcher, bounded.recognizer, &error), &error);
     assert_true(grammar_mask_words((size_t)cache->n_vocab) <= 16);
     return bounded;
 }
@@ -160,7 +148,7 @@ static void check_mask(struct bounded_text *bounded, const struct constraint_cac
 {
     struct error error;
     int32_t n_allowed = 0;
-    assert_int_equal(matcher_mask(&bounded->matcher, bounded->mask, &error), STATUS_OK);
+    assert_ok(matcher_mask(&bounded->matcher, bounded->mask, &error), &error);
     for (int32_t id = 0; id < cache->n_vocab; id++) {
         bool has = bounded->mask[id / 32] >> id % 32 & 1;
         if (has != is_allowed(cache, id, place, special))
@@ -176,16 +164,14 @@ static void accept(struct bounded_text *bounded, const struct constraint_cache *
     bool accepted = false;
     for (int32_t id = 0; id < cache->n_vocab && !accepted; id++)
         if (text_equal(tokenizer_token_text(cache->tokenizer, id), text_from_string(name)))
-            assert_int_equal(matcher_accept_token(&bounded->matcher, (uint32_t)id, &accepted, &error),
-                             STATUS_OK);
+            assert_ok(matcher_accept_token(&bounded->matcher, (uint32_t)id, &accepted, &error), &error);
     assert_true(accepted);
 }
 
 // Every token of the vocabulary, at every place.
-static void tokens_are_allowed_where_what_they_spell_is(void **state)
+TEST(tokens_are_allowed_where_what_they_spell_is)
 {
     struct constraint_cache cache = make_cache(open_usual());
-    (void)state;
     assert_int_equal(cache.making.error.status, STATUS_OK);
     struct bounded_text bounded = begin_text(&cache, "<tool>", "</tool>");
     check_mask(&bounded, &cache, BEFORE, "<tool>");
@@ -205,10 +191,9 @@ static void tokens_are_allowed_where_what_they_spell_is(void **state)
 }
 
 // Their numbers are the first, the last but one, and behind what the model computes; not in their names' order.
-static void special_tokens_count_from_the_first_to_the_last_of_the_model(void **state)
+TEST(special_tokens_count_from_the_first_to_the_last_of_the_model)
 {
     struct vocabulary_file file = {0};
-    (void)state;
     add_token(&file, "<z first>", 0, TYPE_CONTROL);
     add_byte_alphabet(&file);
     add_token(&file, "<a last>", 0, TYPE_CONTROL);
@@ -231,10 +216,9 @@ static void special_tokens_count_from_the_first_to_the_last_of_the_model(void **
 
 // ---- memory ----
 
-static void a_vocabulary_without_memory_is_to_be_made_again(void **state)
+TEST(a_vocabulary_without_memory_is_to_be_made_again)
 {
     struct tokenizer *tokenizer = open_usual();
-    (void)state;
     for (long n_good = 0;; n_good++) {
         struct constraint_cache cache = {.tokenizer = tokenizer, .n_vocab = tokenizer_n_tokens(tokenizer)};
         failing_memory_after(n_good);
@@ -257,10 +241,9 @@ static void a_vocabulary_without_memory_is_to_be_made_again(void **state)
 // ---- what is made of it beforehand ----
 
 // Steps wait for no first mask, nor for the look how far the end is behind each of its tokens.
-static void an_answers_first_mask_is_made_with_its_constraint(void **state)
+TEST(an_answers_first_mask_is_made_with_its_constraint)
 {
     struct constraint_cache cache = make_cache(open_usual());
-    (void)state;
     for (int closes = 0; closes < 2; closes++) {
         struct compiled_constraint entry = {
             .source = {.constraint = {.kind = CONSTRAINT_REGEX,
@@ -272,7 +255,7 @@ static void an_answers_first_mask_is_made_with_its_constraint(void **state)
         constraint_compile(&entry, &cache);
         assert_int_equal(entry.error.status, STATUS_OK);
         assert_in_range(grammar_mask_words((size_t)cache.n_vocab), 1, sizeof mask / sizeof *mask);
-        assert_int_equal(matcher_init(&matcher, entry.recognizer, &error), STATUS_OK);
+        assert_ok(matcher_init(&matcher, entry.recognizer, &error), &error);
         const size_t n_sets = entry.recognizer->sets.n;
         const uint64_t n_steps = entry.recognizer->pool->steps;
         assert_int_equal(closes ? matcher_mask_within(&matcher, 100, mask, &error)
@@ -285,17 +268,4 @@ static void an_answers_first_mask_is_made_with_its_constraint(void **state)
         grammar_destroy(entry.grammar);
     }
     finish_cache(&cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(special_tokens_are_known_by_their_names_alone),
-        cmocka_unit_test(a_vocabulary_without_special_tokens_knows_none),
-        cmocka_unit_test(tokens_are_allowed_where_what_they_spell_is),
-        cmocka_unit_test(special_tokens_count_from_the_first_to_the_last_of_the_model),
-        cmocka_unit_test(a_vocabulary_without_memory_is_to_be_made_again),
-        cmocka_unit_test(an_answers_first_mask_is_made_with_its_constraint),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

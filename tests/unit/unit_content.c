@@ -3,15 +3,8 @@
 #include "engine/file/gguf.h"
 #include "engine/template/template.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "tests/cases.h"
 #include "tests/shared_data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 struct rendered {
     struct buffer text;
@@ -79,7 +72,7 @@ static void assert_content(const char *source, const char *json, const char *exp
     "{\"m\":\" ab,cd \",\"n\":7,\"l\":[\"x\",\"y\"],"                                                        \
     "\"d\":{\"role\":\"user\",\"content\":\"c\"},\"r\":{\"role\":\"u|>\"}}"
 
-static void content_is_known_through_every_operation(void **state)
+TEST(content_is_known_through_every_operation)
 {
     static const char *const cases[][2] = {
         {"<{{ m }}>{{ bos_token }}", "<{ ab,cd }><s>"},
@@ -113,7 +106,7 @@ static void content_is_known_through_every_operation(void **state)
 }
 
 // Long strings are extended in place, and strings of many pages have marks in many.
-static void content_is_known_in_long_strings(void **state)
+TEST(content_is_known_in_long_strings)
 {
     struct buffer json = {0};
     buffer_add_string(&json, "{\"m\":\"");
@@ -161,9 +154,9 @@ static struct token_array encode_rendered(const struct tokenizer *tokenizer, con
     struct token_array ids = {0};
     struct error error;
     struct text text = {rendered->text.data, rendered->text.size};
-    assert_int_equal(tokenizer_encode_around(tokenizer, text, around ? &rendered->content : NULL,
-                                             TOKENIZER_PARSE_SPECIAL, &ids, &error),
-                     STATUS_OK);
+    assert_ok(tokenizer_encode_around(tokenizer, text, around ? &rendered->content : NULL,
+                                      TOKENIZER_PARSE_SPECIAL, &ids, &error),
+              &error);
     return ids;
 }
 
@@ -179,7 +172,7 @@ static size_t count_controls(const struct tokenizer *tokenizer, const struct tok
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n{% endfor %}"        \
     "<|im_start|>assistant\n"
 
-static void a_control_token_in_a_message_is_text(void **state)
+TEST(a_control_token_in_a_message_is_text)
 {
     struct tokenizer *tokenizer = open_shared("qwen2");
     struct rendered rendered =
@@ -202,7 +195,7 @@ static void a_control_token_in_a_message_is_text(void **state)
 }
 
 // A token half of which is the template's: "<|im_" + "end|>".
-static void a_control_token_is_not_put_together_with_content(void **state)
+TEST(a_control_token_is_not_put_together_with_content)
 {
     struct tokenizer *tokenizer = open_shared("qwen2");
     struct rendered rendered = render_source("<|im_{{ m }}<|im_end|>", "{\"m\":\"end|>\"}");
@@ -225,7 +218,7 @@ static struct template *open_template(const char *name, size_t size)
     for (size_t n; (n = fread(block, 1, sizeof block, file)) > 0;)
         buffer_add(&source, block, n);
     fclose(file);
-    assert_int_equal(template_parse(&template, (struct text){source.data, source.size}, &error), STATUS_OK);
+    assert_ok(template_parse(&template, (struct text){source.data, source.size}, &error), &error);
     buffer_finish(&source);
     return template;
 }
@@ -266,7 +259,7 @@ static void for_each_template(check_function *check)
     for (size_t n; (n = fread(block, 1, sizeof block, opened)) > 0;)
         buffer_add(&bytes, block, n);
     fclose(opened);
-    assert_int_equal(json_decode((struct text){bytes.data, bytes.size}, &arena, &file, &error), STATUS_OK);
+    assert_ok(json_decode((struct text){bytes.data, bytes.size}, &arena, &file, &error), &error);
     const struct value *templates = value_get(&file, "templates");
     assert_true(templates->object.n_members >= 55);
     for (size_t i = 0; i < templates->object.n_members; i++) {
@@ -302,7 +295,7 @@ static void check_same_tokens(struct tokenizer *const *tokenizers, const struct 
     }
 }
 
-static void harmless_content_has_the_tokens_it_had_in_every_template(void **state)
+TEST(harmless_content_has_the_tokens_it_had_in_every_template)
 {
     for_each_template(check_same_tokens);
 }
@@ -332,7 +325,7 @@ static void check_own_brackets(struct tokenizer *const *tokenizers, const struct
     }
 }
 
-static void what_templates_write_is_their_own(void **state)
+TEST(what_templates_write_is_their_own)
 {
     for_each_template(check_own_brackets);
 }
@@ -373,21 +366,7 @@ static void check_injection(struct tokenizer *const *tokenizers, const struct te
     rendered_finish(&plain);
 }
 
-static void no_template_lets_content_end_its_turn(void **state)
+TEST(no_template_lets_content_end_its_turn)
 {
     for_each_template(check_injection);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(content_is_known_through_every_operation),
-        cmocka_unit_test(content_is_known_in_long_strings),
-        cmocka_unit_test(a_control_token_in_a_message_is_text),
-        cmocka_unit_test(a_control_token_is_not_put_together_with_content),
-        cmocka_unit_test(harmless_content_has_the_tokens_it_had_in_every_template),
-        cmocka_unit_test(what_templates_write_is_their_own),
-        cmocka_unit_test(no_template_lets_content_end_its_turn),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,14 +2,7 @@
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/headers.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { RECORDS_MAX = 16 };
 
@@ -31,19 +24,14 @@ static struct control control;
 static struct error error;
 
 enum status __wrap_kafka_topic_exists(const struct kafka_config *of, const char *topic, bool *exists,
-                                      struct error *fault);
-enum status __wrap_kafka_topic_exists(const struct kafka_config *of, const char *topic, bool *exists,
                                       struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &config);
     assert_string_equal(topic, "control");
     *exists = !world.is_absent;
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end_of,
-                                    kafka_receive *receive, void *context, struct error *fault);
 enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end_of,
                                     kafka_receive *receive, void *context, struct error *fault)
 {
@@ -54,14 +42,11 @@ enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *t
     for (size_t i = 0; i < world.n_records; i++) {
         struct record record = {.key = {world.keys[i].data, world.keys[i].size},
                                 .value = {world.values[i].data, world.values[i].size}};
-        assert_int_equal(receive(context, &record, fault), STATUS_OK);
+        assert_ok(receive(context, &record, fault), fault);
     }
     return world.reading == STATUS_OK ? STATUS_OK : error_set(fault, world.reading, ERROR_BROKER, "cut off");
 }
 
-enum status __wrap_kafka_read_place(const struct kafka_config *of, const char *topic, int32_t partition,
-                                    int64_t offset, kafka_receive *receive, void *context,
-                                    enum kafka_place *place, struct error *fault);
 enum status __wrap_kafka_read_place(const struct kafka_config *of, const char *topic, int32_t partition,
                                     int64_t offset, kafka_receive *receive, void *context,
                                     enum kafka_place *place, struct error *fault)
@@ -127,7 +112,6 @@ static void forget(void)
 
 static int end(void **state)
 {
-    (void)state;
     forget();
     return 0;
 }
@@ -135,12 +119,11 @@ static int end(void **state)
 static void read_all(void)
 {
     control_finish(&control);
-    assert_int_equal(control_read(&control, &config, TEXT("mine"), KAFKA_END_LOG_BOUNDED, &error), STATUS_OK);
+    assert_ok(control_read(&control, &config, TEXT("mine"), KAFKA_END_LOG_BOUNDED, &error), &error);
 }
 
-static void a_topic_that_is_not_there_is_empty(void **state)
+TEST(a_topic_that_is_not_there_is_empty)
 {
-    (void)state;
     world.is_absent = true;
     add_marker("jobs", "mine", 5, 10);
     read_all();
@@ -156,9 +139,8 @@ static void a_topic_that_is_not_there_is_empty(void **state)
     assert_int_equal(control.created_s, -1);
 }
 
-static void the_newest_marker_of_the_dataset_and_the_topic_counts(void **state)
+TEST(the_newest_marker_of_the_dataset_and_the_topic_counts)
 {
-    (void)state;
     add_marker("jobs", "mine", 5, 1000);
     add_marker("jobs", "mine", 9, 900);
     add_marker("jobs", "other", 7, 5000);
@@ -177,9 +159,8 @@ static void the_newest_marker_of_the_dataset_and_the_topic_counts(void **state)
     assert_true(occurrences_of(&control.marked, hash_dataset(TEXT("others"))) == 0);
 }
 
-static void a_tombstone_withdraws_the_marker(void **state)
+TEST(a_tombstone_withdraws_the_marker)
 {
-    (void)state;
     add_marker("jobs", "mine", 5, 1000);
     withdraw("jobs", "mine");
     withdraw("jobs", "other");
@@ -199,9 +180,8 @@ static void a_tombstone_withdraws_the_marker(void **state)
     assert_int_equal(control.created_s, -1);
 }
 
-static void the_whole_dataset_is_cancelled_until_that_is_withdrawn(void **state)
+TEST(the_whole_dataset_is_cancelled_until_that_is_withdrawn)
 {
-    (void)state;
     add_cancel("mine", "one job", 100);
     add_cancel("other", "", 100);
     read_all();
@@ -218,7 +198,7 @@ static void the_whole_dataset_is_cancelled_until_that_is_withdrawn(void **state)
     assert_false(control.is_cancelled);
 }
 
-static void a_search_says_whether_the_dataset_had_no_marker(void **state)
+TEST(a_search_says_whether_the_dataset_had_no_marker)
 {
     static const struct {
         const char *topic, *unmarked;
@@ -228,7 +208,6 @@ static void a_search_says_whether_the_dataset_had_no_marker(void **state)
                 {"jobs", "\"other\",\"mine\",\"more\"", true, true},
                 {"jobs", "\"other\",\"min\"", true, false},
                 {"elsewhere", "\"mine\"", false, false}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         forget();
         add_search(rows[i].topic, 77, rows[i].unmarked);
@@ -246,14 +225,13 @@ static void a_search_says_whether_the_dataset_had_no_marker(void **state)
     assert_int_equal(control.search.start, 8);
 }
 
-static void records_of_others_are_passed_over(void **state)
+TEST(records_of_others_are_passed_over)
 {
     static const char *const others[][2] = {{"[\"submit\",\"jobs\",\"mine\"]", "{"},
                                             {"[\"submit\"", "{}"},
                                             {"[\"cancel\",\"mine\"]", "nonsense"},
                                             {"anything", ""},
                                             {"[\"submit\",\"jobs\"]", "[]"}};
-    (void)state;
     add_marker("jobs", "mine", 5, 1000);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++, world.n_records++) {
         buffer_add_string(&world.keys[world.n_records], others[i][0]);
@@ -264,9 +242,8 @@ static void records_of_others_are_passed_over(void **state)
     assert_true(control.has_marker && !control.is_cancelled && !control.search.is_done);
 }
 
-static void what_was_read_before_a_failure_is_dropped(void **state)
+TEST(what_was_read_before_a_failure_is_dropped)
 {
-    (void)state;
     add_marker("jobs", "mine", 5, 1000);
     world.reading = STATUS_RETRY;
     assert_int_equal(control_read(&control, &config, TEXT("mine"), KAFKA_END_LOG, &error), STATUS_RETRY);
@@ -286,13 +263,12 @@ static bool counts_with(enum kafka_place place, const char *dataset, const char 
         world.headers[world.n_headers++] = (struct header){TEXT(HEADER_DATASET), text_from_string(dataset)};
     if (created)
         world.headers[world.n_headers++] = (struct header){TEXT(HEADER_CREATED), text_from_string(created)};
-    assert_int_equal(control_check_marker(&control, &config, &counts, &error), STATUS_OK);
+    assert_ok(control_check_marker(&control, &config, &counts, &error), &error);
     return counts;
 }
 
-static void a_marker_counts_if_its_last_job_is_at_its_place_or_was(void **state)
+TEST(a_marker_counts_if_its_last_job_is_at_its_place_or_was)
 {
-    (void)state;
     add_marker("jobs", "mine", 5, 1000);
     read_all();
     assert_true(counts_with(KAFKA_PLACE_RECORD, "mine", "1000"));
@@ -309,23 +285,9 @@ static void a_marker_counts_if_its_last_job_is_at_its_place_or_was(void **state)
     assert_int_equal(control_check_marker(&control, &config, &counts, &error), STATUS_RETRY);
     assert_false(counts);
     control.marker.partition = -1; // of no job
-    assert_int_equal(control_check_marker(&control, &config, &counts, &error), STATUS_OK);
+    assert_ok(control_check_marker(&control, &config, &counts, &error), &error);
     assert_true(counts);
     control.marker.partition = 0;
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_teardown(name, end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_topic_that_is_not_there_is_empty),
-        TEST(the_newest_marker_of_the_dataset_and_the_topic_counts),
-        TEST(a_tombstone_withdraws_the_marker),
-        TEST(the_whole_dataset_is_cancelled_until_that_is_withdrawn),
-        TEST(a_search_says_whether_the_dataset_had_no_marker),
-        TEST(records_of_others_are_passed_over),
-        TEST(what_was_read_before_a_failure_is_dropped),
-        TEST(a_marker_counts_if_its_last_job_is_at_its_place_or_was),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(NULL, end);

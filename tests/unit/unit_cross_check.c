@@ -4,16 +4,11 @@
 #include "engine/cpu/backend.h"
 #include "engine/hybrid.h"
 #include "engine/session.h"
-#include "tests/assert_ok.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum {
     N_VOCAB = 320,
@@ -123,7 +118,7 @@ static void compute_checked(struct checked_machine *machine, struct cross_check_
     }
 }
 
-static void a_right_step_differs_in_nothing(void **state)
+TEST(a_right_step_differs_in_nothing)
 {
     struct model *model = open_made_model(3);
     const struct placement placements[] = {{1, false}, {0, true}};
@@ -144,7 +139,7 @@ static void a_right_step_differs_in_nothing(void **state)
     model_close(model);
 }
 
-static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
+TEST(the_first_sequences_are_compared_as_far_as_pages_last)
 {
     struct model *model = open_made_model(3);
     // The shared two and one more of each sequence: a page too few for the third, for the second, and for the
@@ -164,7 +159,7 @@ static void the_first_sequences_are_compared_as_far_as_pages_last(void **state)
     model_close(model);
 }
 
-static void a_wrong_step_is_reported_with_its_difference(void **state)
+TEST(a_wrong_step_is_reported_with_its_difference)
 {
     struct model *model = open_made_model(3), *other = open_made_model(8);
     struct checked_machine machine;
@@ -211,7 +206,7 @@ static void count_step(const struct step *step)
     n_begun += step->n_tokens;
 }
 
-static void a_session_checks_every_second_step_and_measures_each(void **state)
+TEST(a_session_checks_every_second_step_and_measures_each)
 {
     struct model *model = open_made_model(3), *other = open_made_model(4);
     struct checked_machine machine;
@@ -245,15 +240,4 @@ static void a_session_checks_every_second_step_and_measures_each(void **state)
     machine_close(&machine);
     model_close(other);
     model_close(model);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_right_step_differs_in_nothing),
-        cmocka_unit_test(the_first_sequences_are_compared_as_far_as_pages_last),
-        cmocka_unit_test(a_wrong_step_is_reported_with_its_difference),
-        cmocka_unit_test(a_session_checks_every_second_step_and_measures_each),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

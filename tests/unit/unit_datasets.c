@@ -1,5 +1,6 @@
 // Datasets in the store: one arithmetic for all answers of one, shares of its workers, retention.
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <sqlite3.h>
@@ -11,7 +12,7 @@ static struct store *open_worker_of(const char *arithmetic, const char *dataset)
     worker.arithmetic = arithmetic;
     worker.dataset = text_from_string(dataset);
     int64_t id;
-    assert_int_equal(store_worker_start(store, &worker, &id, &error), STATUS_OK);
+    assert_ok(store_worker_start(store, &worker, &id, &error), &error);
     return store;
 }
 
@@ -39,9 +40,8 @@ static void assert_model_of(const char *dataset, const char *model)
 
 // ---- arithmetic ----
 
-static void answers_of_two_models_are_not_mixed(void **state)
+TEST(answers_of_two_models_are_not_mixed)
 {
-    (void)state;
     struct store *first = open_worker_of("model=a kv=f16", ""),
                  *second = open_worker_of("model=b kv=q8_0 grammar=x", "");
     submit(first, "d", 0, 4);
@@ -62,30 +62,28 @@ static void answers_of_two_models_are_not_mixed(void **state)
     store_close(second);
 }
 
-static void a_finished_dataset_is_checked_where_it_is_named(void **state)
+TEST(a_finished_dataset_is_checked_where_it_is_named)
 {
-    (void)state;
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 1);
     struct claims claims = claim(first, "", 1);
     finish_claims(first, &claims);
     drop(&claims);
-    assert_int_equal(store_check_arithmetic(second, TEXT(""), false, &error), STATUS_OK);
+    assert_ok(store_check_arithmetic(second, TEXT(""), false, &error), &error);
     assert_int_equal(store_check_arithmetic(second, TEXT("d"), false, &error), STATUS_REFUSE);
-    assert_int_equal(store_check_arithmetic(first, TEXT("d"), false, &error), STATUS_OK);
-    assert_int_equal(store_check_arithmetic(second, TEXT("unheard of"), false, &error), STATUS_OK);
+    assert_ok(store_check_arithmetic(first, TEXT("d"), false, &error), &error);
+    assert_ok(store_check_arithmetic(second, TEXT("unheard of"), false, &error), &error);
     store_close(first);
     store_close(second);
 }
 
-static void a_dataset_without_answers_takes_the_next_worker_s_arithmetic(void **state)
+TEST(a_dataset_without_answers_takes_the_next_worker_s_arithmetic)
 {
-    (void)state;
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 2);
     struct claims claims = claim(first, "", 1), others;
     assert_int_equal(try_claim(second, "", &others), STATUS_REFUSE); // it is computed now
-    assert_int_equal(store_release(first, &claims.jobs[0]->source.offset, 1, &error), STATUS_OK);
+    assert_ok(store_release(first, &claims.jobs[0]->source.offset, 1, &error), &error);
     drop(&claims);
     assert_int_equal(try_claim(second, "", &others), STATUS_OK);
     assert_int_equal(others.n, 1);
@@ -93,13 +91,12 @@ static void a_dataset_without_answers_takes_the_next_worker_s_arithmetic(void **
     drop(&others);
     assert_model_of("d", "m");
     store_close(second); // dies with its job: it is free again
-    assert_int_equal(store_check_arithmetic(first, TEXT("d"), false, &error), STATUS_OK);
+    assert_ok(store_check_arithmetic(first, TEXT("d"), false, &error), &error);
     store_close(first);
 }
 
-static void a_worker_that_does_not_know_its_arithmetic_is_not_refused(void **state)
+TEST(a_worker_that_does_not_know_its_arithmetic_is_not_refused)
 {
-    (void)state;
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 2);
     struct claims claims = claim(first, "", 1), others;
@@ -122,9 +119,8 @@ static size_t claim_n(struct store *store, const char *dataset, size_t n_max)
     return n;
 }
 
-static void living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end(void **state)
+TEST(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end)
 {
-    (void)state;
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, ""),
                  *third = open_worker_of(NULL, "");
     for (int i = 0; i < 3; i++)
@@ -136,16 +132,15 @@ static void living_workers_hold_half_of_their_share_while_much_is_left_and_all_a
     store_close(third); // it did not say so: its lock is gone
     second->share.n_workers = 0;
     assert_int_equal(claim_n(second, "", 64), 16); // of 96
-    assert_int_equal(store_worker_stop(first, &error), STATUS_OK);
+    assert_ok(store_worker_stop(first, &error), &error);
     second->share.n_workers = 0;
     assert_int_equal(claim_n(second, "", 64), 64); // alone: as many as it asks for
     store_close(first);
     store_close(second);
 }
 
-static void few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead(void **state)
+TEST(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead)
 {
-    (void)state;
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 16);
     assert_int_equal(first->share.n_batch, 4);
@@ -163,16 +158,15 @@ static void few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead(void **
     store_close(other);
 }
 
-static void workers_beyond_the_newest_are_not_counted(void **state)
+TEST(workers_beyond_the_newest_are_not_counted)
 {
-    (void)state;
     struct store *stores[STORE_SHARING_MAX + 1];
     for (int i = 0; i <= STORE_SHARING_MAX; i++)
         stores[i] = open_worker_of(NULL, "");
     assert_int_equal(claim_n(stores[0], "", 1), 0);
     assert_int_equal(stores[0]->share.n_workers, STORE_SHARING_MAX);
-    assert_int_equal(store_worker_stop(stores[STORE_SHARING_MAX], &error), STATUS_OK);
-    assert_int_equal(store_worker_stop(stores[STORE_SHARING_MAX - 1], &error), STATUS_OK);
+    assert_ok(store_worker_stop(stores[STORE_SHARING_MAX], &error), &error);
+    assert_ok(store_worker_stop(stores[STORE_SHARING_MAX - 1], &error), &error);
     stores[0]->share.n_workers = 0;
     assert_int_equal(claim_n(stores[0], "", 1), 0);
     assert_int_equal(stores[0]->share.n_workers, STORE_SHARING_MAX - 1);
@@ -193,24 +187,23 @@ static void finish_all(struct store *store)
 static void compact_everything(struct store *store)
 {
     for (bool more = true; more;)
-        assert_int_equal(store_compact(store, clock_wall_us() + 3600000000, true, &more, &error), STATUS_OK);
+        assert_ok(store_compact(store, clock_wall_us() + 3600000000, true, &more, &error), &error);
 }
 
-static void answers_that_come_after_an_incomplete_collection_are_kept(void **state)
+TEST(answers_that_come_after_an_incomplete_collection_are_kept)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "d", 0, 2);
     struct claims claims = claim(store, "", 1);
     assert_int_equal(finish_claims(store, &claims), 1);
     drop(&claims);
-    assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // one answer is missing
+    assert_ok(store_collected(store, TEXT("d"), &error), &error); // one answer is missing
     finish_all(store);
     compact_everything(store);
     struct collected collected;
     assert_int_equal(collect(store, "d", &collected), 0);
     assert_int_equal(collected.n, 2);
-    assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK); // now all are there
+    assert_ok(store_collected(store, TEXT("d"), &error), &error); // now all are there
     compact_everything(store);
     int64_t n_missing;
     assert_int_equal(store_collect(store, TEXT("d"), keep_record, &collected, &n_missing, &error),
@@ -218,13 +211,12 @@ static void answers_that_come_after_an_incomplete_collection_are_kept(void **sta
     store_close(store);
 }
 
-static void answers_to_jobs_submitted_after_a_collection_are_kept(void **state)
+TEST(answers_to_jobs_submitted_after_a_collection_are_kept)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "d", 0, 2);
     finish_all(store);
-    assert_int_equal(store_collected(store, TEXT("d"), &error), STATUS_OK);
+    assert_ok(store_collected(store, TEXT("d"), &error), &error);
     submit(store, "d", 2, 1);
     finish_all(store);
     compact_everything(store);
@@ -249,20 +241,18 @@ static void finish_as(struct store *store, const char *dataset, size_t n, enum r
     drop(&claims);
 }
 
-static void failed_and_cancelled_jobs_are_queued_again_and_the_others_stay(void **state)
+TEST(failed_and_cancelled_jobs_are_queued_again_and_the_others_stay)
 {
-    (void)state;
     struct store *store = open_store(true);
     int64_t n;
     submit(store, "d", 0, 6);
     finish_as(store, "d", 2, RESULT_DONE);
     finish_as(store, "d", 3, RESULT_FAILED);
-    assert_int_equal(store_cancel(store, TEXT("d"), &n, &error), STATUS_OK);
+    assert_ok(store_cancel(store, TEXT("d"), &n, &error), &error);
     assert_int_equal(n, 1);
-    assert_int_equal(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED, &n, &error), STATUS_OK);
+    assert_ok(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED, &n, &error), &error);
     assert_int_equal(n, 3);
-    assert_int_equal(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED | REOPEN_CANCELLED, &n, &error),
-                     STATUS_OK);
+    assert_ok(store_dataset_reopen(store, TEXT("d"), REOPEN_FAILED | REOPEN_CANCELLED, &n, &error), &error);
     assert_int_equal(n, 1);
     struct dataset_progress progress = progress_of(store, "d");
     assert_int_equal(progress.done, 2);
@@ -278,9 +268,8 @@ static void failed_and_cancelled_jobs_are_queued_again_and_the_others_stay(void 
     store_close(store);
 }
 
-static void all_failed_jobs_of_the_store_are_queued_again(void **state)
+TEST(all_failed_jobs_of_the_store_are_queued_again)
 {
-    (void)state;
     struct store *store = open_store(true);
     int64_t n;
     submit(store, "a", 0, 2);
@@ -288,19 +277,18 @@ static void all_failed_jobs_of_the_store_are_queued_again(void **state)
     finish_as(store, "a", 2, RESULT_FAILED);
     finish_as(store, "b", 1, RESULT_FAILED);
     finish_as(store, "b", 1, RESULT_DONE);
-    assert_int_equal(store_retry_failed(store, TEXT("b"), &n, &error), STATUS_OK);
+    assert_ok(store_retry_failed(store, TEXT("b"), &n, &error), &error);
     assert_int_equal(n, 1);
     finish_as(store, "b", 1, RESULT_FAILED);
-    assert_int_equal(store_retry_failed(store, TEXT(""), &n, &error), STATUS_OK);
+    assert_ok(store_retry_failed(store, TEXT(""), &n, &error), &error);
     assert_int_equal(n, 3);
-    assert_int_equal(store_retry_failed(store, TEXT(""), &n, &error), STATUS_OK);
+    assert_ok(store_retry_failed(store, TEXT(""), &n, &error), &error);
     assert_int_equal(n, 0);
     store_close(store);
 }
 
-static void a_new_model_answers_all_jobs_again_when_it_is_asked_for(void **state)
+TEST(a_new_model_answers_all_jobs_again_when_it_is_asked_for)
 {
-    (void)state;
     struct store *first = open_worker_of("model=a", ""), *second = open_worker_of("model=b", "");
     submit(first, "d", 0, 3);
     finish_as(first, "d", 1, RESULT_DONE);
@@ -309,8 +297,8 @@ static void a_new_model_answers_all_jobs_again_when_it_is_asked_for(void **state
     assert_non_null(strstr(error.text, "stop the workers"));
     finish_claims(first, &claims);
     drop(&claims);
-    assert_int_equal(store_worker_stop(first, &error), STATUS_OK);
-    assert_int_equal(store_check_arithmetic(second, TEXT("d"), true, &error), STATUS_OK);
+    assert_ok(store_worker_stop(first, &error), &error);
+    assert_ok(store_check_arithmetic(second, TEXT("d"), true, &error), &error);
     assert_int_equal(progress_of(second, "d").done, 0);
     finish_as(second, "d", 3, RESULT_DONE);
     assert_int_equal(store_check_arithmetic(first, TEXT("d"), false, &error), STATUS_REFUSE);
@@ -318,16 +306,15 @@ static void a_new_model_answers_all_jobs_again_when_it_is_asked_for(void **state
     store_close(second);
 }
 
-static void a_dataset_is_deleted_and_its_ids_are_not_used_again(void **state)
+TEST(a_dataset_is_deleted_and_its_ids_are_not_used_again)
 {
-    (void)state;
     struct store *store = open_store(true), *other = open_store(true);
     submit(store, "keep", 0, 1);
     submit(store, "d", 0, 3);
     struct claims claims = claim(store, "d", 2);
     assert_int_equal(store_dataset_delete(other, TEXT("d"), false, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "--force"));
-    assert_int_equal(store_dataset_delete(other, TEXT("d"), true, &error), STATUS_OK);
+    assert_ok(store_dataset_delete(other, TEXT("d"), true, &error), &error);
     submit(store, "d", 0, 3); // under the name again: other jobs
     struct claims others = claim(store, "d", 2);
     for (size_t i = 0; i < others.n; i++)
@@ -338,14 +325,13 @@ static void a_dataset_is_deleted_and_its_ids_are_not_used_again(void **state)
     drop(&claims);
     drop(&others);
     store_close(store); // with one job unfinished: its worker is dead
-    assert_int_equal(store_dataset_delete(other, TEXT("d"), false, &error), STATUS_OK);
+    assert_ok(store_dataset_delete(other, TEXT("d"), false, &error), &error);
     assert_int_equal(store_dataset_delete(other, TEXT("d"), false, &error), STATUS_REFUSE);
     store_close(other);
 }
 
-static void a_dataset_is_renamed_with_all_that_is_known_of_it(void **state)
+TEST(a_dataset_is_renamed_with_all_that_is_known_of_it)
 {
-    (void)state;
     struct store *store = open_store(true), *other = open_store(true);
     char long_name[JOB_DATASET_BYTES_MAX + 2];
     memset(long_name, 'x', sizeof long_name);
@@ -361,11 +347,10 @@ static void a_dataset_is_renamed_with_all_that_is_known_of_it(void **state)
     assert_int_equal(store_dataset_rename(other, TEXT("d"),
                                           (struct text){long_name, JOB_DATASET_BYTES_MAX + 1}, &error),
                      STATUS_REFUSE);
-    assert_int_equal(store_dataset_rename(other, TEXT("d"), (struct text){long_name, JOB_DATASET_BYTES_MAX},
-                                          &error),
-                     STATUS_OK);
+    assert_ok(store_dataset_rename(other, TEXT("d"), (struct text){long_name, JOB_DATASET_BYTES_MAX}, &error),
+              &error);
     long_name[JOB_DATASET_BYTES_MAX] = '\0';
-    assert_int_equal(store_dataset_rename(other, text_from_string(long_name), TEXT("e"), &error), STATUS_OK);
+    assert_ok(store_dataset_rename(other, text_from_string(long_name), TEXT("e"), &error), &error);
     struct collected collected;
     assert_int_equal(collect(store, "e", &collected), 3);
     assert_int_equal(collected.n, 1);
@@ -381,9 +366,8 @@ static void add_row(void *context, const struct dataset_row *row)
              dataset_state_name(row->state), (int)row->submitted, (int)row->running);
 }
 
-static void datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read(void **state)
+TEST(datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read)
 {
-    (void)state;
     struct store *store = open_store(true), *reader;
     int64_t n;
     submit(store, "a", 0, 1);
@@ -393,10 +377,10 @@ static void datasets_are_listed_with_their_states_and_a_store_that_can_t_be_writ
     finish_as(store, "a", 1, RESULT_DONE);
     struct claims claims = claim(store, "b", 1);
     drop(&claims);
-    assert_int_equal(store_cancel(store, TEXT("c"), &n, &error), STATUS_OK);
+    assert_ok(store_cancel(store, TEXT("c"), &n, &error), &error);
     char rows[256] = "";
     static const char *const expected = "a finished 1 0; b running 2 1; c cancelled 1 0; d waiting 1 0; ";
-    assert_int_equal(store_datasets(store, add_row, rows, &error), STATUS_OK);
+    assert_ok(store_datasets(store, add_row, rows, &error), &error);
     assert_string_equal(rows, expected);
     store_close(store);
     for (int with_locks = 1; with_locks >= 0; with_locks--) {
@@ -404,11 +388,11 @@ static void datasets_are_listed_with_their_states_and_a_store_that_can_t_be_writ
         snprintf(locks, sizeof locks, "%s-workers", path);
         if (!with_locks)
             assert_int_equal(unlink(locks), 0);
-        assert_int_equal(store_open(&reader, path, STORE_READ_ONLY, &error), STATUS_OK);
+        assert_ok(store_open(&reader, path, STORE_READ_ONLY, &error), &error);
         struct store_totals totals;
-        assert_int_equal(store_totals(reader, &totals, &error), STATUS_OK);
+        assert_ok(store_totals(reader, &totals, &error), &error);
         assert_int_equal(totals.n_workers_alive, 0);
-        assert_int_equal(store_collected(reader, TEXT("a"), &error), STATUS_OK); // nothing is written
+        assert_ok(store_collected(reader, TEXT("a"), &error), &error); // nothing is written
         struct collected collected;
         assert_int_equal(collect(reader, "a", &collected), 0);
         store_close(reader);
@@ -416,26 +400,5 @@ static void datasets_are_listed_with_their_states_and_a_store_that_can_t_be_writ
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(answers_of_two_models_are_not_mixed, fresh_path),
-        cmocka_unit_test_setup(a_finished_dataset_is_checked_where_it_is_named, fresh_path),
-        cmocka_unit_test_setup(a_dataset_without_answers_takes_the_next_worker_s_arithmetic, fresh_path),
-        cmocka_unit_test_setup(a_worker_that_does_not_know_its_arithmetic_is_not_refused, fresh_path),
-        cmocka_unit_test_setup(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_end,
-                               fresh_path),
-        cmocka_unit_test_setup(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead, fresh_path),
-        cmocka_unit_test_setup(workers_beyond_the_newest_are_not_counted, fresh_path),
-        cmocka_unit_test_setup(answers_that_come_after_an_incomplete_collection_are_kept, fresh_path),
-        cmocka_unit_test_setup(answers_to_jobs_submitted_after_a_collection_are_kept, fresh_path),
-        cmocka_unit_test_setup(failed_and_cancelled_jobs_are_queued_again_and_the_others_stay, fresh_path),
-        cmocka_unit_test_setup(all_failed_jobs_of_the_store_are_queued_again, fresh_path),
-        cmocka_unit_test_setup(a_new_model_answers_all_jobs_again_when_it_is_asked_for, fresh_path),
-        cmocka_unit_test_setup(a_dataset_is_deleted_and_its_ids_are_not_used_again, fresh_path),
-        cmocka_unit_test_setup(a_dataset_is_renamed_with_all_that_is_known_of_it, fresh_path),
-        cmocka_unit_test_setup(
-            datasets_are_listed_with_their_states_and_a_store_that_can_t_be_written_is_read, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -3,16 +3,10 @@
 #include "engine/file/dequantize.h"
 #include "engine/file/tensor.h"
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_BLOCKS = 3, BLOCK_BYTES_MAX = 292, ITEMS_MAX = 256 };
 
@@ -272,7 +266,7 @@ static const struct {
     {TENSOR_MXFP4, pack_mxfp4}, {TENSOR_NVFP4, pack_nvfp4},
 };
 
-static void packed_blocks_widen_to_the_format_s_floats(void **state)
+TEST(packed_blocks_widen_to_the_format_s_floats)
 {
     random_state = 20240229;
     for (size_t p = 0; p < sizeof packers / sizeof *packers; p++) {
@@ -311,7 +305,7 @@ static const struct {
     {TENSOR_TQ2_0, 65, 0x83593bce2f1c15b6},
 };
 
-static void random_blocks_widen_to_what_the_reference_gives(void **state)
+TEST(random_blocks_widen_to_what_the_reference_gives)
 {
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
         const struct tensor_traits *traits = tensor_traits(golden[g].type);
@@ -332,7 +326,7 @@ static void random_blocks_widen_to_what_the_reference_gives(void **state)
     }
 }
 
-static void several_blocks_widen_as_each_alone(void **state)
+TEST(several_blocks_widen_as_each_alone)
 {
     for (uint32_t type = 0; type < TENSOR_TYPE_COUNT; type++) {
         const struct tensor_traits *traits = tensor_traits(type);
@@ -352,7 +346,7 @@ static void several_blocks_widen_as_each_alone(void **state)
     }
 }
 
-static void every_dequantizer_is_tested_here(void **state)
+TEST(every_dequantizer_is_tested_here)
 {
     for (uint32_t type = 0; type < TENSOR_TYPE_COUNT; type++) {
         bool packed = type == TENSOR_F32 || type == TENSOR_F16 || type == TENSOR_BF16;
@@ -365,7 +359,7 @@ static void every_dequantizer_is_tested_here(void **state)
     }
 }
 
-static void every_half_widens_exactly(void **state)
+TEST(every_half_widens_exactly)
 {
     for (unsigned half = 0; half < 65536; half++) {
         uint8_t bytes[2] = {(uint8_t)half, (uint8_t)(half >> 8)};
@@ -384,7 +378,7 @@ static void every_half_widens_exactly(void **state)
     }
 }
 
-static void floats_and_bfloats_widen_from_unaligned_bytes(void **state)
+TEST(floats_and_bfloats_widen_from_unaligned_bytes)
 {
     const uint8_t bytes[] = {0, 0x00, 0x00, 0xC0, 0x3F, 0x20, 0xC1};
     float got[3];
@@ -395,7 +389,7 @@ static void floats_and_bfloats_widen_from_unaligned_bytes(void **state)
     dequantize_bf16(bytes, got, 0);
 }
 
-static void mxfp4_scales_reach_both_ends(void **state)
+TEST(mxfp4_scales_reach_both_ends)
 {
     uint8_t block[17] = {0};
     float got[32];
@@ -412,7 +406,7 @@ static void mxfp4_scales_reach_both_ends(void **state)
     }
 }
 
-static void nvfp4_scale_that_is_no_number_is_zero(void **state)
+TEST(nvfp4_scale_that_is_no_number_is_zero)
 {
     uint8_t block[36] = {0x7F, 0x7E, 0x80, 0x01};
     float got[64];
@@ -422,7 +416,7 @@ static void nvfp4_scale_that_is_no_number_is_zero(void **state)
 }
 
 // Items and bytes of a block, as GGUF files have them: a file's tensors are found by these alone.
-static void blocks_have_the_format_s_sizes(void **state)
+TEST(blocks_have_the_format_s_sizes)
 {
     static const struct {
         const char *name;
@@ -450,20 +444,4 @@ static void blocks_have_the_format_s_sizes(void **state)
         n_named++;
     }
     assert_int_equal(n_named, sizeof sizes / sizeof *sizes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_blocks_widen_to_the_format_s_floats),
-        cmocka_unit_test(random_blocks_widen_to_what_the_reference_gives),
-        cmocka_unit_test(several_blocks_widen_as_each_alone),
-        cmocka_unit_test(every_dequantizer_is_tested_here),
-        cmocka_unit_test(blocks_have_the_format_s_sizes),
-        cmocka_unit_test(every_half_widens_exactly),
-        cmocka_unit_test(floats_and_bfloats_widen_from_unaligned_bytes),
-        cmocka_unit_test(mxfp4_scales_reach_both_ends),
-        cmocka_unit_test(nvfp4_scale_that_is_no_number_is_zero),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,8 @@
 #include "batching/batcher_state.h"
 #include "tests/batcher_bench.h"
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <stdio.h>
 
 static uint64_t random_state;
 
@@ -155,9 +154,8 @@ static void compute(struct batch_limits limits, int32_t n_drafts, uint64_t seed,
     bench_close(&bench);
 }
 
-static void answers_are_those_without_drafts_whatever_the_batch_and_the_memory(void **state)
+TEST(answers_are_those_without_drafts_whatever_the_batch_and_the_memory)
 {
-    (void)state;
     static const int32_t lengths[] = {1, 3, 32};
     struct totals without = {0}, with = {0};
     for (int c = 0; c < N_BATCHES; c++)
@@ -213,9 +211,8 @@ static int64_t run_job(struct bench *bench, struct job *job)
     return fake_model_steps(bench->model) - n_steps;
 }
 
-static void an_answer_that_was_given_before_takes_few_steps(void **state)
+TEST(an_answer_that_was_given_before_takes_few_steps)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 8);
     assert_int_equal(run_job(&bench, long_job("first", 5)), 40);
     assert_int_equal(bench.accepted, 0);
@@ -234,9 +231,8 @@ static void an_answer_that_was_given_before_takes_few_steps(void **state)
 
 // The answers begin alike and part: the draft is wrong from there on, and what was computed behind it is
 // computed again.
-static void a_draft_is_dropped_from_its_first_wrong_token_on(void **state)
+TEST(a_draft_is_dropped_from_its_first_wrong_token_on)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 8);
     struct job *job = long_job("first", 5);
     job->request.constraint =
@@ -251,9 +247,8 @@ static void a_draft_is_dropped_from_its_first_wrong_token_on(void **state)
     bench_close(&bench);
 }
 
-static void forced_tokens_are_drafted_behind_a_token_that_leads_to_them(void **state)
+TEST(forced_tokens_are_drafted_behind_a_token_that_leads_to_them)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 32);
     int64_t n_steps[2];
     for (int i = 0; i < 2; i++) {
@@ -272,9 +267,8 @@ static void forced_tokens_are_drafted_behind_a_token_that_leads_to_them(void **s
     bench_close(&bench);
 }
 
-static void draft_tokens_of_one_dataset_are_not_proposed_to_another(void **state)
+TEST(draft_tokens_of_one_dataset_are_not_proposed_to_another)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 8);
     (void)run_job(&bench, long_job("first", 5));
     struct job *job = long_job("second", 5);
@@ -283,9 +277,8 @@ static void draft_tokens_of_one_dataset_are_not_proposed_to_another(void **state
     bench_close(&bench);
 }
 
-static void no_draft_exceeds_the_answers_length(void **state)
+TEST(no_draft_exceeds_the_answers_length)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 32);
     (void)run_job(&bench, long_job("first", 5));
     for (int32_t max_tokens = 1; max_tokens <= 4; max_tokens++) {
@@ -299,9 +292,8 @@ static void no_draft_exceeds_the_answers_length(void **state)
     bench_close(&bench);
 }
 
-static void answers_with_bad_words_and_engines_that_compute_ahead_draft_nothing(void **state)
+TEST(answers_with_bad_words_and_engines_that_compute_ahead_draft_nothing)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 8);
     (void)run_job(&bench, long_job("first", 5));
     struct job *job = long_job("second", 5);
@@ -321,9 +313,8 @@ static void answers_with_bad_words_and_engines_that_compute_ahead_draft_nothing(
 }
 
 // The jobs that are left have the answers they have anyway; those that were cancelled leave no page behind.
-static void cancelled_jobs_and_released_ones_leave_their_drafts(void **state)
+TEST(cancelled_jobs_and_released_ones_leave_their_drafts)
 {
-    (void)state;
     for (uint64_t seed = 1; seed <= 30; seed++) {
         random_state = seed;
         struct bench bench = open_drafting(batches[3], 8);
@@ -339,7 +330,7 @@ static void cancelled_jobs_and_released_ones_leave_their_drafts(void **state)
         for (uint32_t n = random_below(&random_state, 8); n > 0; n--) {
             struct step_figures figures;
             struct error error;
-            assert_int_equal(batcher_round(bench.batcher, &bench.finished, &figures, &error), STATUS_OK);
+            assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
         }
         for (int i = 0; i < 4; i++) {
             char id[16];
@@ -364,9 +355,8 @@ static void cancelled_jobs_and_released_ones_leave_their_drafts(void **state)
     }
 }
 
-static void a_text_goes_on_behind_a_token_that_was_replaced(void **state)
+TEST(a_text_goes_on_behind_a_token_that_was_replaced)
 {
-    (void)state;
     enum { N_TEXT = 60, N_BEFORE = 12, REPLACED = 150 };
     int32_t text[N_TEXT], answer[N_BEFORE + 2];
     for (int32_t i = 0; i < N_TEXT; i++)
@@ -398,9 +388,8 @@ static void a_text_goes_on_behind_a_token_that_was_replaced(void **state)
 
 // Without a fixed number, drafts are computed where steps have shown that more rows cost nothing: the stand-in
 // takes no time for any.
-static void drafts_are_as_long_as_they_pay(void **state)
+TEST(drafts_are_as_long_as_they_pay)
 {
-    (void)state;
     struct bench bench = open_drafting(roomy, 0);
     for (int i = 0; i < 30; i++)
         (void)run_job(&bench, long_job("job", 5));
@@ -408,21 +397,4 @@ static void drafts_are_as_long_as_they_pay(void **state)
     for (const struct job *job = bench.finished.first; job; job = job->next)
         check_answer(job);
     bench_close(&bench);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_are_those_without_drafts_whatever_the_batch_and_the_memory),
-        cmocka_unit_test(an_answer_that_was_given_before_takes_few_steps),
-        cmocka_unit_test(a_draft_is_dropped_from_its_first_wrong_token_on),
-        cmocka_unit_test(forced_tokens_are_drafted_behind_a_token_that_leads_to_them),
-        cmocka_unit_test(draft_tokens_of_one_dataset_are_not_proposed_to_another),
-        cmocka_unit_test(no_draft_exceeds_the_answers_length),
-        cmocka_unit_test(answers_with_bad_words_and_engines_that_compute_ahead_draft_nothing),
-        cmocka_unit_test(cancelled_jobs_and_released_ones_leave_their_drafts),
-        cmocka_unit_test(a_text_goes_on_behind_a_token_that_was_replaced),
-        cmocka_unit_test(drafts_are_as_long_as_they_pay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

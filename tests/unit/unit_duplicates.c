@@ -1,14 +1,6 @@
 // Equal requests with a worker: which wait for another's answer, and what becomes of them when that one ends.
 #include "consumer/duplicates.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 // As intake makes it.
 static struct job *make_job(const char *id, const char *members)
@@ -19,8 +11,7 @@ static struct job *make_job(const char *id, const char *members)
     struct job *job = job_create();
     assert_non_null(job);
     int length = snprintf(record, sizeof record, "{\"job_id\":\"%s\",%s}", id, members);
-    assert_int_equal(job_decode(job, (struct text){record, (size_t)length}, ENCODING_JSON, &error),
-                     STATUS_OK);
+    assert_ok(job_decode(job, (struct text){record, (size_t)length}, ENCODING_JSON, &error), &error);
     assert_true(job_set_id(job, text_from_string(id)));
     job->result.model = TEXT("m");
     job->result.system_fingerprint = TEXT("sheaf=1 model=m");
@@ -84,9 +75,8 @@ static const struct duplicate_limits limits = {.n_context = 100, .n_positions = 
 #define PROMPT "\"prompt\":\"p\""
 #define GREEDY PROMPT ",\"temperature\":0"
 
-static void requests_are_equal_by_all_but_identity_priority_and_deadline(void **state)
+TEST(requests_are_equal_by_all_but_identity_priority_and_deadline)
 {
-    (void)state;
     assert_true(are_equal(GREEDY,
                           "\"temperature\":0,\"custom_id\":\"other\",\"index\":4,\"priority\":3," PROMPT
                           ",\"deadline\":4000000000,\"created\":7"));
@@ -111,9 +101,8 @@ static bool are_equal_but_for_max_tokens(const char *a, const char *b)
     return equal;
 }
 
-static void an_answer_that_ends_by_itself_does_not_depend_on_max_tokens(void **state)
+TEST(an_answer_that_ends_by_itself_does_not_depend_on_max_tokens)
 {
-    (void)state;
     assert_true(are_equal_but_for_max_tokens(GREEDY ",\"max_tokens\":3", GREEDY ",\"max_tokens\":4"));
     assert_true(are_equal_but_for_max_tokens(GREEDY ",\"max_tokens\":3", GREEDY));
     assert_true(are_equal_but_for_max_tokens(PROMPT ",\"seed\":5,\"max_tokens\":3", PROMPT ",\"seed\":5"));
@@ -126,9 +115,8 @@ static void an_answer_that_ends_by_itself_does_not_depend_on_max_tokens(void **s
     assert_false(are_equal_but_for_max_tokens(BEST, BEST));
 }
 
-static void annotations_of_a_schema_are_no_part_of_a_request(void **state)
+TEST(annotations_of_a_schema_are_no_part_of_a_request)
 {
-    (void)state;
 #define SCHEMA(rest) GREEDY ",\"guided_json\":{\"type\":\"object\"," rest "}"
 #define OF(p)        SCHEMA("\"properties\":{\"title\":" p "}")
     const char *plain = OF("{\"enum\":[1]}");
@@ -158,9 +146,8 @@ static void annotations_of_a_schema_are_no_part_of_a_request(void **state)
     }
 }
 
-static void a_digest_is_blake2b_of_160_bits(void **state)
+TEST(a_digest_is_blake2b_of_160_bits)
 {
-    (void)state;
     char hex[DIGEST_HEX];
     struct digest digest = digest_of("abc", 3);
     digest_write_hex(&digest, hex);
@@ -171,9 +158,8 @@ static void a_digest_is_blake2b_of_160_bits(void **state)
 // the products of the two halves of (word ^ secret), so two words with equal high halves (XORed) may swap
 // their low ones. Which `n_before` puts the words where the secret's do so depends on the bytes before the
 // prompt.
-static void requests_that_are_made_to_collide_are_not_equal(void **state)
+TEST(requests_that_are_made_to_collide_are_not_equal)
 {
-    (void)state;
     static const char filler[] = "It came in a box. ";
     enum { FIRST_AT = 192, SECOND_AT = 320, SIZE = 420 };
     for (int n_before = 0; n_before < 64; n_before++) {
@@ -191,9 +177,8 @@ static void requests_that_are_made_to_collide_are_not_equal(void **state)
     }
 }
 
-static void draws_without_a_seed_and_tools_have_no_equal(void **state)
+TEST(draws_without_a_seed_and_tools_have_no_equal)
 {
-    (void)state;
     assert_true(is_hashed(GREEDY));
     assert_true(is_hashed(PROMPT ",\"seed\":1"));
     assert_false(is_hashed(PROMPT));
@@ -210,9 +195,8 @@ static void draws_without_a_seed_and_tools_have_no_equal(void **state)
     job_destroy(job);
 }
 
-static void the_time_of_submission_is_part_of_a_chat_whose_template_reads_it(void **state)
+TEST(the_time_of_submission_is_part_of_a_chat_whose_template_reads_it)
 {
-    (void)state;
     static const char *const prompts[] = {"\"messages\":[{\"role\":\"user\",\"content\":\"p\"}]",
                                           "\"prompt\":\"p\""};
     struct sampling none = {0};
@@ -232,12 +216,23 @@ static void the_time_of_submission_is_part_of_a_chat_whose_template_reads_it(voi
         }
 }
 
-static void an_equal_request_waits_and_is_answered_under_its_own_name(void **state)
+static struct duplicates duplicates;
+
+static int begin(void **state)
 {
-    (void)state;
-    struct duplicates duplicates;
+    memset(&duplicates, 0xA5, sizeof duplicates);
+    return duplicates_init(&duplicates, &limits, 8) ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    duplicates_finish(&duplicates);
+    return 0;
+}
+
+TEST(an_equal_request_waits_and_is_answered_under_its_own_name)
+{
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
     struct job *other = make_job("d", "\"prompt\":\"q\",\"temperature\":0"), *late = greedy("e");
     third->result.reports_cached_tokens = true;
@@ -269,14 +264,10 @@ static void an_equal_request_waits_and_is_answered_under_its_own_name(void **sta
     struct job *rest[] = {leader, other, late, after};
     for (size_t i = 0; i < 4; i++)
         job_destroy(rest[i]);
-    duplicates_finish(&duplicates);
 }
 
-static void of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed(void **state)
+TEST(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed)
 {
-    (void)state;
-    struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *jobs[7], *follower = greedy("f");
     for (int i = 0; i < 6; i++)
         jobs[i] = greedy("a");
@@ -297,14 +288,10 @@ static void of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed(vo
     assert_list(&left, "f ");
     for (int i = 0; i < 7; i++)
         job_destroy(jobs[i]);
-    duplicates_finish(&duplicates);
 }
 
-static void a_suspect_takes_an_answer_but_is_not_waited_for(void **state)
+TEST(a_suspect_takes_an_answer_but_is_not_waited_for)
 {
-    (void)state;
-    struct duplicates duplicates;
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *suspect = greedy("a"), *leader = greedy("b"), *again = greedy("c");
     suspect->source.crashes = again->source.crashes = 2;
     assert_int_equal(duplicates_take(&duplicates, suspect, NULL), DUPLICATE_NONE);
@@ -314,17 +301,15 @@ static void a_suspect_takes_an_answer_but_is_not_waited_for(void **state)
     job_destroy(suspect);
     job_destroy(leader);
     job_destroy(again);
-    duplicates_finish(&duplicates);
 }
 
-static void after_a_cancelled_or_late_leader_the_next_one_leads(void **state)
+TEST(after_a_cancelled_or_late_leader_the_next_one_leads)
 {
-    (void)state;
     static const enum error_code codes[] = {ERROR_CANCELLED, ERROR_DEADLINE};
     for (int i = 0; i < 2; i++) {
-        struct duplicates duplicates;
+        end(state);
+        begin(state);
         struct job_list finished = {0}, compute = {0};
-        assert_true(duplicates_init(&duplicates, &limits, 8));
         struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c");
         assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
         assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -340,16 +325,12 @@ static void after_a_cancelled_or_late_leader_the_next_one_leads(void **state)
         assert_list(&finished, "c ");
         assert_list(&compute, "b ");
         job_destroy(leader);
-        duplicates_finish(&duplicates);
     }
 }
 
-static void after_a_failed_leader_each_is_computed(void **state)
+TEST(after_a_failed_leader_each_is_computed)
 {
-    (void)state;
-    struct duplicates duplicates;
     struct job_list finished = {0}, compute = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a"), *second = greedy("b"), *third = greedy("c"), *late = greedy("d");
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
     assert_int_equal(duplicates_take(&duplicates, second, NULL), DUPLICATE_FOLLOWS);
@@ -361,15 +342,11 @@ static void after_a_failed_leader_each_is_computed(void **state)
     assert_int_equal(duplicates_take(&duplicates, late, NULL), DUPLICATE_NONE);
     job_destroy(leader);
     job_destroy(late);
-    duplicates_finish(&duplicates);
 }
 
-static void followers_are_cancelled_and_miss_deadlines_by_themselves(void **state)
+TEST(followers_are_cancelled_and_miss_deadlines_by_themselves)
 {
-    (void)state;
-    struct duplicates duplicates;
     struct job_list finished = {0};
-    assert_true(duplicates_init(&duplicates, &limits, 8));
     struct job *leader = greedy("a");
     leader->deadline_s = 50;
     assert_int_equal(duplicates_take(&duplicates, leader, NULL), DUPLICATE_NONE);
@@ -397,25 +374,6 @@ static void followers_are_cancelled_and_miss_deadlines_by_themselves(void **stat
     assert_list(&finished, "d e ");
     assert_int_equal(duplicates.n_followers, 0);
     job_destroy(leader);
-    duplicates_finish(&duplicates);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_are_equal_by_all_but_identity_priority_and_deadline),
-        cmocka_unit_test(an_answer_that_ends_by_itself_does_not_depend_on_max_tokens),
-        cmocka_unit_test(annotations_of_a_schema_are_no_part_of_a_request),
-        cmocka_unit_test(a_digest_is_blake2b_of_160_bits),
-        cmocka_unit_test(requests_that_are_made_to_collide_are_not_equal),
-        cmocka_unit_test(draws_without_a_seed_and_tools_have_no_equal),
-        cmocka_unit_test(the_time_of_submission_is_part_of_a_chat_whose_template_reads_it),
-        cmocka_unit_test(an_equal_request_waits_and_is_answered_under_its_own_name),
-        cmocka_unit_test(of_another_dataset_or_topic_suspect_or_more_urgent_it_is_computed),
-        cmocka_unit_test(a_suspect_takes_an_answer_but_is_not_waited_for),
-        cmocka_unit_test(after_a_cancelled_or_late_leader_the_next_one_leads),
-        cmocka_unit_test(after_a_failed_leader_each_is_computed),
-        cmocka_unit_test(followers_are_cancelled_and_miss_deadlines_by_themselves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,15 +1,8 @@
 // The engine thread (batching/engine_thread.h): the reports of its rounds, with the test's own clock.
 #include "batching/engine_thread.h"
+#include "tests/cases.h"
 #include "tests/fake_model.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -17,7 +10,6 @@ static _Atomic int64_t clock_ms;      // what the clock says
 static _Atomic int64_t ms_for_a_look; // its advance with each reading
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -31,7 +23,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 static atomic_bool no_round; // no memory is left for one
 
 void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
 
 void *__wrap_calloc(size_t n, size_t size)
 {
@@ -90,7 +81,7 @@ static void create_batcher(int32_t n_sequences_max)
 {
     struct error error;
     model = fake_model_create(50, 16);
-    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 1, &error), &error);
     struct batcher_config config = {
         .engine = fake_model_engine(model),
         .pool = pool,
@@ -100,7 +91,7 @@ static void create_batcher(int32_t n_sequences_max)
                    .n_jobs_max = 10,
                    .n_pages = 50,
                    .page_positions = 16}};
-    assert_int_equal(batcher_create(&batcher, &config, &error), STATUS_OK);
+    assert_ok(batcher_create(&batcher, &config, &error), &error);
 }
 
 static void destroy_batcher(void)
@@ -118,7 +109,7 @@ static struct rounds run_job(int64_t start_ms, int64_t step_ms)
     clock_ms = start_ms;
     ms_for_a_look = step_ms;
     create_batcher(4);
-    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
     struct order *order = order_create(ORDER_JOBS);
     job_list_append(&order->jobs, make_job(0));
     assert_true(queue_push(engine_thread_inbox(thread), order));
@@ -132,9 +123,8 @@ static struct rounds run_job(int64_t start_ms, int64_t step_ms)
     return rounds;
 }
 
-static void prefixes_are_reported_once_an_interval_and_at_the_end(void **state)
+TEST(prefixes_are_reported_once_an_interval_and_at_the_end)
 {
-    (void)state;
     assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS, 0).n_reports, 2); // the first round and the last
     assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS - 1, 0).n_reports, 1);
     assert_int_equal(run_job(PREFIX_REPORT_INTERVAL_MS, PREFIX_REPORT_INTERVAL_MS).n_reports, N_TOKENS);
@@ -142,9 +132,8 @@ static void prefixes_are_reported_once_an_interval_and_at_the_end(void **state)
     assert_in_range(n, 3, N_TOKENS - 1);
 }
 
-static void times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts(void **state)
+TEST(times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts)
 {
-    (void)state;
     enum { STEP_MS = 170 };
     struct job_figures figures = run_job(10000, 0).figures;
     assert_true(figures.queued_us == 0 && figures.prefill_us == 0 && figures.decode_us == 0);
@@ -168,9 +157,8 @@ static void drop_jobs(struct job_list *list, char *partitions)
     *partitions = '\0';
 }
 
-static void waiting_jobs_are_released_by_partition(void **state)
+TEST(waiting_jobs_are_released_by_partition)
 {
-    (void)state;
     struct job_list finished = {0}, released = {0};
     struct step_figures figures;
     struct error error;
@@ -178,7 +166,7 @@ static void waiting_jobs_are_released_by_partition(void **state)
     create_batcher(1);
     for (int32_t i = 0; i < 4; i++) // one runs, three wait
         batcher_take(batcher, make_job(1 + i % 2));
-    assert_int_equal(batcher_round(batcher, &finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(batcher, &finished, &figures, &error), &error);
     for (int32_t i = 0; i < 4; i++) // not prepared yet
         batcher_take(batcher, make_job(i));
     batcher_release_partitions(batcher, &(struct partition_ids){(int32_t[]){0, 1, 4}, 3}, &released);
@@ -187,22 +175,21 @@ static void waiting_jobs_are_released_by_partition(void **state)
     batcher_release_partitions(batcher, &(struct partition_ids){NULL, 0}, &released);
     assert_int_equal(released.n_jobs, 0);
     while (!batcher_is_empty(batcher))
-        assert_int_equal(batcher_round(batcher, &finished, &figures, &error), STATUS_OK);
+        assert_ok(batcher_round(batcher, &finished, &figures, &error), &error);
     drop_jobs(&finished, partitions);
     assert_string_equal(partitions, "12223");
     destroy_batcher();
 }
 
-static void an_order_releases_waiting_jobs_by_partition(void **state)
+TEST(an_order_releases_waiting_jobs_by_partition)
 {
-    (void)state;
     struct engine_thread *thread;
     struct job_list finished = {0}, released = {0};
     struct error error;
     char partitions[16];
     create_batcher(1);
     fake_model_hold(model); // no job is finished before the order is read
-    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
     struct order *order = order_create(ORDER_JOBS);
     for (int32_t i = 0; i < 4; i++)
         job_list_append(&order->jobs, make_job(i % 2));
@@ -224,16 +211,15 @@ static void an_order_releases_waiting_jobs_by_partition(void **state)
     destroy_batcher();
 }
 
-static void an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends(void **state)
+TEST(an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends)
 {
-    (void)state;
     struct engine_thread *thread;
     struct job_list released = {0};
     struct error error;
     char partitions[16];
     int n_rounds = 0;
     create_batcher(4);
-    assert_int_equal(engine_thread_start(&thread, batcher, &error), STATUS_OK);
+    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
     no_round = true;
     struct order *order = order_create(ORDER_JOBS);
     for (int32_t i = 0; i < 3; i++)
@@ -252,16 +238,4 @@ static void an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends(vo
     drop_jobs(&released, partitions);
     assert_string_equal(partitions, "012");
     destroy_batcher();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prefixes_are_reported_once_an_interval_and_at_the_end),
-        cmocka_unit_test(times_of_a_job_go_by_the_clock_over_whole_seconds_and_parts),
-        cmocka_unit_test(waiting_jobs_are_released_by_partition),
-        cmocka_unit_test(an_order_releases_waiting_jobs_by_partition),
-        cmocka_unit_test(an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,28 +1,40 @@
 // Answers against gold labels: the figures of a matrix, and its limits.
 #include "consumer/table/evaluation.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 
 #include <math.h>
 
-static void add_answers(struct evaluation *evaluation, const char *gold, const char *answer, int n)
+static struct evaluation evaluation;
+static struct error error;
+
+static int open_evaluation(void **state)
 {
-    struct error error;
-    for (int i = 0; i < n; i++)
-        assert_int_equal(evaluation_add(evaluation, text_from_string(gold), text_from_string(answer), &error),
-                         STATUS_OK);
+    memset(&evaluation, 0xA5, sizeof evaluation);
+    return evaluation_open(&evaluation, &error) == STATUS_OK ? 0 : -1;
 }
 
-static void figures_follow_from_the_matrix(void **state)
+static int close_evaluation(void **state)
 {
-    struct evaluation evaluation;
-    struct error error;
+    evaluation_close(&evaluation);
+    return 0;
+}
+
+static void add_answers(const char *gold, const char *answer, int n)
+{
+    for (int i = 0; i < n; i++)
+        assert_ok(evaluation_add(&evaluation, text_from_string(gold), text_from_string(answer), &error),
+                  &error);
+}
+
+TEST(figures_follow_from_the_matrix)
+{
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add_answers(&evaluation, "yes", "yes", 20);
-    add_answers(&evaluation, "yes", "no", 5);
-    add_answers(&evaluation, "no", "yes", 10);
-    add_answers(&evaluation, "no", "no", 15);
-    add_answers(&evaluation, "", "no", 7); // no gold label
+    add_answers("yes", "yes", 20);
+    add_answers("yes", "no", 5);
+    add_answers("no", "yes", 10);
+    add_answers("no", "no", 15);
+    add_answers("", "no", 7); // no gold label
     assert_int_equal(evaluation.n_rows, 50);
     assert_float_equal(evaluation_accuracy(&evaluation), 0.7, 1e-12);
     // by chance 0.5 * 0.6 + 0.5 * 0.4 of the rows agree
@@ -34,63 +46,49 @@ static void figures_follow_from_the_matrix(void **state)
     evaluation_write(&evaluation, &out);
     assert_non_null(strstr(out.data, "Cohen's kappa: 0.4000"));
     buffer_finish(&out);
-    evaluation_close(&evaluation);
 }
 
-static void a_row_without_an_answer_is_of_a_class_of_its_own(void **state)
+TEST(a_row_without_an_answer_is_of_a_class_of_its_own)
 {
-    struct evaluation evaluation;
-    struct error error;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add_answers(&evaluation, "a", "", 1);
-    add_answers(&evaluation, "a", "a", 1);
+    add_answers("a", "", 1);
+    add_answers("a", "a", 1);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 1), EVALUATION_NO_ANSWER));
     assert_float_equal(evaluation_of_class(&evaluation, 0).recall, 0.5, 1e-12);
     assert_float_equal(evaluation_of_class(&evaluation, 1).f1, 0, 1e-12);
-    evaluation_close(&evaluation);
 }
 
-static void no_gold_label_equals_a_missing_answer(void **state)
+TEST(no_gold_label_equals_a_missing_answer)
 {
     static const char *const labels[] = {"(none)", EVALUATION_NO_ANSWER};
     for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
-        struct evaluation evaluation;
-        struct error error;
-        assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-        add_answers(&evaluation, labels[i], "", 1);
-        add_answers(&evaluation, "a", "a", 1);
+        close_evaluation(state);
+        open_evaluation(state);
+        add_answers(labels[i], "", 1);
+        add_answers("a", "a", 1);
         assert_float_equal(evaluation_accuracy(&evaluation), 0.5, 1e-12);
         assert_int_equal(evaluation.n_classes, 3);
-        evaluation_close(&evaluation);
     }
 }
 
 // Only an empty text is no label.
-static void null_is_a_label_like_any_other(void **state)
+TEST(null_is_a_label_like_any_other)
 {
-    struct evaluation evaluation;
-    struct error error;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add_answers(&evaluation, "null", "null", 2);
-    add_answers(&evaluation, "null", "", 1);
-    add_answers(&evaluation, "", "null", 1);
+    add_answers("null", "null", 2);
+    add_answers("null", "", 1);
+    add_answers("", "null", 1);
     assert_int_equal(evaluation.n_rows, 3);
     assert_int_equal(evaluation.n_classes, 2);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "null"));
     assert_float_equal(evaluation_accuracy(&evaluation), 2.0 / 3, 1e-12);
-    evaluation_close(&evaluation);
 }
 
-static void columns_are_aligned_by_what_a_terminal_shows(void **state)
+TEST(columns_are_aligned_by_what_a_terminal_shows)
 {
-    struct evaluation evaluation;
-    struct error error;
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
-    add_answers(&evaluation, "aaaaaaaaaa\u00e4b", "b",
+    add_answers("aaaaaaaaaa\u00e4b", "b",
                 1); // 11 columns end within the second byte's character
-    add_answers(&evaluation, "Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
-    add_answers(&evaluation, "e\u0301", "b", 3);
+    add_answers("Entt\u00e4uschung", "\u4e00\u4e8c\u4e09\u56db\u4e94\u516d", 2);
+    add_answers("e\u0301", "b", 3);
     evaluation_write(&evaluation, &out);
     assert_true(utf8_valid(out.data, out.size));
     const char *matrix = strstr(out.data, "answers in columns\n");
@@ -106,80 +104,53 @@ static void columns_are_aligned_by_what_a_terminal_shows(void **state)
     assert_non_null(strstr(out.data, " aaaaaaaaaa\u00e4 "));
     assert_non_null(strstr(out.data, " \u4e00\u4e8c\u4e09\u56db\u4e94 "));
     buffer_finish(&out);
-    evaluation_close(&evaluation);
 }
 
-static void an_empty_or_uniform_matrix_divides_by_nothing(void **state)
+TEST(an_empty_or_uniform_matrix_divides_by_nothing)
 {
-    struct evaluation evaluation;
-    struct error error;
     struct buffer out = {0};
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
     assert_true(isnan(evaluation_accuracy(&evaluation)) && isnan(evaluation_kappa(&evaluation)));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
     assert_string_equal(out.data,
                         "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\n");
     buffer_clear(&out);
-    add_answers(&evaluation, "a", "a", 3);
+    add_answers("a", "a", 3);
     assert_true(isnan(evaluation_kappa(&evaluation)));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
     assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000\nCohen's kappa: undefined\n\nclass"));
     buffer_finish(&out);
-    evaluation_close(&evaluation);
 }
 
-static void classes_are_as_many_as_their_limit(void **state)
+TEST(classes_are_as_many_as_their_limit)
 {
-    struct evaluation evaluation;
-    struct error error;
     char name[16];
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
     for (int i = 0; i < EVALUATION_CLASSES_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
-        add_answers(&evaluation, name, name, 1);
+        add_answers(name, name, 1);
     }
     assert_int_equal(evaluation_add(&evaluation, TEXT("other"), TEXT("0"), &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
-    evaluation_close(&evaluation);
 }
 
-static void expected_labels_are_as_many_as_their_limit_and_are_forgotten(void **state)
+TEST(expected_labels_are_as_many_as_their_limit_and_are_forgotten)
 {
-    struct evaluation evaluation;
-    struct error error;
     char name[16];
-    (void)state;
-    assert_int_equal(evaluation_open(&evaluation, &error), STATUS_OK);
     for (int i = 0; i <= EVALUATION_CLASSES_MAX; i++) {
         snprintf(name, sizeof name, "%d", i);
         assert_int_equal(evaluation_expect(&evaluation, text_from_string(name), &error),
                          i < EVALUATION_CLASSES_MAX ? STATUS_OK : STATUS_REFUSE);
     }
-    assert_int_equal(evaluation_expect(&evaluation, TEXT("7"), &error), STATUS_OK);
-    assert_int_equal(evaluation_expect(&evaluation, (struct text){0}, &error), STATUS_OK);
+    assert_ok(evaluation_expect(&evaluation, TEXT("7"), &error), &error);
+    assert_ok(evaluation_expect(&evaluation, (struct text){0}, &error), &error);
     evaluation_restart(&evaluation);
-    add_answers(&evaluation, "b", "a", 2);
+    add_answers("b", "a", 2);
     assert_int_equal(evaluation.n_classes, 2);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "b") && evaluation.n_rows == 2);
     evaluation_restart(&evaluation);
-    add_answers(&evaluation, "a", "a", 1);
+    add_answers("a", "a", 1);
     assert_float_equal(evaluation_accuracy(&evaluation), 1, 0);
-    evaluation_close(&evaluation);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(figures_follow_from_the_matrix),
-        cmocka_unit_test(a_row_without_an_answer_is_of_a_class_of_its_own),
-        cmocka_unit_test(no_gold_label_equals_a_missing_answer),
-        cmocka_unit_test(null_is_a_label_like_any_other),
-        cmocka_unit_test(columns_are_aligned_by_what_a_terminal_shows),
-        cmocka_unit_test(an_empty_or_uniform_matrix_divides_by_nothing),
-        cmocka_unit_test(classes_are_as_many_as_their_limit),
-        cmocka_unit_test(expected_labels_are_as_many_as_their_limit_and_are_forgotten),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_evaluation, close_evaluation);

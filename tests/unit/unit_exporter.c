@@ -2,29 +2,20 @@
 // them.
 #include "consumer/exporter.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
-#include <setjmp.h>
 #include <stdatomic.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct exporter *exporter;
 static char answer[65536];
 
 static size_t no_figures(struct transport *transport, struct partition_figures *figures, size_t n_max)
 {
-    (void)transport, (void)n_max;
     figures[0] = (struct partition_figures){.topic = TEXT("jobs"), .partition = 7};
     return 1;
 }
@@ -34,20 +25,17 @@ static struct transport transport = {&impl};
 
 static const char *no_member(struct transport *waiting)
 {
-    (void)waiting;
     return "not yet a member of the group";
 }
 
 static int open_exporter(void **state)
 {
-    (void)state;
     struct error error;
     return exporter_open(&exporter, "127.0.0.1:0", NULL, &error) != STATUS_OK;
 }
 
 static int close_exporter(void **state)
 {
-    (void)state;
     exporter_close(exporter);
     return 0;
 }
@@ -83,9 +71,8 @@ static void assert_answer(const char *path, const char *status, const char *text
         fail_msg("%s: expected %s and %s, got %s", path, status, text, answer);
 }
 
-static void a_worker_that_starts_says_so(void **state)
+TEST_WITH(a_worker_that_starts_says_so, open_exporter, close_exporter)
 {
-    (void)state;
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         assert_answer(paths[i], " 503 ", "starting\n");
@@ -95,9 +82,9 @@ static void a_worker_that_starts_says_so(void **state)
     assert_answer("/else", " 404 ", "there are /, /metrics, /healthz and /readyz");
 }
 
-static void a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_transport_is(void **state)
+TEST_WITH(a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_transport_is, open_exporter,
+          close_exporter)
 {
-    (void)state;
     struct transport_impl joining = impl;
     joining.waiting = no_member;
     transport.impl = &joining;
@@ -108,9 +95,8 @@ static void a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_tra
     transport.impl = &impl;
 }
 
-static void a_main_thread_that_waits_keeps_nobody_from_an_answer(void **state)
+TEST_WITH(a_main_thread_that_waits_keeps_nobody_from_an_answer, open_exporter, close_exporter)
 {
-    (void)state;
     attach();
     exporter->metrics.steps.n = 5; // not published
     assert_answer("/healthz", " 200 ", "ok\n");
@@ -123,9 +109,8 @@ static void a_main_thread_that_waits_keeps_nobody_from_an_answer(void **state)
     assert_answer("/metrics", " 200 ", "\nsheaf_steps_total 5\n");
 }
 
-static void a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive(void **state)
+TEST_WITH(a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive, open_exporter, close_exporter)
 {
-    (void)state;
     attach();
     exporter->ready_ms = 0;
     assert_answer("/readyz", " 503 ", "the main loop has waited for 0 s");
@@ -140,9 +125,8 @@ static void a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive(vo
     assert_answer("/healthz", " 200 ", "ok\n");
 }
 
-static void a_worker_that_retries_is_alive_and_not_ready(void **state)
+TEST_WITH(a_worker_that_retries_is_alive_and_not_ready, open_exporter, close_exporter)
 {
-    (void)state;
     attach();
     snprintf(exporter->metrics.state.trouble, sizeof exporter->metrics.state.trouble, "no broker is up");
     exporter_publish(exporter);
@@ -158,9 +142,8 @@ static void a_worker_that_retries_is_alive_and_not_ready(void **state)
     assert_answer("/healthz", " 503 ", "stopping\n");
 }
 
-static void the_health_port_answers_with_the_reason_while_a_worker_closes(void **state)
+TEST_WITH(the_health_port_answers_with_the_reason_while_a_worker_closes, open_exporter, close_exporter)
 {
-    (void)state;
     attach();
     exporter_announce_close(exporter, "no place in the group");
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
@@ -172,7 +155,6 @@ static atomic_bool asked_all;
 
 static void *ask_again_and_again(void *context)
 {
-    (void)context;
     static const char *const paths[] = {"/healthz", "/readyz", "/metrics", "/"};
     for (int i = 0; i < 40; i++)
         ask_exporter(paths[i % 4]);
@@ -180,9 +162,8 @@ static void *ask_again_and_again(void *context)
     return NULL;
 }
 
-static void figures_are_published_while_they_are_asked_for(void **state)
+TEST_WITH(figures_are_published_while_they_are_asked_for, open_exporter, close_exporter)
 {
-    (void)state;
     attach();
     pthread_t client;
     assert_int_equal(pthread_create(&client, NULL, ask_again_and_again, NULL), 0);
@@ -201,19 +182,15 @@ static void figures_are_published_while_they_are_asked_for(void **state)
 }
 
 // A call of librdkafka waits for socket.timeout.ms at most, and one turn makes a few.
-static void a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client(void **state)
+TEST_WITH(a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client, open_exporter, close_exporter)
 {
-    (void)state;
     assert_int_equal(exporter->ready_ms, KAFKA_COMMIT_TIMEOUT_MS);
     assert_true(exporter->live_ms > 4 * 60000);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_exporter, close_exporter)
-
 // Its own three allocations, one after the other; without an address it opens nothing that allocates.
-static void without_memory_it_is_refused(void **state)
+TEST(without_memory_it_is_refused)
 {
-    (void)state;
     struct exporter *opened;
     struct error error;
     for (long n_good = 0; n_good < 3; n_good++) {
@@ -228,20 +205,4 @@ static void without_memory_it_is_refused(void **state)
     failing_memory_after(-1);
     assert_int_equal(status, STATUS_OK);
     exporter_close(opened);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_worker_that_starts_says_so),
-        CASE(a_worker_whose_main_loop_has_not_turned_yet_is_ready_only_if_its_transport_is),
-        CASE(a_main_thread_that_waits_keeps_nobody_from_an_answer),
-        CASE(a_main_thread_that_waits_for_long_is_not_ready_and_then_not_alive),
-        CASE(a_worker_that_retries_is_alive_and_not_ready),
-        CASE(figures_are_published_while_they_are_asked_for),
-        CASE(the_health_port_answers_with_the_reason_while_a_worker_closes),
-        CASE(a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client),
-        cmocka_unit_test(without_memory_it_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,12 @@
 // Paths that are followed (consumer/file.c), and output files that can't be written (consumer/command/output_file.c).
 #include "consumer/command/output_file.h"
 #include "consumer/file.h"
+#include "tests/cases.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[PATH_MAX], before[PATH_MAX];
 static struct error error;
@@ -22,7 +14,6 @@ static struct error error;
 static int begin(void **state)
 {
     char made[] = "/tmp/sheaf-file-XXXXXX";
-    (void)state;
     assert_non_null(getcwd(before, sizeof before));
     assert_non_null(mkdtemp(made));
     assert_non_null(realpath(made, folder));
@@ -32,7 +23,6 @@ static int begin(void **state)
 static int end(void **state)
 {
     static const char *const names[] = {"a", "b", "loop", "out", "out.part"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unlink(names[i]);
     return chdir(before) == 0 ? rmdir(folder) : -1;
@@ -49,9 +39,8 @@ static void assert_place(const char *path, const char *name)
     assert_int_equal(place.descriptor, -1);
 }
 
-static void a_path_is_followed_to_a_file_that_may_not_exist(void **state)
+TEST(a_path_is_followed_to_a_file_that_may_not_exist)
 {
-    (void)state;
     assert_place("a", "a"); // a name of one letter, in this folder
     assert_place("./ab", "ab");
     assert_int_equal(symlink("a", "b"), 0);
@@ -68,10 +57,9 @@ static void assert_no_place(const char *path, int expected)
     assert_int_equal(errno, expected);
 }
 
-static void a_path_that_leads_nowhere_says_why(void **state)
+TEST(a_path_that_leads_nowhere_says_why)
 {
     char path[PATH_MAX + 1];
-    (void)state;
     assert_no_place("", ENOENT);
     assert_no_place("a/", EISDIR);
     assert_no_place("/", EISDIR);
@@ -97,9 +85,8 @@ static enum status open_without_descriptors(bool is_part)
     return status;
 }
 
-static void an_output_that_can_t_be_created_says_why(void **state)
+TEST(an_output_that_can_t_be_created_says_why)
 {
-    (void)state;
     for (int is_part = 0; is_part < 2; is_part++) {
         assert_int_equal(open_without_descriptors(is_part), STATUS_REFUSE);
         assert_string_equal(error.text, "out: creating a file beside it: Too many open files");
@@ -107,30 +94,20 @@ static void an_output_that_can_t_be_created_says_why(void **state)
     }
 }
 
-static void a_part_has_one_writer(void **state)
+TEST(a_part_has_one_writer)
 {
     struct output_file first, second;
-    (void)state;
-    assert_int_equal(output_file_open_part(&first, "out", &error), STATUS_OK);
+    assert_ok(output_file_open_part(&first, "out", &error), &error);
     assert_int_equal(output_file_open_part(&second, "out", &error), STATUS_REFUSE);
     assert_string_equal(error.text, "out.part: another process writes it");
     fputs("half", first.file);
     output_file_close(&first);
     assert_int_equal(access("out", F_OK), -1);
-    assert_int_equal(output_file_open_part(&second, "out", &error), STATUS_OK);
-    assert_int_equal(output_file_complete(&second, &error), STATUS_OK);
+    assert_ok(output_file_open_part(&second, "out", &error), &error);
+    assert_ok(output_file_complete(&second, &error), &error);
     output_file_close(&second);
     assert_int_equal(access("out", F_OK), 0); // with what was left
     assert_int_equal(access("out.part", F_OK), -1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_path_is_followed_to_a_file_that_may_not_exist, begin, end),
-        cmocka_unit_test_setup_teardown(a_path_that_leads_nowhere_says_why, begin, end),
-        cmocka_unit_test_setup_teardown(an_output_that_can_t_be_created_says_why, begin, end),
-        cmocka_unit_test_setup_teardown(a_part_has_one_writer, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

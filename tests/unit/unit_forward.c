@@ -3,15 +3,11 @@
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "engine/sampler.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { N_VOCAB = 320, PAGE_POSITIONS = 16, N_PAGES = 64, ROWS_MAX = 512, POISON = 17 };
 
@@ -50,10 +46,9 @@ static void bench_init(struct forward_bench *bench, const struct model_recipe *r
     make_directory(bench->directory);
     snprintf(bench->path, sizeof bench->path, "%s/model.gguf", bench->directory);
     make_model(bench->path, recipe);
-    if (model_open(&bench->model, bench->path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    assert_int_equal(pool_create(&bench->pool, 2, &error), STATUS_OK);
-    assert_int_equal(cpu_backend_create(&bench->backend, bench->pool, CPU_AVX512, &error), STATUS_OK);
+    assert_ok(model_open(&bench->model, bench->path, &error), &error);
+    assert_ok(pool_create(&bench->pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&bench->backend, bench->pool, CPU_AVX512, &error), &error);
     for (int32_t i = 0; i < N_PAGES; i++)
         bench->pages[i] = i;
 }
@@ -61,9 +56,9 @@ static void bench_init(struct forward_bench *bench, const struct model_recipe *r
 static void bench_load(struct forward_bench *bench)
 {
     struct error error = {0};
-    assert_int_equal(forward_create(&bench->forward, bench->model, bench->backend, &usual_limits,
-                                    note_progress, bench, &error),
-                     STATUS_OK);
+    assert_ok(forward_create(&bench->forward, bench->model, bench->backend, &usual_limits, note_progress,
+                             bench, &error),
+              &error);
 }
 
 static void bench_finish(struct forward_bench *bench)
@@ -95,13 +90,11 @@ static void run_part(struct forward_bench *bench, const int32_t *ids, int32_t fi
                         .sequences = &sequence,
                         .n_outputs = n_outputs,
                         .output_rows = rows};
-    if (forward_step(bench->forward, &step, NULL, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(forward_step(bench->forward, &step, NULL, logits, &error), &error);
 }
 
-static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state)
+TEST(a_prompt_computed_without_outputs_leaves_the_same_pages)
 {
-    (void)state;
     static const char *const families[] = {"llama", "gemma2", "phi2", "qwen2moe", "gpt2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct forward_bench bench;
@@ -121,9 +114,8 @@ static void a_prompt_computed_without_outputs_leaves_the_same_pages(void **state
 }
 
 // As a prompt whose tokens are scored and whose pages others read: the same logits, and no page changes.
-static void rows_that_are_stored_already_are_computed_and_not_stored(void **state)
+TEST(rows_that_are_stored_already_are_computed_and_not_stored)
 {
-    (void)state;
     struct forward_bench bench;
     int32_t ids[50], others[50];
     static float whole[50 * N_VOCAB], again[30 * N_VOCAB], last[N_VOCAB];
@@ -144,9 +136,8 @@ static void rows_that_are_stored_already_are_computed_and_not_stored(void **stat
     bench_finish(&bench);
 }
 
-static void loading_tells_its_progress_up_to_all_bytes(void **state)
+TEST(loading_tells_its_progress_up_to_all_bytes)
 {
-    (void)state;
     struct model_recipe recipes[] = {{.seed = 1}, {.seed = 1, .tied = true}};
     for (int i = 0; i < 2; i++) {
         struct forward_bench bench;
@@ -164,9 +155,8 @@ static bool stop_half_way(void *context, uint64_t done_bytes, uint64_t total_byt
     return done_bytes < total_bytes / 2;
 }
 
-static void loading_ends_where_progress_says_so(void **state)
+TEST(loading_ends_where_progress_says_so)
 {
-    (void)state;
     int n_calls = 0;
     struct forward_bench bench;
     struct error error;
@@ -180,9 +170,8 @@ static void loading_ends_where_progress_says_so(void **state)
     bench_finish(&bench);
 }
 
-static void memory_is_counted_before_it_is_allocated(void **state)
+TEST(memory_is_counted_before_it_is_allocated)
 {
-    (void)state;
     struct forward_bench bench;
     bench_init(&bench, &(struct model_recipe){.seed = 1});
     // 2 layers x 16 positions x 2 key-value heads x (16 + 16) items; in 16 bits, with the scales of keys and
@@ -221,15 +210,13 @@ static void run_pair(struct forward_bench *bench, const int32_t ids[2][8], const
                         .n_outputs = 2,
                         .output_rows = rows,
                         .samples = logits ? NULL : requests};
-    if (forward_step(bench->forward, &step, results, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(forward_step(bench->forward, &step, results, logits, &error), &error);
 }
 
 static const int32_t pair_ids[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12, 13, 14, 15, 16}};
 
-static void a_draw_in_a_step_is_the_samplers_draw_from_its_logits(void **state)
+TEST(a_draw_in_a_step_is_the_samplers_draw_from_its_logits)
 {
-    (void)state;
     struct forward_bench bench;
     struct error error;
     struct sampler *sampler;
@@ -245,7 +232,7 @@ static void a_draw_in_a_step_is_the_samplers_draw_from_its_logits(void **state)
     bench_load(&bench);
     run_pair(&bench, pair_ids, &sampling, NULL, logits);
     run_pair(&bench, pair_ids, &sampling, results, NULL);
-    assert_int_equal(sampler_create(&sampler, N_VOCAB, &error), STATUS_OK);
+    assert_ok(sampler_create(&sampler, N_VOCAB, &error), &error);
     for (int s = 0; s < 2; s++) {
         struct sample_request request = {.sampling = &sampling, .index = (uint32_t)s};
         sampler_draw(sampler, logits + s * N_VOCAB, &request, &expected);
@@ -258,9 +245,8 @@ static void a_draw_in_a_step_is_the_samplers_draw_from_its_logits(void **state)
     bench_finish(&bench);
 }
 
-static void a_poisoned_sequence_gets_no_token_and_harms_no_other(void **state)
+TEST(a_poisoned_sequence_gets_no_token_and_harms_no_other)
 {
-    (void)state;
     static const char *const families[] = {"llama", "qwen2moe", "gpt2", "phi2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct forward_bench bench;
@@ -306,13 +292,11 @@ static void run_contexts(struct forward_bench *bench, const bool lengthened[2], 
                         .sequences = sequences,
                         .n_outputs = 2,
                         .output_rows = rows};
-    if (forward_step(bench->forward, &step, NULL, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(forward_step(bench->forward, &step, NULL, logits, &error), &error);
 }
 
-static void rope_factors_of_a_long_context_are_those_of_its_sequence_alone(void **state)
+TEST(rope_factors_of_a_long_context_are_those_of_its_sequence_alone)
 {
-    (void)state;
     struct forward_bench bench;
     static float logits[2][2][2 * N_VOCAB];
     size_t bytes = N_VOCAB * sizeof(float);
@@ -330,9 +314,8 @@ static void rope_factors_of_a_long_context_are_those_of_its_sequence_alone(void 
     bench_finish(&bench);
 }
 
-static void evaluate_cuts_long_texts_without_a_trace(void **state)
+TEST(evaluate_cuts_long_texts_without_a_trace)
 {
-    (void)state;
     enum { LONG = LOGITS_CHUNK_TOKENS + 44 };
     static float whole[LONG * N_VOCAB], part[LOGITS_CHUNK_TOKENS * N_VOCAB];
     struct forward_bench bench;
@@ -342,19 +325,17 @@ static void evaluate_cuts_long_texts_without_a_trace(void **state)
         ids[i] = (i * 53 + 1) % N_VOCAB;
     struct model_recipe recipe = {.seed = 6, .n_layers = 1, .n_context = LONG};
     bench_init(&bench, &recipe);
-    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, LONG, whole, &error), STATUS_OK);
+    assert_ok(logits_of_text(bench.model, bench.backend, KV_F32, ids, LONG, whole, &error), &error);
     bench_finish(&bench);
     bench_init(&bench, &recipe);
-    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, LOGITS_CHUNK_TOKENS - 3, part,
-                                    &error),
-                     STATUS_OK);
+    assert_ok(logits_of_text(bench.model, bench.backend, KV_F32, ids, LOGITS_CHUNK_TOKENS - 3, part, &error),
+              &error);
     assert_memory_equal(part, whole, (LOGITS_CHUNK_TOKENS - 3) * N_VOCAB * sizeof *part);
     bench_finish(&bench);
 }
 
-static void evaluate_rejects_what_does_not_fit_the_model(void **state)
+TEST(evaluate_rejects_what_does_not_fit_the_model)
 {
-    (void)state;
     static float logits[8 * N_VOCAB];
     struct forward_bench bench;
     struct error error = {0};
@@ -376,23 +357,6 @@ static void evaluate_rejects_what_does_not_fit_the_model(void **state)
     assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error),
                      STATUS_REJECT);
     ids[3] = N_VOCAB - 1;
-    assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error), STATUS_OK);
+    assert_ok(logits_of_text(bench.model, bench.backend, KV_F32, ids, 8, logits, &error), &error);
     bench_finish(&bench);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_prompt_computed_without_outputs_leaves_the_same_pages),
-        cmocka_unit_test(rows_that_are_stored_already_are_computed_and_not_stored),
-        cmocka_unit_test(loading_tells_its_progress_up_to_all_bytes),
-        cmocka_unit_test(loading_ends_where_progress_says_so),
-        cmocka_unit_test(memory_is_counted_before_it_is_allocated),
-        cmocka_unit_test(a_draw_in_a_step_is_the_samplers_draw_from_its_logits),
-        cmocka_unit_test(a_poisoned_sequence_gets_no_token_and_harms_no_other),
-        cmocka_unit_test(rope_factors_of_a_long_context_are_those_of_its_sequence_alone),
-        cmocka_unit_test(evaluate_cuts_long_texts_without_a_trace),
-        cmocka_unit_test(evaluate_rejects_what_does_not_fit_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,6 @@
 // The gate before the engine: no job is computed together with a suspect of two crashes.
 #include "consumer/gate.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { GROUP_MAX = 256 };
 
@@ -16,7 +10,6 @@ static enum suspect_state how;
 
 static int close_gate(void **state)
 {
-    (void)state;
     struct job_list list = {0};
     gate_empty(&gate, &list);
     for (struct job *job; (job = job_list_take(&list));)
@@ -52,9 +45,8 @@ static struct job *come_back(struct job_list *computed)
     return job;
 }
 
-static void a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed(void **state)
+TEST(a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed)
 {
-    (void)state;
     struct job_list computed = {0};
     add_jobs(2, 0);
     assert_int_equal(let_through(&computed, true), 2);
@@ -69,9 +61,8 @@ static void a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed(
     job_destroy(come_back(&computed));
 }
 
-static void no_job_follows_a_lone_suspect_until_it_is_committed(void **state)
+TEST(no_job_follows_a_lone_suspect_until_it_is_committed)
 {
-    (void)state;
     struct job_list computed = {0};
     add_jobs(2, GATE_ALONE_CRASHES);
     assert_int_equal(let_through(&computed, true), 1);
@@ -95,9 +86,8 @@ static void no_job_follows_a_lone_suspect_until_it_is_committed(void **state)
         job_destroy(come_back(&computed));
 }
 
-static void suspects_of_one_crash_follow_when_half_of_them_are_back(void **state)
+TEST(suspects_of_one_crash_follow_when_half_of_them_are_back)
 {
-    (void)state;
     struct job_list computed = {0};
     add_jobs(3 * GATE_FEW, 1);
     assert_int_equal(let_through(&computed, true), GATE_FEW);
@@ -111,13 +101,4 @@ static void suspects_of_one_crash_follow_when_half_of_them_are_back(void **state
         job_destroy(come_back(&computed));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(a_lone_suspect_waits_until_the_engine_is_empty_and_all_is_committed,
-                                  close_gate),
-        cmocka_unit_test_teardown(no_job_follows_a_lone_suspect_until_it_is_committed, close_gate),
-        cmocka_unit_test_teardown(suspects_of_one_crash_follow_when_half_of_them_are_back, close_gate),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(NULL, close_gate);

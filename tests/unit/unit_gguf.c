@@ -2,18 +2,14 @@
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_made.h"
 #include "engine/file/gguf_file.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/shared_data.h"
 #include "tests/gguf_files.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 
-#include <cmocka.h>
-
-static void a_file_with_every_kind_of_value_reads_back(void **state)
+TEST(a_file_with_every_kind_of_value_reads_back)
 {
     struct buffer file = {0};
     struct error error;
@@ -49,26 +45,26 @@ static void a_file_with_every_kind_of_value_reads_back(void **state)
     for (size_t i = 0; i < 8; i++) {
         uint32_t value = 0;
         bool found = false;
-        assert_int_equal(gguf_u32(gguf, integers[i].key, &value, &found, &error), STATUS_OK);
+        assert_ok(gguf_u32(gguf, integers[i].key, &value, &found, &error), &error);
         assert_true(found && value == integers[i].bits);
     }
     float number = 0;
-    assert_int_equal(gguf_f32(gguf, "f32", &number, NULL, &error), STATUS_OK);
+    assert_ok(gguf_f32(gguf, "f32", &number, NULL, &error), &error);
     assert_true(number == 1.5f);
-    assert_int_equal(gguf_f32(gguf, "f64", &number, NULL, &error), STATUS_OK);
+    assert_ok(gguf_f32(gguf, "f64", &number, NULL, &error), &error);
     assert_true(number == 2.5f);
     bool yes = false;
-    assert_int_equal(gguf_bool(gguf, "yes", &yes, NULL, &error), STATUS_OK);
+    assert_ok(gguf_bool(gguf, "yes", &yes, NULL, &error), &error);
     assert_true(yes);
     struct text name;
-    assert_int_equal(gguf_text(gguf, "name", &name, NULL, &error), STATUS_OK);
+    assert_ok(gguf_text(gguf, "name", &name, NULL, &error), &error);
     assert_true(text_equals_string(name, "a\nmodel"));
     struct gguf_array array;
-    assert_int_equal(gguf_array(gguf, "numbers", &array, NULL, &error), STATUS_OK);
+    assert_ok(gguf_array(gguf, "numbers", &array, NULL, &error), &error);
     assert_int_equal(array.n_items, 5);
     assert_int_equal(gguf_array_integer(&array, 0), -2);
     assert_true(gguf_array_number(&array, 4) == 2.0);
-    assert_int_equal(gguf_array(gguf, "words", &array, NULL, &error), STATUS_OK);
+    assert_ok(gguf_array(gguf, "words", &array, NULL, &error), &error);
     assert_true(array.n_items == 2 && text_equals_string(array.strings[0], "one") &&
                 array.strings[1].size == 0);
     struct buffer rendered = {0};
@@ -80,7 +76,7 @@ static void a_file_with_every_kind_of_value_reads_back(void **state)
     gguf_close(gguf);
 }
 
-static void a_missing_key_keeps_the_default_and_a_wrong_type_is_refused(void **state)
+TEST(a_missing_key_keeps_the_default_and_a_wrong_type_is_refused)
 {
     struct buffer file = {0};
     struct error error;
@@ -93,7 +89,7 @@ static void a_missing_key_keeps_the_default_and_a_wrong_type_is_refused(void **s
     struct gguf *gguf = open_bytes(&file, &error);
     uint32_t value = 42;
     bool found = true;
-    assert_int_equal(gguf_u32(gguf, "absent", &value, &found, &error), STATUS_OK);
+    assert_ok(gguf_u32(gguf, "absent", &value, &found, &error), &error);
     assert_true(value == 42 && !found && !gguf_has(gguf, "absent") && gguf_has(gguf, "text"));
     assert_int_equal(gguf_u32(gguf, "text", &value, NULL, &error), STATUS_REFUSE);
     assert_string_equal(error.text, "key text: expected an integer, file has string");
@@ -110,7 +106,7 @@ static void a_missing_key_keeps_the_default_and_a_wrong_type_is_refused(void **s
     gguf_close(gguf);
 }
 
-static void tensors_that_overlap_are_refused(void **state)
+TEST(tensors_that_overlap_are_refused)
 {
     static const struct {
         uint64_t first, second; // offsets of 40 bytes each
@@ -134,7 +130,7 @@ static void tensors_that_overlap_are_refused(void **state)
     }
 }
 
-static void tensors_are_found_by_name_with_shape_and_data(void **state)
+TEST(tensors_are_found_by_name_with_shape_and_data)
 {
     struct buffer file = {0};
     struct error error;
@@ -169,7 +165,7 @@ static void tensors_are_found_by_name_with_shape_and_data(void **state)
     gguf_close(gguf);
 }
 
-static void a_long_shape_text_stays_in_its_buffer(void **state)
+TEST(a_long_shape_text_stays_in_its_buffer)
 {
     struct tensor tensor = {.n_dims = 4, .dims = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     char shape[64];
@@ -197,7 +193,7 @@ static void write_part(uint32_t file_number, uint32_t file_count, struct split s
     buffer_finish(&file);
 }
 
-static void a_split_model_opens_by_any_part(void **state)
+TEST(a_split_model_opens_by_any_part)
 {
     struct error error;
     write_part(1, 3, (struct split){0, 3, 3}, "a");
@@ -206,10 +202,10 @@ static void a_split_model_opens_by_any_part(void **state)
     for (int part = 1; part <= 3; part++) {
         struct gguf *gguf;
         snprintf(path, sizeof path, "%s/m-%05d-of-00003.gguf", directory, part);
-        assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
+        assert_ok(gguf_open(&gguf, path, &error), &error);
         assert_int_equal(gguf_n_tensors(gguf), 3);
         uint32_t first = 0;
-        assert_int_equal(gguf_u32(gguf, "first", &first, NULL, &error), STATUS_OK);
+        assert_ok(gguf_u32(gguf, "first", &first, NULL, &error), &error);
         assert_int_equal(first, 1);
         float value;
         memcpy(&value, gguf_tensor(gguf, "c")->data, 4);
@@ -229,7 +225,7 @@ static void assert_split_refused(const char *part_of_text)
         fail_msg("expected \"%s\", got \"%s\"", part_of_text, error.text);
 }
 
-static void a_split_model_whose_parts_do_not_fit_is_refused(void **state)
+TEST(a_split_model_whose_parts_do_not_fit_is_refused)
 {
     write_part(1, 2, (struct split){0, 2, 2}, "a");
     assert_split_refused("No such file");
@@ -252,7 +248,7 @@ static void a_split_model_whose_parts_do_not_fit_is_refused(void **state)
     assert_split_refused("split into 513 parts, at most 512");
 }
 
-static void every_shared_model_file_opens(void **state)
+TEST(every_shared_model_file_opens)
 {
     static const char *const folders[] = {"vocab", "oracle"};
     int n_opened = 0;
@@ -268,8 +264,7 @@ static void every_shared_model_file_opens(void **state)
             struct gguf *gguf;
             struct error error;
             snprintf(name, sizeof name, "%s/%s", folder, entry->d_name);
-            if (gguf_open(&gguf, name, &error) != STATUS_OK)
-                fail_msg("%s", error.text);
+            assert_ok(gguf_open(&gguf, name, &error), &error);
             gguf_close(gguf);
             n_opened++;
         }
@@ -278,7 +273,7 @@ static void every_shared_model_file_opens(void **state)
     assert_true(n_opened > 0);
 }
 
-static void items_of_each_kind_have_the_format_s_sizes(void **state)
+TEST(items_of_each_kind_have_the_format_s_sizes)
 {
     static const size_t bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8}; // 0: by the item
     for (int kind = 0; kind < (int)(sizeof bytes / sizeof *bytes); kind++) {
@@ -287,7 +282,7 @@ static void items_of_each_kind_have_the_format_s_sizes(void **state)
     }
 }
 
-static void arrays_that_are_written_are_read_back(void **state)
+TEST(arrays_that_are_written_are_read_back)
 {
     static const bool truths[] = {true, false, true};
     static const int32_t numbers[] = {-1, 0, INT32_MAX};
@@ -303,38 +298,23 @@ static void arrays_that_are_written_are_read_back(void **state)
     gguf_writer_i32s(&keys, "i", numbers, 3);
     gguf_writer_f32s(&keys, "f", floats, 2);
     gguf_writer_u32(&keys, "n", 5);
-    assert_int_equal(gguf_create(&gguf, "made", &keys, NULL, 0, (struct gguf_source){0}, &error), STATUS_OK);
-    assert_int_equal(gguf_array(gguf, "b", &array, &found, &error), STATUS_OK);
+    assert_ok(gguf_create(&gguf, "made", &keys, NULL, 0, (struct gguf_source){0}, &error), &error);
+    assert_ok(gguf_array(gguf, "b", &array, &found, &error), &error);
     assert_true(array.kind == GGUF_BOOL && array.n_items == 3);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(gguf_array_integer(&array, i), truths[i]);
-    assert_int_equal(gguf_array(gguf, "i", &array, &found, &error), STATUS_OK);
+    assert_ok(gguf_array(gguf, "i", &array, &found, &error), &error);
     assert_true(array.kind == GGUF_I32 && array.n_items == 3);
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(gguf_array_integer(&array, i), numbers[i]);
-    assert_int_equal(gguf_array(gguf, "f", &array, &found, &error), STATUS_OK);
+    assert_ok(gguf_array(gguf, "f", &array, &found, &error), &error);
     assert_true(array.kind == GGUF_F32 && array.n_items == 2);
     assert_true(gguf_array_number(&array, 0) == -0.5 && gguf_array_number(&array, 1) == 3);
-    assert_int_equal(gguf_array(gguf, "t", &array, &found, &error), STATUS_OK);
+    assert_ok(gguf_array(gguf, "t", &array, &found, &error), &error);
     assert_true(array.n_items == 2 && text_equals_string(array.strings[0], "a") &&
                 array.strings[1].size == 0);
     gguf_close(gguf);
     gguf_writer_finish(&keys);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_of_each_kind_have_the_format_s_sizes),
-        cmocka_unit_test(arrays_that_are_written_are_read_back),
-        cmocka_unit_test(a_file_with_every_kind_of_value_reads_back),
-        cmocka_unit_test(a_missing_key_keeps_the_default_and_a_wrong_type_is_refused),
-        cmocka_unit_test(tensors_that_overlap_are_refused),
-        cmocka_unit_test(tensors_are_found_by_name_with_shape_and_data),
-        cmocka_unit_test(a_long_shape_text_stays_in_its_buffer),
-        cmocka_unit_test(a_split_model_opens_by_any_part),
-        cmocka_unit_test(a_split_model_whose_parts_do_not_fit_is_refused),
-        cmocka_unit_test(every_shared_model_file_opens),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+GROUP_FIXTURE(set_up, tear_down);

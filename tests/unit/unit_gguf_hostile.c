@@ -2,18 +2,14 @@
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_made.h"
 #include "engine/file/gguf_file.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/shared_data.h"
 #include "tests/gguf_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <sys/stat.h>
-
-#include <cmocka.h>
 
 static void put_one_tensor(struct buffer *file, uint32_t n_dims, const uint64_t *dims, uint32_t type,
                            uint64_t offset, size_t data_bytes)
@@ -24,7 +20,7 @@ static void put_one_tensor(struct buffer *file, uint32_t n_dims, const uint64_t 
     put_zeros(file, data_bytes);
 }
 
-static void what_is_no_gguf_file_of_a_known_version_is_refused(void **state)
+TEST(what_is_no_gguf_file_of_a_known_version_is_refused)
 {
     struct buffer file = {0};
     struct error error;
@@ -65,9 +61,8 @@ static void put_complete(struct buffer *file)
 }
 
 // Each of its size, the seconds and the nanoseconds of its time shows it.
-static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
+TEST(a_file_that_changes_while_it_is_open_is_noticed)
 {
-    (void)state;
     static const struct {
         time_t seconds;
         long nanoseconds;
@@ -96,7 +91,7 @@ static void a_file_that_changes_while_it_is_open_is_noticed(void **state)
     }
 }
 
-static void a_file_cut_at_any_byte_is_refused(void **state)
+TEST(a_file_cut_at_any_byte_is_refused)
 {
     struct buffer whole = {0};
     put_complete(&whole);
@@ -111,7 +106,7 @@ static void a_file_cut_at_any_byte_is_refused(void **state)
     assert_opens(&whole);
 }
 
-static void any_single_changed_byte_gives_an_answer_and_no_crash(void **state)
+TEST(any_single_changed_byte_gives_an_answer_and_no_crash)
 {
     struct buffer whole = {0};
     put_complete(&whole);
@@ -128,7 +123,7 @@ static void any_single_changed_byte_gives_an_answer_and_no_crash(void **state)
     buffer_finish(&whole);
 }
 
-static void counts_beyond_their_limits_are_refused(void **state)
+TEST(counts_beyond_their_limits_are_refused)
 {
     struct buffer file = {0};
     put_header(&file, 3, 0, GGUF_KEYS_MAX + 1);
@@ -169,7 +164,7 @@ static void put_long_key(struct buffer *file, size_t size)
     put_integer(file, 0, 1);
 }
 
-static void keys_are_unique_printable_and_bounded(void **state)
+TEST(keys_are_unique_printable_and_bounded)
 {
     struct buffer file = {0};
     put_long_key(&file, GGUF_KEY_BYTES_MAX);
@@ -191,7 +186,7 @@ static void keys_are_unique_printable_and_bounded(void **state)
     assert_refused(&file, ERROR_MODEL_FILE, "not text");
 }
 
-static void strings_longer_than_the_file_are_refused(void **state)
+TEST(strings_longer_than_the_file_are_refused)
 {
     static const uint64_t sizes[] = {4, 5, 1u << 31, UINT64_MAX - 7, UINT64_MAX};
     for (size_t i = 0; i < 5; i++) {
@@ -207,7 +202,7 @@ static void strings_longer_than_the_file_are_refused(void **state)
     }
 }
 
-static void values_of_unknown_types_nested_arrays_and_bad_bools_are_refused(void **state)
+TEST(values_of_unknown_types_nested_arrays_and_bad_bools_are_refused)
 {
     struct buffer file = {0};
     put_header(&file, 3, 0, 1);
@@ -240,7 +235,7 @@ static void values_of_unknown_types_nested_arrays_and_bad_bools_are_refused(void
     }
 }
 
-static void arrays_hold_at_most_their_limit(void **state)
+TEST(arrays_hold_at_most_their_limit)
 {
     struct buffer file = {0};
     put_header(&file, 3, 0, 1);
@@ -260,7 +255,7 @@ static void arrays_hold_at_most_their_limit(void **state)
     assert_refused(&file, ERROR_LIMIT_EXCEEDED, "items");
 }
 
-static void tensors_have_one_to_four_dimensions_none_zero(void **state)
+TEST(tensors_have_one_to_four_dimensions_none_zero)
 {
     static const uint64_t ones[5] = {1, 1, 1, 1, 1};
     struct buffer file = {0};
@@ -283,7 +278,7 @@ static void tensors_have_one_to_four_dimensions_none_zero(void **state)
     assert_refused(&file, ERROR_MODEL_FILE, "truncated?");
 }
 
-static void rows_are_whole_blocks_of_a_known_type(void **state)
+TEST(rows_are_whole_blocks_of_a_known_type)
 {
     struct buffer file = {0};
     for (uint32_t type = 0; type < TENSOR_TYPE_COUNT + 2; type++) {
@@ -306,7 +301,7 @@ static void rows_are_whole_blocks_of_a_known_type(void **state)
     }
 }
 
-static void tensor_data_lies_in_the_file_and_aligned(void **state)
+TEST(tensor_data_lies_in_the_file_and_aligned)
 {
     struct buffer file = {0};
     put_one_tensor(&file, 1, (uint64_t[]){8}, TENSOR_F32, 32, 64);
@@ -341,7 +336,7 @@ static void put_named_tensor(struct buffer *file, size_t size)
     put_zeros(file, 4);
 }
 
-static void tensor_names_are_unique_and_bounded(void **state)
+TEST(tensor_names_are_unique_and_bounded)
 {
     struct buffer file = {0};
     put_named_tensor(&file, GGUF_TENSOR_NAME_BYTES_MAX);
@@ -358,22 +353,4 @@ static void tensor_names_are_unique_and_bounded(void **state)
     assert_refused(&file, ERROR_MODEL_FILE, "tensor same occurs twice");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_no_gguf_file_of_a_known_version_is_refused),
-        cmocka_unit_test(a_file_that_changes_while_it_is_open_is_noticed),
-        cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
-        cmocka_unit_test(any_single_changed_byte_gives_an_answer_and_no_crash),
-        cmocka_unit_test(counts_beyond_their_limits_are_refused),
-        cmocka_unit_test(keys_are_unique_printable_and_bounded),
-        cmocka_unit_test(strings_longer_than_the_file_are_refused),
-        cmocka_unit_test(values_of_unknown_types_nested_arrays_and_bad_bools_are_refused),
-        cmocka_unit_test(arrays_hold_at_most_their_limit),
-        cmocka_unit_test(tensors_have_one_to_four_dimensions_none_zero),
-        cmocka_unit_test(rows_are_whole_blocks_of_a_known_type),
-        cmocka_unit_test(tensor_data_lies_in_the_file_and_aligned),
-        cmocka_unit_test(tensor_names_are_unique_and_bounded),
-    };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
-}
+GROUP_FIXTURE(set_up, tear_down);

@@ -2,13 +2,7 @@
 // segments of shared prefixes that fit it, the runs, which rotations the launch that stores keys takes along,
 // and the arguments of both launches. The launches and the searches are this program's.
 #include "gpu/state.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum {
     HEADS = 8,
@@ -45,14 +39,12 @@ bool gpu_enqueues(struct gpu_backend *of)
 enum status gpu_scratch_reserve(struct gpu_backend *of, struct device_scratch *scratch, uint64_t size_bytes,
                                 const char *what, struct error *error)
 {
-    (void)of, (void)what, (void)error;
     scratch->size_bytes = size_bytes;
     return STATUS_OK;
 }
 
 const struct device_facts *device_facts(const struct device *device)
 {
-    (void)device;
     return &facts;
 }
 
@@ -163,7 +155,6 @@ void launch_attention(void *stream, const struct attention_launch *attention)
 static int begin(void **state)
 {
     static unsigned char pages[16], upload[256], partials[16];
-    (void)state;
     enqueues = true;
     n_stored = n_attended = scratch.n = 0;
     n_runs_wanted = 14;
@@ -192,9 +183,8 @@ static int begin(void **state)
 
 // ---- scratch ----
 
-static void the_scratch_is_for_the_positions_of_all_pages_or_of_the_longest_sequence(void **state)
+TEST(the_scratch_is_for_the_positions_of_all_pages_or_of_the_longest_sequence)
 {
-    (void)state;
     static const struct {
         int32_t n_positions_most;
         int64_t expected;
@@ -226,9 +216,8 @@ static const struct step_sequence sequences[4] = {
     {.n_tokens = 1}, {.n_tokens = 4}, {.n_tokens = 5}, {.n_tokens = 1}};
 static const struct step step = {.n_tokens = 10, .n_sequences = 3, .sequences = sequences};
 
-static void shared_segments_are_as_many_as_the_step_has_or_the_scratch_holds(void **state)
+TEST(shared_segments_are_as_many_as_the_step_has_or_the_scratch_holds)
 {
-    (void)state;
     enum { ROW_BYTES = HEADS * PART_BYTES };
     static const struct {
         bool decoding;
@@ -260,9 +249,8 @@ static void shared_segments_are_as_many_as_the_step_has_or_the_scratch_holds(voi
     }
 }
 
-static void without_small_rows_no_segment_is_shared(void **state)
+TEST(without_small_rows_no_segment_is_shared)
 {
-    (void)state;
     const struct step chunks = {.n_tokens = 5, .n_sequences = 1, .sequences = &sequences[2]};
     backend.current.kind.n_positions = 2048;
     backend.memory.attention.size_bytes = 1 << 20;
@@ -270,9 +258,8 @@ static void without_small_rows_no_segment_is_shared(void **state)
     assert_int_equal(rules_found.n_segments_most, 0);
 }
 
-static void prefixes_are_looked_for_where_there_are_pages_and_heads(void **state)
+TEST(prefixes_are_looked_for_where_there_are_pages_and_heads)
 {
-    (void)state;
     void *memory = backend.pages.memory;
     backend.pages.memory = NULL;
     gpu_find_shared(&backend, &step);
@@ -286,9 +273,8 @@ static void prefixes_are_looked_for_where_there_are_pages_and_heads(void **state
     assert_ptr_equal(step_found, &step);
 }
 
-static void bytes_that_are_not_read_again_are_counted(void **state)
+TEST(bytes_that_are_not_read_again_are_counted)
 {
-    (void)state;
     const int64_t segment_bytes = INT64_C(16) * BLOCK_BYTES; // of 256 positions of a head
     reads_saved = 5;
     gpu_find_shared(&backend, &step);
@@ -300,9 +286,8 @@ static void bytes_that_are_not_read_again_are_counted(void **state)
 
 // ---- runs ----
 
-static void sequences_are_cut_where_the_scratch_holds_all_parts(void **state)
+TEST(sequences_are_cut_where_the_scratch_holds_all_parts)
 {
-    (void)state;
     const size_t parts_bytes = (size_t)3 * HEADS * PART_BYTES * 2; // 3 rows, 512 positions
     for (int fits = 0; fits < 2; fits++) {
         backend.memory.attention.size_bytes = parts_bytes - !fits;
@@ -316,9 +301,8 @@ static void sequences_are_cut_where_the_scratch_holds_all_parts(void **state)
     }
 }
 
-static void there_are_no_runs_without_pages_or_heads(void **state)
+TEST(there_are_no_runs_without_pages_or_heads)
 {
-    (void)state;
     void *memory = backend.pages.memory;
     backend.pages.memory = NULL;
     gpu_size_runs(&backend);
@@ -345,9 +329,8 @@ static void wait_for_ropes(struct pending_rope first, struct pending_rope second
     backend.current.ropes = (struct pending_ropes){{first, second}, 2};
 }
 
-static void keys_are_stored_by_the_step_s_rows_and_block_tables(void **state)
+TEST(keys_are_stored_by_the_step_s_rows_and_block_tables)
 {
-    (void)state;
     const unsigned char *upload = backend.memory.upload.memory;
     gpu_kv_store(&backend.base, 2, &k, &v);
     assert_int_equal(n_stored, 1);
@@ -366,9 +349,8 @@ static void keys_are_stored_by_the_step_s_rows_and_block_tables(void **state)
     assert_null(stored.queries.items);
 }
 
-static void the_launch_rotates_keys_and_queries_that_wait(void **state)
+TEST(the_launch_rotates_keys_and_queries_that_wait)
 {
-    (void)state;
     struct pending_rope of_q = rope_of(&q, HEADS, 4);
     of_q.rotation = (struct attention_rotation){other_angles, 8, false};
     wait_for_ropes(of_q, rope_of(&k, KV_HEADS, 4));
@@ -396,9 +378,8 @@ static void check_left(const struct pending_rope *expected)
     assert_int_equal(left->head_dim, expected->head_dim);
 }
 
-static void other_rotations_wait_on(void **state)
+TEST(other_rotations_wait_on)
 {
-    (void)state;
     struct pending_rope keys = rope_of(&k, KV_HEADS, 4), queries = rope_of(&q, HEADS, 4), left;
     left = rope_of(&q, HEADS, 3); // of other rows
     wait_for_ropes(left, keys);
@@ -443,9 +424,8 @@ static void attend(int32_t n_heads)
     flush();
 }
 
-static void attention_is_launched_with_the_step_s_sequences(void **state)
+TEST(attention_is_launched_with_the_step_s_sequences)
 {
-    (void)state;
     const unsigned char *upload = backend.memory.upload.memory;
     backend.memory.attention.size_bytes = 999;
     attend(HEADS);
@@ -475,9 +455,8 @@ static void attention_is_launched_with_the_step_s_sequences(void **state)
     assert_int_equal(attended.partials.size_bytes, 999);
 }
 
-static void sinks_are_one_item_a_head(void **state)
+TEST(sinks_are_one_item_a_head)
 {
-    (void)state;
     static float items[HEADS];
     const struct weight sinks = {.items = items, .n_items = HEADS};
     struct attention_parameters parameters = {.n_heads = HEADS, .sinks = &sinks};
@@ -486,9 +465,8 @@ static void sinks_are_one_item_a_head(void **state)
     assert_ptr_equal(attended.scoring.sinks, items);
 }
 
-static void segments_are_shared_where_there_are_tiles(void **state)
+TEST(segments_are_shared_where_there_are_tiles)
 {
-    (void)state;
     const unsigned char *upload = backend.memory.upload.memory;
     backend.current.n_shared_segments = 6;
     attend(HEADS);
@@ -502,9 +480,8 @@ static void segments_are_shared_where_there_are_tiles(void **state)
     assert_ptr_equal(attended.shared.members, upload + 80);
 }
 
-static void runs_are_of_layers_with_the_assigned_heads(void **state)
+TEST(runs_are_of_layers_with_the_assigned_heads)
 {
-    (void)state;
     const unsigned char *upload = backend.memory.upload.memory;
     attend(HEADS); // no runs
     assert_null(attended.assigned.runs);
@@ -524,9 +501,8 @@ static void runs_are_of_layers_with_the_assigned_heads(void **state)
     assert_null(attended.assigned.runs);
 }
 
-static void a_step_that_failed_or_is_replayed_attends_to_nothing(void **state)
+TEST(a_step_that_failed_or_is_replayed_attends_to_nothing)
 {
-    (void)state;
     enqueues = false;
     wait_for_ropes(rope_of(&q, HEADS, 4), rope_of(&k, KV_HEADS, 4));
     gpu_kv_store(&backend.base, 0, &k, &v);
@@ -536,25 +512,4 @@ static void a_step_that_failed_or_is_replayed_attends_to_nothing(void **state)
     assert_int_equal(backend.current.ropes.n, 0); // the graph has them
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_scratch_is_for_the_positions_of_all_pages_or_of_the_longest_sequence,
-                               begin),
-        cmocka_unit_test_setup(shared_segments_are_as_many_as_the_step_has_or_the_scratch_holds, begin),
-        cmocka_unit_test_setup(without_small_rows_no_segment_is_shared, begin),
-        cmocka_unit_test_setup(prefixes_are_looked_for_where_there_are_pages_and_heads, begin),
-        cmocka_unit_test_setup(bytes_that_are_not_read_again_are_counted, begin),
-        cmocka_unit_test_setup(sequences_are_cut_where_the_scratch_holds_all_parts, begin),
-        cmocka_unit_test_setup(there_are_no_runs_without_pages_or_heads, begin),
-        cmocka_unit_test_setup(keys_are_stored_by_the_step_s_rows_and_block_tables, begin),
-        cmocka_unit_test_setup(the_launch_rotates_keys_and_queries_that_wait, begin),
-        cmocka_unit_test_setup(other_rotations_wait_on, begin),
-        cmocka_unit_test_setup(attention_is_launched_with_the_step_s_sequences, begin),
-        cmocka_unit_test_setup(sinks_are_one_item_a_head, begin),
-        cmocka_unit_test_setup(segments_are_shared_where_there_are_tiles, begin),
-        cmocka_unit_test_setup(runs_are_of_layers_with_the_assigned_heads, begin),
-        cmocka_unit_test_setup(a_step_that_failed_or_is_replayed_attends_to_nothing, begin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

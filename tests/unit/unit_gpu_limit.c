@@ -1,15 +1,10 @@
 // How large results of gated products can be (gpu/limit.h): what is computed from the weights against rows that norms
 // make, and the one that reaches it.
 #include "gpu/limit.h"
+#include "tests/cases.h"
 #include "tests/kernel/product_data.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 enum { N_INPUTS = 768, N_OUTPUTS = 70 };
 
@@ -42,7 +37,7 @@ static double output_of_own_direction(const float *w, const float *weight, const
     return sqrt((double)N_INPUTS * squares) + fabs(of_bias);
 }
 
-static void limits_are_reached_by_the_row_in_the_direction_of_the_weights(void **state)
+TEST(limits_are_reached_by_the_row_in_the_direction_of_the_weights)
 {
     static const enum tensor_type types[] = {TENSOR_F32, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_K,
                                              TENSOR_IQ2_XXS};
@@ -50,8 +45,7 @@ static void limits_are_reached_by_the_row_in_the_direction_of_the_weights(void *
     uint64_t seed = 7;
     struct pool *pool;
     struct error error;
-    (void)state;
-    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 2, &error), &error);
     for (int i = 0; i < N_INPUTS; i++) {
         weight[i] = 1 + random_float(&seed) * (i % 50 == 0 ? 20.0f : 0.5f);
         bias[i] = random_float(&seed);
@@ -76,11 +70,10 @@ static void limits_are_reached_by_the_row_in_the_direction_of_the_weights(void *
 }
 
 // No row that a norm makes has a larger one, and rows of the weights' signs come near.
-static void no_normed_row_exceeds_the_limit(void **state)
+TEST(no_normed_row_exceeds_the_limit)
 {
     float weight[N_INPUTS], x[N_INPUTS];
     uint64_t seed = 9;
-    (void)state;
     struct tensor tensor = product_tensor(TENSOR_Q4_K, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed);
     float *w = dequantized(&tensor);
     for (int i = 0; i < N_INPUTS; i++)
@@ -107,11 +100,10 @@ static void no_normed_row_exceeds_the_limit(void **state)
     free((void *)tensor.data);
 }
 
-static void further_scales_of_matrices_count(void **state)
+TEST(further_scales_of_matrices_count)
 {
     float scales[] = {1, -4}, weight[N_INPUTS];
     uint64_t seed = 11;
-    (void)state;
     for (int i = 0; i < N_INPUTS; i++)
         weight[i] = 1;
     struct norm_items norm = {weight, NULL, N_INPUTS};
@@ -135,11 +127,10 @@ static void check_no_limits(const struct tensor *tensor, const struct norm_items
     assert_true(limits.largest == 0 && limits.typical == 0);
 }
 
-static void what_is_not_known_has_no_limit(void **state)
+TEST(what_is_not_known_has_no_limit)
 {
     float weight[N_INPUTS] = {1};
     uint64_t seed = 13;
-    (void)state;
     struct norm_items norm = {weight, NULL, N_INPUTS}, narrow = {weight, NULL, N_INPUTS / 2};
     struct tensor tensor = product_tensor(TENSOR_F32, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed);
     check_no_limits(&tensor, NULL);
@@ -157,10 +148,9 @@ static void what_is_not_known_has_no_limit(void **state)
 }
 
 // The median over the rows, each as long as its weights times the norm's median: outliers do not count.
-static void typical_outputs_are_those_of_most_rows(void **state)
+TEST(typical_outputs_are_those_of_most_rows)
 {
     float weight[N_INPUTS], items[5 * N_INPUTS];
-    (void)state;
     for (int i = 0; i < N_INPUTS; i++)
         weight[i] = i < 10 ? -1000.0f : -0.5f;
     static const float of_rows[5] = {0, 100, 3, 4, 5}; // of the median, 4: 4 * sqrt(768) * 0.5 = 55.4
@@ -175,10 +165,9 @@ static void typical_outputs_are_those_of_most_rows(void **state)
     assert_true(limits_of_outputs(&tensor, &norm, NULL).typical == 0);
 }
 
-static void a_vector_s_limit_is_its_largest_item(void **state)
+TEST(a_vector_s_limit_is_its_largest_item)
 {
     float items[5000];
-    (void)state;
     for (int i = 0; i < 5000; i++)
         items[i] = (float)(i % 7);
     items[4321] = -9.5f;
@@ -188,7 +177,7 @@ static void a_vector_s_limit_is_its_largest_item(void **state)
     assert_true(isnan(limit_of_items(&vector)));
 }
 
-static void scales_are_the_least_power_of_2_that_has_room(void **state)
+TEST(scales_are_the_least_power_of_2_that_has_room)
 {
     static const struct {
         enum activation_kind activation;
@@ -214,24 +203,9 @@ static void scales_are_the_least_power_of_2_that_has_room(void **state)
         {ACTIVATION_SILU, {0x1p13f, 2}, {0x1p12f, 1}, 0x1p11f},
         {ACTIVATION_SILU, {1, 1}, {1, 0}, 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float scale = limit_scale(cases[i].activation, &cases[i].gate, &cases[i].up);
         if (scale != cases[i].scale)
             fail_msg("case %zu: %a, expected %a", i, (double)scale, (double)cases[i].scale);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(limits_are_reached_by_the_row_in_the_direction_of_the_weights),
-        cmocka_unit_test(no_normed_row_exceeds_the_limit),
-        cmocka_unit_test(further_scales_of_matrices_count),
-        cmocka_unit_test(what_is_not_known_has_no_limit),
-        cmocka_unit_test(typical_outputs_are_those_of_most_rows),
-        cmocka_unit_test(a_vector_s_limit_is_its_largest_item),
-        cmocka_unit_test(scales_are_the_least_power_of_2_that_has_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,11 @@
 // The launches of operations on rows (gpu/operations.c): which are made, in what order, with which arguments, and
 // which wait for the next operation.
+#include "tests/cases.h"
 #include "tests/unit/launch_lines.h"
 
 // ---- rows ----
-static void rows_are_padded_in_graphs_alone(void **state)
+TEST(rows_are_padded_in_graphs_alone)
 {
-    (void)state;
     assert_int_equal(gpu_rows(&backend, N_TOKENS), N_TOKENS);
     assert_int_equal(gpu_rows(&backend, 5), 5);
     is_captured();
@@ -14,9 +14,8 @@ static void rows_are_padded_in_graphs_alone(void **state)
     assert_int_equal(gpu_rows(&backend, 0), 0);
 }
 
-static void operations_on_rows_are_launched_with_the_step_s_inputs(void **state)
+TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
 {
-    (void)state;
     for (int captured = 0; captured < 2; captured++) {
         if (captured)
             is_captured();
@@ -42,10 +41,9 @@ static void operations_on_rows_are_launched_with_the_step_s_inputs(void **state)
     expect("activate x:96 <- y:64 - 4x64 0\n");
 }
 
-static void rows_are_written_and_read_at_their_stride(void **state)
+TEST(rows_are_written_and_read_at_their_stride)
 {
     float rows[128];
-    (void)state;
     gpu_add(&backend.base, &z, &y, N_TOKENS, 1);
     gpu_write(&backend.base, &x, 2, rows);
     expect("add z:64 y:64 3x64 *1\nupload x 2 rows of 256 by 384\n");
@@ -54,13 +52,12 @@ static void rows_are_written_and_read_at_their_stride(void **state)
     expect("add z:64 y:64 3x64 *1\ndownload x 2 rows of 256 by 384\n");
 }
 
-static void a_step_that_failed_or_is_replayed_launches_nothing(void **state)
+TEST(a_step_that_failed_or_is_replayed_launches_nothing)
 {
     float rows[128];
     struct product product = {.y = &y, .weight = &q4};
     struct norm_parameters norm = {.weight = &gain, .n_groups = 1};
     struct route_parameters route = {.n_used = 2, .n_groups = 1};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         backend.fault.failed = i == 0;
         backend.submitted.slot->part->way = i == 0 ? STEP_EAGER : STEP_REPLAYS;
@@ -95,10 +92,9 @@ static void a_step_that_failed_or_is_replayed_launches_nothing(void **state)
 
 // ---- what waits ----
 
-static void a_sum_waits_for_a_norm_of_the_same_matrix(void **state)
+TEST(a_sum_waits_for_a_norm_of_the_same_matrix)
 {
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .epsilon = 0.5f, .n_groups = 1};
-    (void)state;
     gpu_add(&backend.base, &x, &y, N_TOKENS, 2);
     expect("");
     gpu_norm(&backend.base, &z, &x, N_TOKENS, &norm);
@@ -131,11 +127,10 @@ static void a_sum_waits_for_a_norm_of_the_same_matrix(void **state)
     expect("add x:96 z:64 3x64 *3\n");
 }
 
-static void a_norm_has_its_kind_s_weights(void **state)
+TEST(a_norm_has_its_kind_s_weights)
 {
     struct norm_parameters norm = {.kind = NORM_LAYER, .weight = &gain, .bias = &bias, .n_groups = 1};
     struct weight head = gain;
-    (void)state;
     is_captured();
     gpu_norm(&backend.base, &z, &x, N_TOKENS, &norm);
     flush();
@@ -151,9 +146,8 @@ static void a_norm_has_its_kind_s_weights(void **state)
     expect("norm z:64 <- x:96 4x4x16 rms gain - 0\n");
 }
 
-static void two_rotations_of_different_matrices_wait(void **state)
+TEST(two_rotations_of_different_matrices_wait)
 {
-    (void)state;
     gpu_rope(&backend.base, &x, N_TOKENS, 4, 16, 4, ROPE_NONE, 0);
     flush();
     expect("");
@@ -180,7 +174,7 @@ static void two_rotations_of_different_matrices_wait(void **state)
 
 // ---- experts ----
 
-static void experts_are_routed_and_summed(void **state)
+TEST(experts_are_routed_and_summed)
 {
     struct route_parameters route = {.kind = ROUTE_SIGMOID,
                                      .n_used = 2,
@@ -188,7 +182,6 @@ static void experts_are_routed_and_summed(void **state)
                                      .pick_bias = &bias,
                                      .n_groups = 4,
                                      .n_groups_used = 2};
-    (void)state;
     gpu_route(&backend.base, &narrow, N_TOKENS, &route);
     expect("route narrow:32 3 rows 2 of 8 sigmoid *2.5 bias 2 of 4 groups experts order first weights\n");
     gpu_expert_sum(&backend.base, &x, &y, N_TOKENS);
@@ -201,18 +194,4 @@ static void experts_are_routed_and_summed(void **state)
     expect("sum x:96 <- y:64 weights 4 rows of 3, 64\n");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(rows_are_padded_in_graphs_alone),
-        test(operations_on_rows_are_launched_with_the_step_s_inputs),
-        test(rows_are_written_and_read_at_their_stride),
-        test(a_step_that_failed_or_is_replayed_launches_nothing),
-        test(a_sum_waits_for_a_norm_of_the_same_matrix),
-        test(a_norm_has_its_kind_s_weights),
-        test(two_rotations_of_different_matrices_wait),
-        test(experts_are_routed_and_summed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

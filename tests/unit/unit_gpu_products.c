@@ -1,5 +1,6 @@
 // The launches of products (gpu/products.c): which types are launched together, and which launch makes the operand of
 // the next.
+#include "tests/cases.h"
 #include "tests/unit/launch_lines.h"
 
 static void route_two(void)
@@ -9,11 +10,10 @@ static void route_two(void)
     buffer_clear(&out);
 }
 
-static void products_of_experts_gather_their_rows(void **state)
+TEST(products_of_experts_gather_their_rows)
 {
     struct weight many = q4, more = f32;
     struct product product = {.y = &y, .weight = &many};
-    (void)state;
     many.n_matrices = more.n_matrices = 8;
     route_two();
     gpu_expert_products(&backend.base, &product, 1, &x, N_TOKENS, false);
@@ -36,10 +36,9 @@ static void products_of_experts_gather_their_rows(void **state)
 
 // ---- products ----
 
-static void products_of_one_type_are_one_launch(void **state)
+TEST(products_of_one_type_are_one_launch)
 {
     struct product products[] = {{.y = &y, .weight = &q4, .bias = &bias}, {.y = &z, .weight = &q4}};
-    (void)state;
     gpu_products(&backend.base, products, 1, &x, N_TOKENS);
     expect("operand half 3x64 items scales <- x:96\n"
            "products Q4_0 {half 3x64 items scales} q4 bias -> y:64 64;\n");
@@ -51,14 +50,13 @@ static void products_of_one_type_are_one_launch(void **state)
     expect("");
 }
 
-static void types_of_one_form_of_operand_are_launched_together(void **state)
+TEST(types_of_one_form_of_operand_are_launched_together)
 {
     struct matrix w = y;
     struct product products[] = {{.y = &y, .weight = &q4},
                                  {.y = &z, .weight = &q6},
                                  {.y = &w, .weight = &q4},
                                  {.y = &z, .weight = &f32}};
-    (void)state;
     gpu_products(&backend.base, products, 4, &x, N_TOKENS);
     expect("operand half 3x64 items scales <- x:96\n"
            "products Q4_0 {half 3x64 items scales} q4 - -> y:64 64; q4 - -> y:64 64;"
@@ -77,11 +75,10 @@ static void types_of_one_form_of_operand_are_launched_together(void **state)
            "products Q6_K {half 3x64 items scales} q6 - -> z:64 64;\n");
 }
 
-static void operands_of_many_rows_are_swizzled_for_wgmma(void **state)
+TEST(operands_of_many_rows_are_swizzled_for_wgmma)
 {
     struct product product = {.y = &y, .weight = &q4};
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1};
-    (void)state;
     facts.has_wgmma = true;
     facts.shared_bytes_max = PRODUCT_SHARED_BYTES_WGMMA;
     gpu_products(&backend.base, &product, 1, &x, WGMMA_ROWS_LEAST - 1);
@@ -99,11 +96,10 @@ static void operands_of_many_rows_are_swizzled_for_wgmma(void **state)
     assert_null(strstr(out.data, "swizzled"));
 }
 
-static void a_norm_makes_the_operand_of_the_product_behind_it(void **state)
+TEST(a_norm_makes_the_operand_of_the_product_behind_it)
 {
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1, .consumed = true};
     struct product products[] = {{.y = &y, .weight = &q4}, {.y = &z, .weight = &q6}};
-    (void)state;
     gpu_norm(&backend.base, &x, &z, N_TOKENS, &norm);
     gpu_products(&backend.base, products, 2, &x, N_TOKENS);
     expect("norm x:96 <- z:64 3x1x64 rms gain - 0 -> half 3x64 items scales only\n"
@@ -135,11 +131,10 @@ static void a_norm_makes_the_operand_of_the_product_behind_it(void **state)
            "products F32 {floats} f32 - -> z:64 64; x x:96\n");
 }
 
-static void a_norm_of_another_matrix_or_of_heads_is_launched_before(void **state)
+TEST(a_norm_of_another_matrix_or_of_heads_is_launched_before)
 {
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1, .consumed = true};
     struct product product = {.y = &y, .weight = &q4};
-    (void)state;
     gpu_norm(&backend.base, &z, &x, N_TOKENS, &norm);
     gpu_products(&backend.base, &product, 1, &x, N_TOKENS);
     expect("norm z:64 <- x:96 3x1x64 rms gain - 0\noperand half 3x64 items scales <- x:96\n"
@@ -156,11 +151,10 @@ static void a_norm_of_another_matrix_or_of_heads_is_launched_before(void **state
            "products Q4_0 {half 3x64 items scales} q4 - -> y:64 64;\n");
 }
 
-static void gated_products_of_one_type_are_one_launch(void **state)
+TEST(gated_products_of_one_type_are_one_launch)
 {
     struct product gate = {.y = &y, .weight = &q4}, up = {.y = &z, .weight = &q4};
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1, .consumed = true};
-    (void)state;
     gpu_norm(&backend.base, &x, &z, N_TOKENS, &norm);
     gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, false, ACTIVATION_GELU);
     flush();
@@ -181,12 +175,11 @@ static void gated_products_of_one_type_are_one_launch(void **state)
     }
 }
 
-static void gated_products_of_experts_leave_a_norm_as_it_is(void **state)
+TEST(gated_products_of_experts_leave_a_norm_as_it_is)
 {
     struct weight many = q4;
     struct product gate = {.y = &y, .weight = &many}, up = {.y = &z, .weight = &many};
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1, .consumed = true};
-    (void)state;
     many.n_matrices = 8;
     route_two();
     gpu_norm(&backend.base, &x, &z, N_TOKENS, &norm);
@@ -209,10 +202,9 @@ static void defer_attention(struct matrix *to, int32_t n_rows)
         .attention = {.out = to->device.items, .strides.out = to->device.stride, .extent.n_rows = n_rows}};
 }
 
-static void attention_writes_the_operand_of_the_product_behind_it(void **state)
+TEST(attention_writes_the_operand_of_the_product_behind_it)
 {
     struct product products[] = {{.y = &y, .weight = &q4}, {.y = &z, .weight = &b16}};
-    (void)state;
     defer_attention(&x, N_TOKENS);
     gpu_products(&backend.base, products, 2, &x, N_TOKENS);
     expect("attention x:96 3 rows next {half 3x64 items scales arrivals}\n"
@@ -245,11 +237,10 @@ static void attention_writes_the_operand_of_the_product_behind_it(void **state)
     expect("");
 }
 
-static void gates_write_the_operand_of_the_product_behind_them(void **state)
+TEST(gates_write_the_operand_of_the_product_behind_them)
 {
     struct product gate = {.y = &y, .weight = &q4}, up = {.y = &z, .weight = &q4},
                    down = {.y = &x, .weight = &b16};
-    (void)state;
     gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, false, ACTIVATION_SILU);
     expect("operand half 3x64 items scales <- x:96\n");
     gpu_products(&backend.base, &down, 1, &y, N_TOKENS);
@@ -269,11 +260,10 @@ static void gates_write_the_operand_of_the_product_behind_them(void **state)
 
 // In place of their result, with the scale that follows from the weights, if all that reads it has that form: of any
 // number of rows.
-static void gates_write_an_operand_of_known_scale_in_place(void **state)
+TEST(gates_write_an_operand_of_known_scale_in_place)
 {
     struct matrix wide, wide_up;
     struct weight gates = q4, down_bfloat = b16, down_half = q4, bias_of_gates = bias;
-    (void)state;
     make_matrix(&wide, "wide", 128, 128);
     make_matrix(&wide_up, "wide_up", 128, 128);
     gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
@@ -317,12 +307,11 @@ static void gates_write_an_operand_of_known_scale_in_place(void **state)
     }
 }
 
-static void gates_of_experts_write_the_operand_of_their_pairs(void **state)
+TEST(gates_of_experts_write_the_operand_of_their_pairs)
 {
     struct weight many = q4;
     struct product gate = {.y = &y, .weight = &many}, up = {.y = &z, .weight = &many},
                    down = {.y = &x, .weight = &many};
-    (void)state;
     many.n_matrices = 8;
     route_two();
     gpu_gated_products(&backend.base, &gate, &up, &x, N_TOKENS, true, ACTIVATION_SILU);
@@ -338,10 +327,9 @@ static void gates_of_experts_write_the_operand_of_their_pairs(void **state)
 }
 
 // One block converts them one after the other: both sides of the limit.
-static void gates_write_the_next_operand_of_few_bytes(void **state)
+TEST(gates_write_the_next_operand_of_few_bytes)
 {
     struct product_launch gated = {.n_parts = 2, .x.n_rows = 4, .floats.rows_divisor = 1, .gated = true};
-    (void)state;
     gated.parts[0].n_outputs = PRODUCT_NEXT_BYTES / 4 / 4;
     assert_true(product_converts_next(&gated));
     gated.parts[0].n_outputs++;
@@ -365,10 +353,9 @@ static void gates_write_the_next_operand_of_few_bytes(void **state)
 }
 
 // Of whole groups of inputs, at any number of rows.
-static void operands_of_gates_have_a_known_scale(void **state)
+TEST(operands_of_gates_have_a_known_scale)
 {
     struct product_launch gated = {.n_parts = 2, .gated = true, .gated_scale = 0x1p-3f};
-    (void)state;
     gated.parts[0].n_outputs = 14336;
     assert_true(product_next_scale(&gated, OPERAND_BFLOAT) == 1);
     assert_true(product_next_scale(&gated, OPERAND_HALF) == 0x1p-3f);
@@ -386,12 +373,11 @@ static void operands_of_gates_have_a_known_scale(void **state)
 
 // Every tile is one block's, and what device memory is asked for is counted as the second-level cache would
 // have it: weights once a group of row tiles, x once.
-static void blocks_are_ordered_by_groups_of_row_tiles(void **state)
+TEST(blocks_are_ordered_by_groups_of_row_tiles)
 {
     static const struct {
         int32_t n_output_tiles, n_row_tiles, n_group_tiles;
     } cases[] = {{1, 1, 1}, {3, 7, 2}, {5, 6, 3}, {4, 5, 5}, {224, 64, 16}, {7, 9, 1}};
-    (void)state;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int32_t n_outputs = cases[c].n_output_tiles, n_rows = cases[c].n_row_tiles,
                 n_group = cases[c].n_group_tiles, n_weights = 0, last_outputs = -1;
@@ -418,10 +404,9 @@ static void blocks_are_ordered_by_groups_of_row_tiles(void **state)
     assert_int_equal(product_group_tiles(128, 1 << 20, 64), 1);
 }
 
-static void products_of_heads_are_launched_as_many_as_the_operand_holds(void **state)
+TEST(products_of_heads_are_launched_as_many_as_the_operand_holds)
 {
     struct weight floats = f16_heads;
-    (void)state;
     f16_heads.tensor.dims[0] = floats.tensor.dims[0] = 16;
     struct head_columns from = {3, 12}, to = {1, 15};
     size_t head_bytes = (size_t)tiles_bytes(TENSOR_F16, 16, 16);
@@ -452,26 +437,4 @@ static void products_of_heads_are_launched_as_many_as_the_operand_holds(void **s
     expect("product F32 {floats} heads - -> y+1:64 16; x x+3:96 4 heads of 4 rows, by 12 to 15\n");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(products_of_experts_gather_their_rows),
-        test(products_of_one_type_are_one_launch),
-        test(types_of_one_form_of_operand_are_launched_together),
-        test(operands_of_many_rows_are_swizzled_for_wgmma),
-        test(a_norm_makes_the_operand_of_the_product_behind_it),
-        test(a_norm_of_another_matrix_or_of_heads_is_launched_before),
-        test(gated_products_of_one_type_are_one_launch),
-        test(gated_products_of_experts_leave_a_norm_as_it_is),
-        test(attention_writes_the_operand_of_the_product_behind_it),
-        test(gates_write_the_operand_of_the_product_behind_them),
-        test(gates_of_experts_write_the_operand_of_their_pairs),
-        test(gates_write_the_next_operand_of_few_bytes),
-        test(operands_of_gates_have_a_known_scale),
-        test(gates_write_an_operand_of_known_scale_in_place),
-        test(blocks_are_ordered_by_groups_of_row_tiles),
-        test(products_of_heads_are_launched_as_many_as_the_operand_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

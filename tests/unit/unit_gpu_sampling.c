@@ -1,10 +1,10 @@
 // The launches that draw tokens, and their outcomes (gpu/sampling.c).
+#include "tests/cases.h"
 #include "tests/unit/launch_lines.h"
 
-static void tokens_are_drawn_from_padded_outputs(void **state)
+TEST(tokens_are_drawn_from_padded_outputs)
 {
     struct sample_request samples[N_OUTPUTS] = {0};
-    (void)state;
     step.samples = samples;
     size_t top = (4 * sizeof(struct sample_outcome) + 15) / 16 * 16;
     char text[512];
@@ -19,13 +19,12 @@ static void tokens_are_drawn_from_padded_outputs(void **state)
     assert_true(backend.submitted.slot->drawn);
 }
 
-static void outcomes_are_downloaded_with_their_alternatives_where_some_are_asked_for(void **state)
+TEST(outcomes_are_downloaded_with_their_alternatives_where_some_are_asked_for)
 {
     struct sampling first = {0}, second = {.top_logprobs = 2};
     struct sample_request samples[N_OUTPUTS] = {{.sampling = &first}, {.sampling = &second}};
     const size_t one = sizeof(struct sample_outcome),
                  few = JOB_TOP_LOGPROBS_MAX * sizeof(struct token_logprob);
-    (void)state;
     for (int32_t n = 1; n <= 9; n++) {
         size_t bytes = gpu_outcome_bytes(n), alternatives = (size_t)n * few;
         assert_int_equal((bytes - alternatives) % 16, 0);
@@ -43,12 +42,11 @@ static void outcomes_are_downloaded_with_their_alternatives_where_some_are_asked
     assert_int_equal(gpu_outcome_wanted_bytes(&backend, &step), one);
 }
 
-static void outcomes_are_results(void **state)
+TEST(outcomes_are_results)
 {
     struct sample_result results[N_OUTPUTS];
     struct step_slot slot = {.n_outputs = N_OUTPUTS, .n_outputs_padded = 5};
     struct sample_outcome *outcomes = calloc(1, gpu_outcome_bytes(5));
-    (void)state;
     slot.outcome_host = (unsigned char *)outcomes;
     struct token_logprob *top =
         (void *)(slot.outcome_host + gpu_outcome_bytes(5) - 5 * JOB_TOP_LOGPROBS_MAX * sizeof *top);
@@ -74,13 +72,4 @@ static void outcomes_are_results(void **state)
     free(outcomes);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(tokens_are_drawn_from_padded_outputs),
-        test(outcomes_are_downloaded_with_their_alternatives_where_some_are_asked_for),
-        test(outcomes_are_results),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,14 +1,7 @@
 // Weights on the device: their bytes, piece by piece, are those that packing gives at once; what they take is
 // what the plan says; and limits of memory (gpu/weights.c, memory.c). The device is host memory.
 #include "gpu/state.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_INPUTS = 256, STAGING_SMALL = 20000 };
 
@@ -27,7 +20,6 @@ static struct {
 
 void *device_allocate(struct device *device, size_t size_bytes)
 {
-    (void)device;
     if (world.has_no_memory)
         return NULL;
     world.n_blocks++;
@@ -37,60 +29,44 @@ void *device_allocate(struct device *device, size_t size_bytes)
 
 void device_free(struct device *device, void *memory)
 {
-    (void)device;
     world.n_blocks -= memory != NULL;
     free(memory);
 }
 
 uint64_t device_memory_free(struct device *device)
 {
-    (void)device;
     return world.free_bytes;
 }
 
 enum status device_status(struct device *device, struct error *fault)
 {
-    (void)device;
     return world.status == STATUS_OK ? STATUS_OK : error_set(fault, world.status, ERROR_DEVICE, "lost");
 }
 
 void *device_pin(struct device *device, size_t size_bytes)
 {
-    (void)device;
     return malloc(size_bytes);
 }
 
 void device_unpin(struct device *device, void *memory)
 {
-    (void)device;
     free(memory);
 }
 
 struct device_event *device_event_create(struct device *device)
 {
     static char event;
-    (void)device;
     return (struct device_event *)&event;
 }
 
-void device_event_destroy(struct device *device, struct device_event *event)
-{
-    (void)device, (void)event;
-}
+void device_event_destroy(struct device *device, struct device_event *event) {}
 
-void device_event_record(struct device *device, struct device_event *event)
-{
-    (void)device, (void)event;
-}
+void device_event_record(struct device *device, struct device_event *event) {}
 
-void device_event_wait(struct device *device, struct device_event *event)
-{
-    (void)device, (void)event;
-}
+void device_event_wait(struct device *device, struct device_event *event) {}
 
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes)
 {
-    (void)device;
     world.n_uploads++;
     memcpy(to, from, size_bytes);
 }
@@ -121,19 +97,17 @@ static struct tensor make_tensor(enum tensor_type type, uint64_t n_rows, uint64_
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&backend, 0, sizeof backend);
     memset(&world, 0, sizeof world);
     world.free_bytes = 1 << 30;
     error = (struct error){0};
-    assert_int_equal(staging_init(&backend.staging, (struct device *)&handle, &error), STATUS_OK);
+    assert_ok(staging_init(&backend.staging, (struct device *)&handle, &error), &error);
     backend.staging.size_bytes = STAGING_SMALL; // of what was pinned
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     staging_finish(&backend.staging);
     assert_int_equal(world.n_blocks, 0);
     assert_int_equal(backend.used_bytes, 0);
@@ -143,8 +117,7 @@ static int end(void **state)
 static struct weight *create(const struct tensor *tensor, enum weight_role role)
 {
     struct weight *weight;
-    if (gpu_weight_create(&backend.base, tensor, role, &weight, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(gpu_weight_create(&backend.base, tensor, role, &weight, &error), &error);
     assert_int_equal(gpu_weight_bytes(&backend.base, tensor, role), weight->size_bytes);
     assert_int_equal(world.last_bytes, weight->size_bytes);
     assert_int_equal(backend.used_bytes, weight->size_bytes);
@@ -154,10 +127,9 @@ static struct weight *create(const struct tensor *tensor, enum weight_role role)
 
 // ---- products ----
 
-static void a_product_is_packed_piece_by_piece_to_the_same_bytes(void **state)
+TEST(a_product_is_packed_piece_by_piece_to_the_same_bytes)
 {
     static const enum tensor_type types[] = {TENSOR_Q8_0, TENSOR_Q4_K, TENSOR_F16, TENSOR_F32};
-    (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         for (uint64_t n_matrices = 1; n_matrices <= 3; n_matrices += 2) {
             struct tensor tensor = make_tensor(types[i], 300, n_matrices); // the last panel is not full
@@ -182,7 +154,7 @@ static void a_product_is_packed_piece_by_piece_to_the_same_bytes(void **state)
 }
 
 // gpu/limit.h: of weights that multiply rows of a norm, until others are named; and of their biases.
-static void weights_of_normed_rows_have_a_limit(void **state)
+TEST(weights_of_normed_rows_have_a_limit)
 {
     float items[N_INPUTS];
     for (int i = 0; i < N_INPUTS; i++)
@@ -194,7 +166,6 @@ static void weights_of_normed_rows_have_a_limit(void **state)
                           .size_bytes = sizeof items},
                   tensor = make_tensor(TENSOR_Q8_0, 40, 1);
     struct norm_items norm = {items, NULL, N_INPUTS};
-    (void)state;
     struct output_limits limits = limits_of_outputs(&tensor, &norm, NULL);
     assert_true(limits.largest > limits.typical && limits.typical > 0);
     for (int i = 0; i < 3; i++) {
@@ -210,10 +181,9 @@ static void weights_of_normed_rows_have_a_limit(void **state)
     free((void *)tensor.data);
 }
 
-static void the_widest_product_and_the_most_experts_size_the_scratch(void **state)
+TEST(the_widest_product_and_the_most_experts_size_the_scratch)
 {
     struct tensor tensor = make_tensor(TENSOR_Q8_0, 32, 2);
-    (void)state;
     backend.capacity = (struct step_capacity){.n_inputs_max = N_INPUTS + 1, .n_experts_max = 3};
     gpu_weight_destroy(&backend.base, create(&tensor, WEIGHT_PRODUCT));
     assert_int_equal(backend.capacity.n_inputs_max, N_INPUTS + 1);
@@ -221,13 +191,12 @@ static void the_widest_product_and_the_most_experts_size_the_scratch(void **stat
     free((void *)(uintptr_t)tensor.data);
 }
 
-static void too_large_products_are_refused(void **state)
+TEST(too_large_products_are_refused)
 {
     static const uint64_t dims[][2] = {{INT32_MAX / 2 + 1ull, 32},
                                        {256, INT32_MAX / 2 + 1ull},
                                        {256, MODEL_EXPERTS_MAX + 1ull}};
     struct weight *weight;
-    (void)state;
     for (int i = 0; i < 3; i++) {
         struct tensor tensor = {.type = TENSOR_F16, .n_dims = 3, .dims = {dims[i][0], 1, 1, 1}};
         tensor.dims[i == 2 ? 2 : 1] = dims[i][1];
@@ -246,11 +215,10 @@ static void too_large_products_are_refused(void **state)
     }
 }
 
-static void a_type_that_nobody_computes_with_is_refused_by_name(void **state)
+TEST(a_type_that_nobody_computes_with_is_refused_by_name)
 {
     struct tensor tensor = {.type = 3000, .n_dims = 1, .dims = {32, 1, 1, 1}, .size_bytes = 77};
     struct weight *weight;
-    (void)state;
     assert_int_equal(gpu_weight_create(&backend.base, &tensor, WEIGHT_VECTOR, &weight, &error),
                      STATUS_REFUSE);
     assert_string_equal(error.text, "type unknown can't be computed with");
@@ -259,9 +227,8 @@ static void a_type_that_nobody_computes_with_is_refused_by_name(void **state)
 
 // ---- tables and vectors ----
 
-static void a_table_is_kept_as_it_is_where_its_kernel_knows_the_type(void **state)
+TEST(a_table_is_kept_as_it_is_where_its_kernel_knows_the_type)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct tensor tensor = make_tensor(i == 0 ? TENSOR_Q8_0 : TENSOR_Q4_0, 500, 1);
         float *items = calloc(500 * N_INPUTS, sizeof *items);
@@ -282,9 +249,8 @@ static void a_table_is_kept_as_it_is_where_its_kernel_knows_the_type(void **stat
     }
 }
 
-static void a_vector_is_floats(void **state)
+TEST(a_vector_is_floats)
 {
-    (void)state;
     struct tensor tensor = make_tensor(TENSOR_F16, 3, 1);
     float items[3 * N_INPUTS];
     tensor_traits(TENSOR_F16)->dequantize(tensor.data, items, 3 * N_INPUTS);
@@ -299,11 +265,10 @@ static void a_vector_is_floats(void **state)
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
 }
 
-static void weights_without_memory_leave_nothing(void **state)
+TEST(weights_without_memory_leave_nothing)
 {
     struct tensor tensor = make_tensor(TENSOR_Q8_0, 32, 1);
     struct weight *weight;
-    (void)state;
     world.has_no_memory = true;
     for (enum weight_role role = 0; role < 3; role++) {
         assert_int_equal(gpu_weight_create(&backend.base, &tensor, role, &weight, &error), STATUS_REFUSE);
@@ -316,7 +281,7 @@ static void weights_without_memory_leave_nothing(void **state)
 
 // ---- memory ----
 
-static void available_are_the_free_bytes_within_the_limit_but_a_reserve(void **state)
+TEST(available_are_the_free_bytes_within_the_limit_but_a_reserve)
 {
     static const struct {
         uint64_t free, limit, used, available;
@@ -328,7 +293,6 @@ static void available_are_the_free_bytes_within_the_limit_but_a_reserve(void **s
                  {1ull << 30, 500, 100, 400},
                  {1ull << 30, 500, 500, 0},
                  {1ull << 30, 500, 600, 0}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         world.free_bytes = cases[i].free;
         backend.options.memory_bytes = cases[i].limit;
@@ -338,9 +302,8 @@ static void available_are_the_free_bytes_within_the_limit_but_a_reserve(void **s
     backend.used_bytes = 0;
 }
 
-static void no_more_is_allocated_than_the_limit_allows(void **state)
+TEST(no_more_is_allocated_than_the_limit_allows)
 {
-    (void)state;
     backend.options.memory_bytes = 1000;
     assert_null(gpu_allocate(&backend, 1001));
     void *first = gpu_allocate(&backend, 600);
@@ -363,18 +326,17 @@ static void no_more_is_allocated_than_the_limit_allows(void **state)
     assert_string_equal(error.text, "lost");
 }
 
-static void scratch_grows_and_never_shrinks(void **state)
+TEST(scratch_grows_and_never_shrinks)
 {
     struct device_scratch scratch = {0};
-    (void)state;
-    assert_int_equal(gpu_scratch_reserve(&backend, &scratch, 0, "a test", &error), STATUS_OK);
+    assert_ok(gpu_scratch_reserve(&backend, &scratch, 0, "a test", &error), &error);
     assert_null(scratch.memory);
-    assert_int_equal(gpu_scratch_reserve(&backend, &scratch, 100, "a test", &error), STATUS_OK);
+    assert_ok(gpu_scratch_reserve(&backend, &scratch, 100, "a test", &error), &error);
     void *memory = scratch.memory;
     for (uint64_t bytes = 99; bytes <= 100; bytes++)
-        assert_int_equal(gpu_scratch_reserve(&backend, &scratch, bytes, "a test", &error), STATUS_OK);
+        assert_ok(gpu_scratch_reserve(&backend, &scratch, bytes, "a test", &error), &error);
     assert_ptr_equal(scratch.memory, memory);
-    assert_int_equal(gpu_scratch_reserve(&backend, &scratch, 101, "a test", &error), STATUS_OK);
+    assert_ok(gpu_scratch_reserve(&backend, &scratch, 101, "a test", &error), &error);
     assert_int_equal(scratch.size_bytes, 101);
     assert_int_equal(backend.used_bytes, 101);
     assert_int_equal(world.n_blocks, 1);
@@ -383,27 +345,10 @@ static void scratch_grows_and_never_shrinks(void **state)
     assert_int_equal(scratch.size_bytes, 0);
     gpu_scratch_finish(&backend, &scratch);
     world.has_no_memory = false;
-    assert_int_equal(gpu_scratch_reserve(&backend, &scratch, 5, "a test", &error), STATUS_OK);
+    assert_ok(gpu_scratch_reserve(&backend, &scratch, 5, "a test", &error), &error);
     gpu_scratch_finish(&backend, &scratch);
     assert_null(scratch.memory);
     assert_int_equal(scratch.size_bytes, 0);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_product_is_packed_piece_by_piece_to_the_same_bytes),
-        test(weights_of_normed_rows_have_a_limit),
-        test(the_widest_product_and_the_most_experts_size_the_scratch),
-        test(too_large_products_are_refused),
-        test(a_type_that_nobody_computes_with_is_refused_by_name),
-        test(a_table_is_kept_as_it_is_where_its_kernel_knows_the_type),
-        test(a_vector_is_floats),
-        test(weights_without_memory_leave_nothing),
-        test(available_are_the_free_bytes_within_the_limit_but_a_reserve),
-        test(no_more_is_allocated_than_the_limit_allows),
-        test(scratch_grows_and_never_shrinks),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,18 +1,8 @@
 // Texts that are ended in the tokens left: random ways through grammars, each of which must be complete in
 // time.
-#include "engine/grammar/grammar.h"
 #include "engine/json_schema/json_schema.h"
+#include "tests/matched_grammar.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const words[] = {"{\"", "\":", "\":\"", "\"}", "\",\"", "true", "alse",
                                     "[[",  "]]",  "name",  "12",  "000",   "aa",   "bb",
@@ -39,7 +29,7 @@ static struct grammar_vocabulary *make_vocabulary(bool has_words)
     }
     for (int i = 0; i < N_WORDS && has_words; i++)
         tokens[N_BYTES + i] = text_from_string(words[i]);
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, tokens, N_TOKENS, &end, 1, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&vocabulary, tokens, N_TOKENS, &end, 1, &error), &error);
     return vocabulary;
 }
 
@@ -83,13 +73,13 @@ static bool draw_answer(struct matcher *matcher, uint32_t n_left, uint64_t *rand
     struct error error;
     for (; n_left > 0; n_left--) {
         bool accepted;
-        assert_int_equal(matcher_tokens_to_end(matcher, &n_tokens, &error), STATUS_OK);
+        assert_ok(matcher_tokens_to_end(matcher, &n_tokens, &error), &error);
         assert_true(n_tokens <= n_left);
-        assert_int_equal(matcher_mask_within(matcher, n_left, mask, &error), STATUS_OK);
+        assert_ok(matcher_mask_within(matcher, n_left, mask, &error), &error);
         uint32_t token = draw_token(mask, random);
         if (token == END)
             return true;
-        assert_int_equal(matcher_accept_token(matcher, token, &accepted, &error), STATUS_OK);
+        assert_ok(matcher_accept_token(matcher, token, &accepted, &error), &error);
         assert_true(accepted);
     }
     return false;
@@ -119,9 +109,8 @@ static const struct closing_case cases[] = {
     {"root ::= root \"+\" item | item\nitem ::= [0-9]{2,4} | \"(\" root \")\"", 2, 1},
 };
 
-static void texts_are_complete_when_their_tokens_are_used_up(void **state)
+TEST(texts_are_complete_when_their_tokens_are_used_up)
 {
-    (void)state;
     uint64_t random = 14;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         for (int has_words = 0; has_words < 2 && cases[i].n_bytes; has_words++) {
@@ -129,16 +118,16 @@ static void texts_are_complete_when_their_tokens_are_used_up(void **state)
             struct grammar *grammar = compile(cases[i].source);
             struct recognizer *recognizer;
             struct error error;
-            assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
+            assert_ok(recognizer_create(&recognizer, grammar, vocabulary, &error), &error);
             uint32_t shortest = 0;
             for (int turn = 0; turn < 60; turn++) {
                 struct matcher matcher;
                 bool may_end;
-                assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-                assert_int_equal(matcher_tokens_to_end(&matcher, &shortest, &error), STATUS_OK);
+                assert_ok(matcher_init(&matcher, recognizer, &error), &error);
+                assert_ok(matcher_tokens_to_end(&matcher, &shortest, &error), &error);
                 uint32_t n_left = shortest + (turn < 10 ? 0 : (uint32_t)turn / 2);
                 bool has_ended = draw_answer(&matcher, n_left, &random);
-                assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
+                assert_ok(matcher_may_end(&matcher, &may_end, &error), &error);
                 if (!may_end && !has_ended)
                     fail_msg("%s: %.*s is not complete", cases[i].source, (int)matcher.bytes.size,
                              matcher.bytes.data);
@@ -153,32 +142,17 @@ static void texts_are_complete_when_their_tokens_are_used_up(void **state)
         }
 }
 
-static void a_text_that_no_tokens_spell_is_never_ended(void **state)
+TEST(a_text_that_no_tokens_spell_is_never_ended)
 {
-    (void)state;
     struct text tokens[] = {TEXT("a"), TEXT("x")};
     struct grammar_vocabulary *vocabulary;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     struct error error;
     uint32_t n_tokens = 0;
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, tokens, 2, NULL, 0, &error), STATUS_OK);
-    struct grammar *grammar = compile("a+b");
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_tokens_to_end(&matcher, &n_tokens, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&vocabulary, tokens, 2, NULL, 0, &error), &error);
+    matched_open(&matched, compile("a+b"), vocabulary);
+    assert_ok(matcher_tokens_to_end(&matched.matcher, &n_tokens, &error), &error);
     assert_true(n_tokens == UINT32_MAX);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     grammar_vocabulary_destroy(vocabulary);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_complete_when_their_tokens_are_used_up),
-        cmocka_unit_test(a_text_that_no_tokens_spell_is_never_ended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

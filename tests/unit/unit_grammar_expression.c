@@ -1,21 +1,15 @@
 // Expressions: their algebra, and derivatives against a matcher that tries everything.
 #include "engine/regex/expression.h"
 #include "engine/grammar/rules_parts.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static uint32_t set_of(struct expressions *pool, uint32_t first, uint32_t last)
 {
     return expression_set(pool, &(struct code_range){first, last}, 1);
 }
 
-static void equal_expressions_have_one_id(void **state)
+TEST(equal_expressions_have_one_id)
 {
     struct expressions *pool = expressions_create(NULL);
     uint32_t a = expression_literal(pool, TEXT("a")), b = expression_literal(pool, TEXT("b"));
@@ -60,7 +54,7 @@ static void equal_expressions_have_one_id(void **state)
     expressions_destroy(pool);
 }
 
-static void a_set_of_one_code_point_has_it(void **state)
+TEST(a_set_of_one_code_point_has_it)
 {
     struct expressions *pool = expressions_create(NULL);
     static const uint32_t alone[] = {0, 'a', 0xD7FE, 0xD7FF, 0xE000, CODE_POINT_MAX};
@@ -188,7 +182,7 @@ static struct expression_sample combine(struct expressions *pool, const struct e
     }
 }
 
-static void derivatives_match_what_enumeration_finds(void **state)
+TEST(derivatives_match_what_enumeration_finds)
 {
     for (unsigned seed = 0; seed < 300; seed++) {
         random_state = seed;
@@ -217,7 +211,7 @@ static void derivatives_match_what_enumeration_finds(void **state)
     }
 }
 
-static void what_matches_nothing_is_found(void **state)
+TEST(what_matches_nothing_is_found)
 {
     struct expressions *pool = expressions_create(NULL);
     uint32_t a = expression_literal(pool, TEXT("a"));
@@ -253,7 +247,7 @@ static enum status search_through(uint64_t limit, bool knows_the_rest)
     return status;
 }
 
-static void a_search_ends_at_its_limit_whatever_is_known(void **state)
+TEST(a_search_ends_at_its_limit_whatever_is_known)
 {
     for (int known = 0; known < 2; known++) {
         assert_int_equal(search_through(10000, known), STATUS_OK);
@@ -274,7 +268,7 @@ static enum status search_states(const struct grammar_limits *limits, uint32_t n
     return status;
 }
 
-static void a_search_may_look_at_20000_states_by_default(void **state)
+TEST(a_search_may_look_at_20000_states_by_default)
 {
     struct grammar_limits limits = grammar_limits_default;
     limits.values[GRAMMAR_LIMIT_SEARCH] = 100;
@@ -306,7 +300,7 @@ static enum status add_sequence(uint64_t limit, size_t n, size_t *n_added)
     return status;
 }
 
-static void symbols_and_their_parts_are_counted_together_up_to_the_limit(void **state)
+TEST(symbols_and_their_parts_are_counted_together_up_to_the_limit)
 {
     for (size_t n = 2; n <= 16; n++) {
         size_t n_added, n_again;
@@ -317,7 +311,7 @@ static void symbols_and_their_parts_are_counted_together_up_to_the_limit(void **
     }
 }
 
-static void one_of_many_texts_matches_each_alone(void **state)
+TEST(one_of_many_texts_matches_each_alone)
 {
     struct expressions *pool = expressions_create(NULL);
     struct text texts[] = {TEXT("tops"),
@@ -340,9 +334,8 @@ static void one_of_many_texts_matches_each_alone(void **state)
 }
 
 // A letter is a position; the limit of a grammar's size counts them.
-static void positions_are_those_of_all_parts(void **state)
+TEST(positions_are_those_of_all_parts)
 {
-    (void)state;
     struct expressions *pool = expressions_create(NULL);
     uint32_t ab = expression_literal(pool, TEXT("ab")), xyz = expression_literal(pool, TEXT("xyz"));
     assert_int_equal(expression_positions(pool, EXPRESSION_EMPTY), 0);
@@ -365,7 +358,7 @@ static void positions_are_those_of_all_parts(void **state)
     expressions_destroy(pool);
 }
 
-static void a_pool_at_its_limit_says_which(void **state)
+TEST(a_pool_at_its_limit_says_which)
 {
     for (int over = 0; over < 2; over++) {
         struct grammar_limits limits = grammar_limits_default;
@@ -380,21 +373,4 @@ static void a_pool_at_its_limit_says_which(void **state)
             assert_string_equal(error.text, "grammar_nodes: more than 10");
         expressions_destroy(pool);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_expressions_have_one_id),
-        cmocka_unit_test(a_set_of_one_code_point_has_it),
-        cmocka_unit_test(derivatives_match_what_enumeration_finds),
-        cmocka_unit_test(what_matches_nothing_is_found),
-        cmocka_unit_test(a_search_ends_at_its_limit_whatever_is_known),
-        cmocka_unit_test(a_search_may_look_at_20000_states_by_default),
-        cmocka_unit_test(symbols_and_their_parts_are_counted_together_up_to_the_limit),
-        cmocka_unit_test(one_of_many_texts_matches_each_alone),
-        cmocka_unit_test(positions_are_those_of_all_parts),
-        cmocka_unit_test(a_pool_at_its_limit_says_which),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

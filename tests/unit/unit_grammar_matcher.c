@@ -1,19 +1,10 @@
 // Matchers: random grammars against languages found by enumeration, masks against tokens tried one by one,
 // JSON spellings.
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/grammar_parts.h"
 #include "engine/grammar/string_letters.h"
+#include "tests/matched_grammar.h"
 #include "tests/matcher_copy.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static uint64_t random_state;
 
@@ -172,21 +163,6 @@ static void make_sample(struct grammar_sample *sample)
     }
 }
 
-static bool accepts_text(struct recognizer *recognizer, const char *text, bool *is_prefix)
-{
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted, size = strlen(text);
-    bool may_end;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, size}, &n_accepted, &error),
-                     STATUS_OK);
-    assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
-    *is_prefix = n_accepted == size;
-    matcher_finish(&matcher);
-    return *is_prefix && may_end;
-}
-
 static void check_language(unsigned seed, const struct grammar_sample *sample, struct recognizer *recognizer)
 {
     const bool *language = sample->symbols[0].language;
@@ -200,14 +176,14 @@ static void check_language(unsigned seed, const struct grammar_sample *sample, s
         char spelled[TEXT_MAX + 1];
         bool is_prefix;
         spell(text, spelled);
-        if (accepts_text(recognizer, spelled, &is_prefix) != language[text])
+        if (accepts_bytes(recognizer, text_from_string(spelled), &is_prefix) != language[text])
             fail_msg("seed %u: '%s' should %sbe accepted", seed, spelled, language[text] ? "" : "not ");
         if (has_prefix[text] && !is_prefix)
             fail_msg("seed %u: '%s' should be a prefix", seed, spelled);
     }
 }
 
-static void random_grammars_accept_what_enumeration_finds(void **state)
+TEST(random_grammars_accept_what_enumeration_finds)
 {
     static struct grammar_sample sample;
     unsigned n_compiled = 0;
@@ -221,7 +197,7 @@ static void random_grammars_accept_what_enumeration_finds(void **state)
         }
         struct recognizer *recognizer;
         struct error error;
-        assert_int_equal(recognizer_create(&recognizer, sample.grammar, NULL, &error), STATUS_OK);
+        assert_ok(recognizer_create(&recognizer, sample.grammar, NULL, &error), &error);
         check_language(seed, &sample, recognizer);
         recognizer_destroy(recognizer);
         grammar_destroy(sample.grammar);
@@ -270,7 +246,7 @@ static void make_vocabulary(struct grammar_vocabulary **vocabulary, char bytes[N
     }
     struct error error;
     const uint32_t ends[] = {END_TOKEN, N_TOKENS /* none of them */, OTHER_END_TOKEN};
-    assert_int_equal(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, ends, 3, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(vocabulary, tokens, N_TOKENS, ends, 3, &error), &error);
 }
 
 static void check_mask(struct matcher *matcher, const uint32_t *mask)
@@ -280,86 +256,83 @@ static void check_mask(struct matcher *matcher, const uint32_t *mask)
         struct matcher copy;
         bool accepted;
         assert_true(matcher_copy(&copy, matcher));
-        assert_int_equal(matcher_accept_token(&copy, token, &accepted, &error), STATUS_OK);
+        assert_ok(matcher_accept_token(&copy, token, &accepted, &error), &error);
         if (accepted != (mask[token / 32] >> token % 32 & 1))
             fail_msg("token %u after '%.*s'", token, (int)matcher->bytes.size, matcher->bytes.data);
         matcher_finish(&copy);
     }
 }
 
-// Follows random allowed tokens; every mask is right and none is empty.
+// Follows random allowed tokens; every mask is right and none is empty. Takes the grammar over.
 static void walk_masks(struct grammar *grammar, const struct grammar_vocabulary *vocabulary)
 {
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     struct error error;
     uint32_t mask[(N_TOKENS + 31) / 32];
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    matched_open(&matched, grammar, vocabulary);
     for (int step = 0; step < 12; step++) {
         uint32_t allowed[N_TOKENS], n_allowed = 0;
-        assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
-        check_mask(&matcher, mask);
+        assert_ok(matcher_mask(&matched.matcher, mask, &error), &error);
+        check_mask(&matched.matcher, mask);
         for (uint32_t token = 0; token < N_TOKENS; token++)
             if (mask[token / 32] >> token % 32 & 1)
                 allowed[n_allowed++] = token;
         if (n_allowed == 0)
             break; // possible: this vocabulary can't spell every text
         bool accepted;
-        assert_int_equal(matcher_accept_token(&matcher, allowed[random_below(&random_state, n_allowed)],
-                                              &accepted, &error),
-                         STATUS_OK);
+        uint32_t token = allowed[random_below(&random_state, n_allowed)];
+        assert_ok(matcher_accept_token(&matched.matcher, token, &accepted, &error), &error);
         assert_true(accepted);
     }
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
+    matched_close(&matched);
+}
+
+static void walk_rules(struct rules *rules, uint32_t start, const struct grammar_vocabulary *vocabulary)
+{
+    struct grammar *grammar;
+    struct error error;
+    assert_ok(grammar_create(&grammar, rules, start, &error), &error);
+    walk_masks(grammar, vocabulary);
 }
 
 // Special tokens are in the vocabulary under their names; neither their spelling nor loose bytes are them.
-static void a_special_token_is_one_token_and_no_text(void **state)
+TEST(a_special_token_is_one_token_and_no_text)
 {
     enum { BEGIN, END, BEGINS, SPELLED, LETTER, LOOSE, HALF, STOP, N };
     static const char *const tokens[N] = {"\xFF<t>\xFF", "\xFF</t>\xFF", "\xFF<t>>\xFF", "<t>",
                                           "x",           "\xFF",         "\xFF<t>",      ""};
     struct text texts[N];
     struct grammar_vocabulary *vocabulary;
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     struct error error;
     struct buffer forced = {0};
     uint32_t stop = STOP, mask;
     for (int i = 0; i < N; i++)
         texts[i] = text_from_string(tokens[i]);
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, N, &stop, 1, &error), STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&vocabulary, texts, N, &stop, 1, &error), &error);
     struct rules *rules = rules_create(NULL);
     uint32_t any = rules_terminal(rules, EXPRESSION_ALL, TERMINAL_TEXT);
     uint32_t symbols[] = {rules_special(rules, TEXT("<t>")), any, rules_special(rules, TEXT("</t>"))};
-    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, symbols, 3), &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
+    matched_open_rules(&matched, rules, rules_sequence(rules, symbols, 3), vocabulary);
     static const struct {
         uint32_t mask, token;
     } steps[] = {{1 << BEGIN, BEGIN},
                  {1 << END | 1 << SPELLED | 1 << LETTER, SPELLED},
                  {1 << END | 1 << SPELLED | 1 << LETTER, END},
                  {1 << STOP, STOP}};
-    assert_int_equal(matcher_forced_bytes(&matcher, 99, &forced, &error), STATUS_OK);
+    assert_ok(matcher_forced_bytes(&matched.matcher, 99, &forced, &error), &error);
     assert_int_equal(forced.size, 5);
     assert_memory_equal(forced.data, tokens[BEGIN], 5);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         bool accepted;
-        assert_int_equal(matcher_mask(&matcher, &mask, &error), STATUS_OK);
+        assert_ok(matcher_mask(&matched.matcher, &mask, &error), &error);
         assert_int_equal(mask, steps[i].mask);
-        assert_int_equal(matcher_accept_token(&matcher, steps[i].token, &accepted, &error), STATUS_OK);
+        assert_ok(matcher_accept_token(&matched.matcher, steps[i].token, &accepted, &error), &error);
         assert_true(accepted);
     }
     buffer_finish(&forced);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     grammar_vocabulary_destroy(vocabulary);
-    (void)state;
 }
 
 enum variant { VARIANT_TEXT, VARIANT_BEHIND, VARIANT_BESIDE, VARIANT_OR_NOT, N_VARIANTS };
@@ -384,7 +357,7 @@ static uint32_t variant_symbol(struct rules *rules, uint32_t expression, enum va
                         2);
 }
 
-static void masks_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_are_what_tokens_one_by_one_are)
 {
     static const char *const patterns[] = {"(a|\xC3\xA9)*",
                                            "[^a]*b.?",
@@ -417,27 +390,18 @@ static void masks_are_what_tokens_one_by_one_are(void **state)
     for (unsigned seed = 0; seed < 40; seed++) {
         random_state = seed;
         struct grammar_vocabulary *vocabulary;
-        struct error error;
         make_vocabulary(&vocabulary, bytes, tokens);
         for (size_t i = 0; i < N_VARIANTS * sizeof patterns / sizeof *patterns; i++) {
             struct rules *rules = rules_create(NULL);
-            uint32_t expression;
-            assert_int_equal(expression_parse(rules_expressions(rules),
-                                              text_from_string(patterns[i / N_VARIANTS]), PATTERN_WHOLE,
-                                              &expression, &error),
-                             STATUS_OK);
-            uint32_t start = variant_symbol(rules, expression, (enum variant)(i % N_VARIANTS));
-            struct grammar *grammar;
-            assert_int_equal(grammar_create(&grammar, rules, start, &error), STATUS_OK);
-            walk_masks(grammar, vocabulary);
-            grammar_destroy(grammar);
+            uint32_t expression = parse_pattern(rules_expressions(rules), patterns[i / N_VARIANTS]);
+            walk_rules(rules, variant_symbol(rules, expression, (enum variant)(i % N_VARIANTS)), vocabulary);
         }
         grammar_vocabulary_destroy(vocabulary);
     }
 }
 
 // Up to 1,024 strings are taken as one.
-static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_inside_many_strings_are_what_tokens_one_by_one_are)
 {
     char bytes[N_TOKENS][TOKEN_BYTES];
     struct text tokens[N_TOKENS];
@@ -455,12 +419,7 @@ static void masks_inside_many_strings_are_what_tokens_one_by_one_are(void **stat
                                 rules_literal(rules, texts[1])};
             choices[i] = rules_sequence(rules, parts, 2);
         }
-        struct grammar *grammar;
-        struct error error;
-        assert_int_equal(grammar_create(&grammar, rules, rules_choice(rules, choices, (size_t)n), &error),
-                         STATUS_OK);
-        walk_masks(grammar, vocabulary);
-        grammar_destroy(grammar);
+        walk_rules(rules, rules_choice(rules, choices, (size_t)n), vocabulary);
     }
     grammar_vocabulary_destroy(vocabulary);
 }
@@ -472,11 +431,7 @@ static void walk_counted(uint32_t min, uint32_t max, bool by_length, const char 
 {
     struct rules *rules = rules_create(NULL);
     struct expressions *pool = rules_expressions(rules);
-    struct grammar *grammar;
-    struct error error;
-    uint32_t expression;
-    assert_int_equal(expression_parse(pool, text_from_string(set), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    uint32_t expression = parse_pattern(pool, set);
     if (by_length)
         expression = expression_both(pool, expression_repeat(pool, expression, 1, EXPRESSION_UNBOUNDED),
                                      expression_repeat(pool, EXPRESSION_ANY, min, max));
@@ -484,12 +439,10 @@ static void walk_counted(uint32_t min, uint32_t max, bool by_length, const char 
         expression = expression_repeat(pool, expression, min, max);
     uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
                         rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
-    assert_int_equal(grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error), STATUS_OK);
-    walk_masks(grammar, vocabulary);
-    grammar_destroy(grammar);
+    walk_rules(rules, rules_sequence(rules, parts, 2), vocabulary);
 }
 
-static void masks_of_counted_classes_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_of_counted_classes_are_what_tokens_one_by_one_are)
 {
     static const char *const sets[] = {"[ab]", "[^/a]", "[ab0\u00e9\\\\]", "[\\s\\S]"};
     char bytes[N_TOKENS][TOKEN_BYTES];
@@ -515,19 +468,16 @@ static void walk_limited(uint32_t min, uint32_t max, const char *pattern,
     struct expressions *pool = rules_expressions(rules);
     struct grammar *grammar;
     struct error error;
-    uint32_t expression;
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
+    uint32_t expression = parse_pattern(pool, pattern);
     expression = expression_both(pool, expression, expression_repeat(pool, EXPRESSION_ANY, min, max));
     uint32_t parts[] = {rules_terminal(rules, expression, TERMINAL_JSON_STRING),
                         rules_repeat(rules, rules_literal(rules, text_from_string("n")), 0, 1)};
     if (grammar_create(&grammar, rules, rules_sequence(rules, parts, 2), &error) != STATUS_OK)
         return; // no text of the pattern is that long
     walk_masks(grammar, vocabulary);
-    grammar_destroy(grammar);
 }
 
-static void masks_within_limits_of_length_are_what_tokens_one_by_one_are(void **state)
+TEST(masks_within_limits_of_length_are_what_tokens_one_by_one_are)
 {
     static const char *const patterns[] = {"(\\S+\\s+){0,20}\\S+",
                                            "[\\s\\S]*[ab]+[\\s\\S]*",
@@ -560,11 +510,8 @@ static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t 
     struct expressions *pool = expressions_create(NULL);
     struct letter_steps steps = {0};
     struct letter_summary summary = {.n_letters = n_letters};
-    struct error error;
-    uint32_t expression;
+    uint32_t expression = parse_pattern(pool, pattern);
     letters_add(&summary.letters, first, last);
-    assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error),
-                     STATUS_OK);
     bool all_follow = letters_follow(&steps, pool, expression, &summary);
     assert_int_equal(expressions_status(pool, NULL), STATUS_OK);
     letter_steps_finish(&steps);
@@ -572,7 +519,7 @@ static bool follow(const char *pattern, uint32_t first, uint32_t last, uint32_t 
     return all_follow;
 }
 
-static void letters_follow_but_for_exceptions_and_up_to_their_number(void **state)
+TEST(letters_follow_but_for_exceptions_and_up_to_their_number)
 {
     assert_true(follow("[^/]*", 'a', 'y', 1000));
     assert_false(follow("[^/]*x", 'a', 'y', 1)); // behind 'x' the string may end
@@ -591,23 +538,15 @@ static void letters_follow_but_for_exceptions_and_up_to_their_number(void **stat
 static bool json_accepts(const char *pattern, const char *spelled)
 {
     struct rules *rules = rules_create(NULL);
-    struct error error;
-    uint32_t expression;
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
-                                      &expression, &error),
-                     STATUS_OK);
-    uint32_t symbol = rules_terminal(rules, expression, TERMINAL_JSON_STRING);
-    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    bool is_prefix, accepted = accepts_text(recognizer, spelled, &is_prefix);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    uint32_t expression = parse_pattern(rules_expressions(rules), pattern);
+    struct matched_grammar matched;
+    matched_open_rules(&matched, rules, rules_terminal(rules, expression, TERMINAL_JSON_STRING), NULL);
+    bool accepted = accepts_text(matched.recognizer, spelled);
+    matched_close(&matched);
     return accepted;
 }
 
-static void strings_may_be_spelled_raw_or_escaped(void **state)
+TEST(strings_may_be_spelled_raw_or_escaped)
 {
     assert_true(json_accepts("a\"b", "\"a\\\"b\""));
     assert_true(json_accepts("a\"b", "\"\\u0061\\u0022b\""));
@@ -636,32 +575,22 @@ static void forced(const char *pattern, enum terminal_encoding encoding, const c
                    const char *expected)
 {
     struct rules *rules = rules_create(NULL);
-    uint32_t expression;
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    uint32_t expression = parse_pattern(rules_expressions(rules), pattern);
+    struct matched_grammar matched;
     struct error error;
     struct buffer out = {0};
     size_t n_accepted;
-    assert_int_equal(expression_parse(rules_expressions(rules), text_from_string(pattern), PATTERN_WHOLE,
-                                      &expression, &error),
-                     STATUS_OK);
-    assert_int_equal(grammar_create(&grammar, rules, rules_terminal(rules, expression, encoding), &error),
-                     STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
-    assert_int_equal(matcher_forced_bytes(&matcher, 100, &out, &error), STATUS_OK);
+    matched_open_rules(&matched, rules, rules_terminal(rules, expression, encoding), NULL);
+    assert_ok(matcher_accept_bytes(&matched.matcher, text_from_string(text), &n_accepted, &error), &error);
+    assert_ok(matcher_forced_bytes(&matched.matcher, 100, &out, &error), &error);
     assert_int_equal(out.size, strlen(expected));
     if (out.size)
         assert_memory_equal(out.data, expected, out.size);
     buffer_finish(&out);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
 }
 
-static void bytes_are_forced_where_one_can_follow(void **state)
+TEST(bytes_are_forced_where_one_can_follow)
 {
     forced("abc|abd", TERMINAL_TEXT, "", "ab");
     forced("abc|abd", TERMINAL_TEXT, "abc", "");
@@ -672,7 +601,7 @@ static void bytes_are_forced_where_one_can_follow(void **state)
 }
 
 // Though each character may be escaped too.
-static void a_character_of_a_json_string_is_forced_as_itself(void **state)
+TEST(a_character_of_a_json_string_is_forced_as_itself)
 {
     forced("abc|abd", TERMINAL_JSON_STRING, "", "\"ab");
     forced("abc", TERMINAL_JSON_STRING, "", "\"abc\"");
@@ -693,30 +622,27 @@ static size_t safe_size(const char *pattern, const char *const *tokens, size_t n
     struct text texts[8];
     struct grammar_vocabulary *vocabulary;
     struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     struct error error;
     struct buffer forced = {0};
     size_t size;
     for (size_t i = 0; i < n; i++)
         texts[i] = text_from_string(tokens[i]);
-    assert_int_equal(grammar_vocabulary_create(&vocabulary, texts, n, NULL, 0, &error), STATUS_OK);
-    assert_int_equal(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, vocabulary, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_forced_bytes(&matcher, 100, &forced, &error), STATUS_OK);
-    assert_int_equal(
-        matcher_safe_size(&matcher, (struct text){forced.data, forced.size}, from, &size, &error), STATUS_OK);
-    assert_int_equal(matcher.bytes.size, 0);
+    assert_ok(grammar_vocabulary_create(&vocabulary, texts, n, NULL, 0, &error), &error);
+    assert_ok(grammar_compile_regex(&grammar, text_from_string(pattern), NULL, &error), &error);
+    matched_open(&matched, grammar, vocabulary);
+    assert_ok(matcher_forced_bytes(&matched.matcher, 100, &forced, &error), &error);
+    assert_int_equal(matcher_safe_size(&matched.matcher, (struct text){forced.data, forced.size}, from, &size,
+                                       &error),
+                     STATUS_OK);
+    assert_int_equal(matched.matcher.bytes.size, 0);
     buffer_finish(&forced);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     grammar_vocabulary_destroy(vocabulary);
     return size;
 }
 
-static void forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them(void **state)
+TEST(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them)
 {
     static const char *const tokens[] = {"a", "b", "c", "abc", "bcx", "cyy", "d", ""};
     assert_int_equal(safe_size("abc", tokens, 8, 0), 3); // nothing follows
@@ -726,31 +652,26 @@ static void forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them(void **
     assert_int_equal(safe_size("abc(d|yx)", tokens, 8, 0), 3); // cyy is not allowed
     assert_int_equal(safe_size("abc(x|yy)?", tokens, 8, 0), 1);
     assert_int_equal(safe_size("[ab]", tokens, 8, 0), 0); // nothing is forced
-    (void)state;
 }
 
-static void nothing_is_allowed_that_leads_nowhere(void **state)
+TEST(nothing_is_allowed_that_leads_nowhere)
 {
     bool is_prefix;
     struct rules *rules = rules_create(NULL);
     struct expressions *pool = rules_expressions(rules);
-    uint32_t odd, even;
-    struct error error;
-    struct grammar *grammar;
-    struct recognizer *recognizer;
-    assert_int_equal(expression_parse(pool, TEXT("x?a(aa)*|yb"), PATTERN_WHOLE, &odd, &error), STATUS_OK);
-    assert_int_equal(expression_parse(pool, TEXT("x?(aa)*|yb"), PATTERN_WHOLE, &even, &error), STATUS_OK);
-    uint32_t symbol = rules_terminal(rules, expression_both(pool, odd, even), TERMINAL_TEXT);
-    assert_int_equal(grammar_create(&grammar, rules, symbol, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
-    assert_true(accepts_text(recognizer, "yb", &is_prefix));
-    accepts_text(recognizer, "x", &is_prefix);
+    uint32_t odd = parse_pattern(pool, "x?a(aa)*|yb"), even = parse_pattern(pool, "x?(aa)*|yb");
+    struct matched_grammar matched;
+    matched_open_rules(&matched, rules,
+                       rules_terminal(rules, expression_both(pool, odd, even), TERMINAL_TEXT), NULL);
+    assert_true(accepts_text(matched.recognizer, "yb"));
+    accepts_bytes(matched.recognizer, TEXT("x"), &is_prefix);
     assert_false(is_prefix);
-    accepts_text(recognizer, "a", &is_prefix);
+    accepts_bytes(matched.recognizer, TEXT("a"), &is_prefix);
     assert_false(is_prefix);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
 
+    struct grammar *grammar;
+    struct error error;
     rules = rules_create(NULL);
     uint32_t endless = rules_nonterminal(rules);
     uint32_t parts[] = {rules_literal(rules, TEXT("a")), endless};
@@ -762,7 +683,7 @@ static void nothing_is_allowed_that_leads_nowhere(void **state)
 
 enum { N_CHOICES = 10000 };
 
-static void ten_thousand_choices_compile(void **state)
+TEST(ten_thousand_choices_compile)
 {
     static char bytes[N_CHOICES][48];
     static struct text choices[N_CHOICES];
@@ -775,11 +696,11 @@ static void ten_thousand_choices_compile(void **state)
     struct recognizer *recognizer;
     struct error error = {0};
     bool is_prefix;
-    assert_int_equal(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_ok(grammar_compile_choice(&grammar, choices, N_CHOICES, NULL, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
     for (size_t i = 0; i < N_CHOICES; i += 999)
-        assert_true(accepts_text(recognizer, bytes[i], &is_prefix));
-    assert_false(accepts_text(recognizer, "category 0 of a long list: label", &is_prefix));
+        assert_true(accepts_text(recognizer, bytes[i]));
+    assert_false(accepts_bytes(recognizer, TEXT("category 0 of a long list: label"), &is_prefix));
     assert_true(is_prefix);
     recognizer_destroy(recognizer);
     grammar_destroy(grammar);
@@ -787,29 +708,9 @@ static void ten_thousand_choices_compile(void **state)
     struct grammar_limits limits = grammar_limits_default;
     struct text two[] = {TEXT("abc"), TEXT("abd")}; // with an end each
     limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 8;
-    assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_OK);
+    assert_ok(grammar_compile_choice(&grammar, two, 2, &limits, &error), &error);
     grammar_destroy(grammar);
     limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = 7;
     assert_int_equal(grammar_compile_choice(&grammar, two, 2, &limits, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_source_bytes: more than 7");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_grammars_accept_what_enumeration_finds),
-        cmocka_unit_test(a_special_token_is_one_token_and_no_text),
-        cmocka_unit_test(masks_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(masks_of_counted_classes_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(masks_within_limits_of_length_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(letters_follow_but_for_exceptions_and_up_to_their_number),
-        cmocka_unit_test(masks_inside_many_strings_are_what_tokens_one_by_one_are),
-        cmocka_unit_test(strings_may_be_spelled_raw_or_escaped),
-        cmocka_unit_test(bytes_are_forced_where_one_can_follow),
-        cmocka_unit_test(a_character_of_a_json_string_is_forced_as_itself),
-        cmocka_unit_test(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them),
-        cmocka_unit_test(nothing_is_allowed_that_leads_nowhere),
-        cmocka_unit_test(ten_thousand_choices_compile),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,8 @@
 // Grammars as text: what GBNF, Lark, regexes and choices accept, what is refused and by which name, and the
 // limits.
-#include "engine/grammar/grammar.h"
+#include "tests/matched_grammar.h"
 
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 typedef enum status compile_function(struct grammar **, struct text, const struct grammar_limits *,
                                      struct error *);
@@ -84,23 +75,10 @@ static void create_grammar(const struct source_case *of, struct grammar **gramma
     struct error error;
     if (of->compile(grammar, text_from_string(of->source), NULL, &error) != STATUS_OK)
         fail_msg("%s: %s", of->source, error.text);
-    assert_int_equal(recognizer_create(recognizer, *grammar, NULL, &error), STATUS_OK);
+    assert_ok(recognizer_create(recognizer, *grammar, NULL, &error), &error);
 }
 
-static bool accepts_text(struct recognizer *recognizer, const char *text)
-{
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted;
-    bool may_end;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
-    assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
-    matcher_finish(&matcher);
-    return may_end && n_accepted == strlen(text);
-}
-
-static void sources_match_what_they_say(void **state)
+TEST(sources_match_what_they_say)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct grammar *grammar;
@@ -126,7 +104,7 @@ static void refused_as(compile_function *compile, const char *source, const char
     assert_null(grammar);
 }
 
-static void what_is_wrong_is_refused_with_its_line(void **state)
+TEST(what_is_wrong_is_refused_with_its_line)
 {
     refused_as(grammar_compile_gbnf, "a ::= \"a\"", "line 1: no rule is named root");
     refused_as(grammar_compile_gbnf, "root ::= a\n", "line 2: rule a is not defined");
@@ -170,14 +148,14 @@ static void what_is_wrong_is_refused_with_its_line(void **state)
     refused_as(grammar_compile_regex, "a(", "pattern, byte 2: a group is not closed");
 }
 
-static void choices_are_taken_whole(void **state)
+TEST(choices_are_taken_whole)
 {
     const struct text choices[] = {TEXT("positive"), TEXT("neg"), TEXT("negative"), TEXT("\xC3\xA9")};
     struct grammar *grammar;
     struct recognizer *recognizer;
     struct error error;
-    assert_int_equal(grammar_compile_choice(&grammar, choices, 4, NULL, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, &error), STATUS_OK);
+    assert_ok(grammar_compile_choice(&grammar, choices, 4, NULL, &error), &error);
+    assert_ok(recognizer_create(&recognizer, grammar, NULL, &error), &error);
     assert_true(accepts_text(recognizer, "neg") && accepts_text(recognizer, "negative") &&
                 accepts_text(recognizer, "\xC3\xA9"));
     assert_false(accepts_text(recognizer, "nega") || accepts_text(recognizer, "") ||
@@ -205,7 +183,7 @@ static enum status compile_repeated(compile_function *compile, const char *befor
     return status;
 }
 
-static void hostile_sources_end_at_a_named_limit(void **state)
+TEST(hostile_sources_end_at_a_named_limit)
 {
     struct error error;
     assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= ", "(", 300, "", &error),
@@ -213,16 +191,15 @@ static void hostile_sources_end_at_a_named_limit(void **state)
     assert_string_equal(error.text, "grammar_depth: more than 200");
     assert_int_equal(compile_repeated(grammar_compile_lark, "start: ", "(", 300, "", &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_depth: more than 200");
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "",
-                                      &error),
-                     STATUS_OK);
+    assert_ok(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| \"word\" ", 20000, "", &error),
+              &error);
     assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "| [a-z] root ", 150000, "",
                                       &error),
                      STATUS_REJECT);
     assert_string_equal(error.text, "grammar_source_bytes: more than 1048576");
-    assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a a root ", 50000,
-                                      "\na ::= \"a\"", &error),
-                     STATUS_OK);
+    assert_ok(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a a root ", 50000, "\na ::= \"a\"",
+                               &error),
+              &error);
     assert_int_equal(compile_repeated(grammar_compile_gbnf, "root ::= \"\" ", "|a{2}a{3}", 110000,
                                       "\na ::= \"a\"", &error),
                      STATUS_REJECT);
@@ -238,39 +215,35 @@ static enum status match_repeated(const char *gbnf, enum grammar_limit limit, ui
 {
     struct grammar_limits limits = grammar_limits_default;
     struct grammar *grammar;
-    struct recognizer *recognizer;
-    struct matcher matcher;
+    struct matched_grammar matched;
     enum status status = STATUS_OK;
     limits.values[limit] = value;
-    assert_int_equal(grammar_compile_gbnf(&grammar, text_from_string(gbnf), &limits, error), STATUS_OK);
-    assert_int_equal(recognizer_create(&recognizer, grammar, NULL, error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, recognizer, error), STATUS_OK);
+    assert_ok(grammar_compile_gbnf(&grammar, text_from_string(gbnf), &limits, error), error);
+    matched_open(&matched, grammar, NULL);
     for (size_t i = 0, n_accepted; i < n && status == STATUS_OK; i++)
-        status = matcher_accept_bytes(&matcher, TEXT("a"), &n_accepted, error);
-    matcher_finish(&matcher);
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+        status = matcher_accept_bytes(&matched.matcher, TEXT("a"), &n_accepted, error);
+    matched_close(&matched);
     return status;
 }
 
-static void a_state_too_large_ends_its_text_alone(void **state)
+TEST(a_state_too_large_ends_its_text_alone)
 {
     struct error error;
     const char *ambiguous = "root ::= a | root root\na ::= \"a\"";
-    assert_int_equal(match_repeated(ambiguous, GRAMMAR_LIMIT_STATE_ITEMS, 100, 20, &error), STATUS_OK);
+    assert_ok(match_repeated(ambiguous, GRAMMAR_LIMIT_STATE_ITEMS, 100, 20, &error), &error);
     assert_int_equal(match_repeated(ambiguous, GRAMMAR_LIMIT_STATE_ITEMS, 100, 200, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_state_items: more than 100");
     const char *counts = "root ::= [a-z]* \"a\" [a-z]{1000}"; // of one set: one term
-    assert_int_equal(match_repeated(counts, GRAMMAR_LIMIT_STATE_TERMS, 100, 200, &error), STATUS_OK);
+    assert_ok(match_repeated(counts, GRAMMAR_LIMIT_STATE_TERMS, 100, 200, &error), &error);
     char many_terms[1000] = "root ::= [a-z]* \"a\"";
     for (int i = 0; i < 150; i++)
         strcat(many_terms, " [a-z]");
-    assert_int_equal(match_repeated(many_terms, GRAMMAR_LIMIT_STATE_TERMS, 100, 90, &error), STATUS_OK);
+    assert_ok(match_repeated(many_terms, GRAMMAR_LIMIT_STATE_TERMS, 100, 90, &error), &error);
     assert_int_equal(match_repeated(many_terms, GRAMMAR_LIMIT_STATE_TERMS, 100, 200, &error), STATUS_REJECT);
     assert_string_equal(error.text, "grammar_state_terms: more than 100");
 }
 
-static void recursion_on_the_right_needs_no_more_for_long_texts(void **state)
+TEST(recursion_on_the_right_needs_no_more_for_long_texts)
 {
     struct error error;
     assert_int_equal(
@@ -286,9 +259,8 @@ static size_t allocated_bytes(void)
 }
 
 // The cache of constraints is bounded by what its grammars say that they hold.
-static void a_grammar_says_how_much_memory_it_holds(void **state)
+TEST(a_grammar_says_how_much_memory_it_holds)
 {
-    (void)state;
     struct buffer rules = {0}, letters = {0}, classes = {0}, either = {0};
     buffer_add_string(&rules, "root ::= r0");
     buffer_add_string(&letters, "root ::= \"a\"");
@@ -308,8 +280,7 @@ static void a_grammar_says_how_much_memory_it_holds(void **state)
         size_t before = allocated_bytes();
         struct text source = {sources[i]->data, sources[i]->size};
         compile_function *compile = i < 3 ? grammar_compile_gbnf : grammar_compile_regex;
-        if (compile(&grammar, source, NULL, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(compile(&grammar, source, NULL, &error), &error);
         size_t held = allocated_bytes() - before;
         n_measured += held > 0; // none of a sanitizer's allocator
         if (held > 0)
@@ -319,18 +290,4 @@ static void a_grammar_says_how_much_memory_it_holds(void **state)
     }
     if (n_measured == 0)
         skip();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sources_match_what_they_say),
-        cmocka_unit_test(what_is_wrong_is_refused_with_its_line),
-        cmocka_unit_test(choices_are_taken_whole),
-        cmocka_unit_test(hostile_sources_end_at_a_named_limit),
-        cmocka_unit_test(a_state_too_large_ends_its_text_alone),
-        cmocka_unit_test(recursion_on_the_right_needs_no_more_for_long_texts),
-        cmocka_unit_test(a_grammar_says_how_much_memory_it_holds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

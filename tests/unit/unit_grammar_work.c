@@ -1,18 +1,8 @@
 // The work of masks: bounded for one mask and for one answer, the same whatever a recognizer has built.
 #include "engine/grammar/closing_costs.h"
-#include "engine/grammar/grammar.h"
 #include "engine/grammar/recognizer.h"
+#include "tests/matched_grammar.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 // Ambiguous: a text of n letters has about n * n items in its last state.
 static const char ambiguous[] = "root ::= s*\ns ::= (\"a\" | \"b\" | [a-c] | [b-z]+ | [a-z]+)* t | t s\n"
@@ -47,8 +37,7 @@ static enum status compile_patterns(struct grammar **grammar, struct text text,
     while (text.size) {
         const char *end = memchr(text.data, '\n', text.size);
         size_t size = end ? (size_t)(end - text.data) : text.size;
-        assert_int_equal(expression_parse(pool, (struct text){text.data, size}, PATTERN_WHOLE, &one, error),
-                         STATUS_OK);
+        assert_ok(expression_parse(pool, (struct text){text.data, size}, PATTERN_WHOLE, &one, error), error);
         all = expression_both(pool, all, one);
         size += end != NULL;
         text = (struct text){text.data + size, text.size - size};
@@ -69,12 +58,10 @@ static void bench_init_with(struct grammar_bench *bench, struct grammar_text sou
         tokens[i] = (struct text){words[i], i < N_LETTERS ? 1 : 2};
     }
     bench->closes = source.closes;
-    assert_int_equal(grammar_vocabulary_create(&bench->vocabulary, tokens, N_TOKENS, NULL, 0, &error),
-                     STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&bench->vocabulary, tokens, N_TOKENS, NULL, 0, &error), &error);
     assert_int_equal(source.compile(&bench->grammar, text_from_string(source.text), limits, &error),
                      STATUS_OK);
-    assert_int_equal(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error),
-                     STATUS_OK);
+    assert_ok(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error), &error);
 }
 
 static void bench_init(struct grammar_bench *bench, const char *gbnf, const struct grammar_limits *limits)
@@ -182,28 +169,27 @@ static void assert_work_ends_at(struct grammar_text source, enum grammar_limit l
     assert_true(n_bytes[0] < n_bytes[1]);
 }
 
-static void a_mask_ends_at_its_work_whatever_was_built_before(void **state)
+TEST(a_mask_ends_at_its_work_whatever_was_built_before)
 {
     assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous, false},
                         GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){10000, 20000}, "grammar_mask_work");
 }
 
-static void a_mask_of_many_derivatives_ends_at_its_work(void **state)
+TEST(a_mask_of_many_derivatives_ends_at_its_work)
 {
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, counted, false}, GRAMMAR_LIMIT_MASK_WORK,
                         (const uint64_t[]){5000, 10000}, "grammar_mask_work");
 }
 
 // Whether a state of such an intersection matches anything is found behind many others.
-static void a_mask_of_long_searches_ends_at_its_work(void **state)
+TEST(a_mask_of_long_searches_ends_at_its_work)
 {
     assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*", false},
                         GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){30000, 60000}, "grammar_mask_work");
 }
 
-static void a_mask_of_many_short_searches_ends_at_its_work(void **state)
+TEST(a_mask_of_many_short_searches_ends_at_its_work)
 {
-    (void)state;
     const struct grammar_text source = {compile_patterns, searched, false};
     assert_work_ends_at(source, GRAMMAR_LIMIT_MASK_WORK, (const uint64_t[]){32000, 64000},
                         "grammar_mask_work");
@@ -217,7 +203,7 @@ static void a_mask_of_many_short_searches_ends_at_its_work(void **state)
     }
 }
 
-static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
+TEST(an_answer_ends_at_its_work_whatever_was_built_before)
 {
     assert_work_ends_at((struct grammar_text){grammar_compile_gbnf, ambiguous, false},
                         GRAMMAR_LIMIT_ANSWER_WORK, (const uint64_t[]){200000, 300000}, "grammar_answer_work");
@@ -226,38 +212,35 @@ static void an_answer_ends_at_its_work_whatever_was_built_before(void **state)
 // Each letter is behind many states, from which the end is far.
 static const char far[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*zzzz";
 
-static void a_look_behind_all_tokens_ends_at_its_work(void **state)
+TEST(a_look_behind_all_tokens_ends_at_its_work)
 {
-    (void)state;
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_MASK_WORK,
                         (const uint64_t[]){120000, 250000}, "grammar_mask_work");
 }
 
 // Each letter ends the text, so the steps alone are work. A mask may take shortcuts that a look does not.
-static void a_look_behind_tokens_that_end_the_text_is_work(void **state)
+TEST(a_look_behind_tokens_that_end_the_text_is_work)
 {
     uint32_t mask[(N_TOKENS + 31) / 32];
     struct grammar_bench bench;
     struct matcher matcher;
     struct error error;
-    (void)state;
     bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, "[a-z]*", true}, NULL);
-    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    assert_ok(matcher_init(&matcher, bench.recognizer, &error), &error);
+    assert_ok(matcher_mask(&matcher, mask, &error), &error);
     assert_true(closing_costs_filter(bench.recognizer, matcher.state, 1, mask) >= 100); // of one state
     matcher_finish(&matcher);
     bench_finish(&bench);
 }
 
-static void looks_behind_all_tokens_are_work_of_the_answer(void **state)
+TEST(looks_behind_all_tokens_are_work_of_the_answer)
 {
-    (void)state;
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_ANSWER_WORK,
                         (const uint64_t[]){300000, 1000000}, "grammar_answer_work");
 }
 
 // One state's mask takes 20,000 items or more here, and the text is in two such states again and again.
-static void a_state_that_comes_again_is_counted_once(void **state)
+TEST(a_state_that_comes_again_is_counted_once)
 {
     enum { N_OPTIONAL = 200 };
     struct grammar_limits limits = grammar_limits_default;
@@ -279,7 +262,7 @@ static void a_state_that_comes_again_is_counted_once(void **state)
 }
 
 // The limit ends one text: for others the recognizer keeps what it has built.
-static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
+TEST(a_text_that_ends_at_its_work_costs_others_nothing)
 {
     struct grammar_limits limits = grammar_limits_default;
     char text[TEXT_BYTES + 1];
@@ -296,10 +279,9 @@ static void a_text_that_ends_at_its_work_costs_others_nothing(void **state)
 }
 
 // So that the cache is emptied when it is full.
-static void rows_of_steps_are_counted_as_memory(void **state)
+TEST(rows_of_steps_are_counted_as_memory)
 {
     struct grammar_bench bench;
-    (void)state;
     bench_init(&bench, ambiguous, NULL);
     struct recognizer *recognizer = bench.recognizer;
     uint32_t at = recognizer->start;
@@ -327,7 +309,7 @@ static enum status first_mask(struct grammar_bench *bench, struct error *error)
 }
 
 // The least limit that the first mask keeps, and one less.
-static void the_first_mask_has_a_limit_of_its_own(void **state)
+TEST(the_first_mask_has_a_limit_of_its_own)
 {
     struct grammar_limits limits = grammar_limits_default;
     struct grammar_bench bench;
@@ -374,12 +356,11 @@ static uint64_t count_steps(struct grammar_text source, uint64_t limit)
     spell(text, 5);
     const size_t n_bytes = match_text(&bench, text, false).n_bytes;
     assert_in_range(n_bytes, 1, TEXT_BYTES - 1);
-    assert_int_equal(recognizer_restart(bench.recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+    assert_ok(recognizer_restart(bench.recognizer, &error), &error);
+    assert_ok(matcher_init(&matcher, bench.recognizer, &error), &error);
     if (source.closes) // which finds the ends of all terminals
-        assert_int_equal(matcher_tokens_to_end(&matcher, &n_left, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, (struct text){text, n_bytes}, &n_accepted, &error),
-                     STATUS_OK);
+        assert_ok(matcher_tokens_to_end(&matcher, &n_left, &error), &error);
+    assert_ok(matcher_accept_bytes(&matcher, (struct text){text, n_bytes}, &n_accepted, &error), &error);
     const uint64_t before = bench.recognizer->pool->steps;
     assert_int_equal(source.closes ? matcher_mask_within(&matcher, UINT32_MAX, mask, &error)
                                    : matcher_prepare_mask(&matcher, &error),
@@ -397,7 +378,7 @@ static const char fanned[] =
     "i[a-z]{9}([a-z]{37})*|[j-z][a-z]*)\n[a-z]{2}[a-z]*a[a-z]{5}";
 
 // They are proportional to the limit, whatever the regex.
-static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
+TEST(a_mask_that_ends_at_its_limit_has_computed_little_more)
 {
     static const struct grammar_text texts[] = {
         {grammar_compile_regex, counted, false},
@@ -405,7 +386,6 @@ static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
         {grammar_compile_regex, far, true},
         {compile_patterns, fanned, false},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         for (uint64_t limit = 4000; limit <= 32000; limit *= 2) {
             const uint64_t n_steps = count_steps(texts[i], limit);
@@ -416,7 +396,7 @@ static void a_mask_that_ends_at_its_limit_has_computed_little_more(void **state)
 }
 
 // The memory of the mask behind 15 letters is then the last one's, which has fewer tokens.
-static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
+TEST(a_mask_that_is_kept_no_longer_is_made_again)
 {
     enum { N_WORDS = (N_TOKENS + 31) / 32, N_BEFORE = 15, N_MASKS = MASKS_KEPT + N_BEFORE + 1 };
     static uint32_t masks[2][N_MASKS][N_WORDS];
@@ -428,10 +408,10 @@ static void a_mask_that_is_kept_no_longer_is_made_again(void **state)
     for (int again = 0; again < 2; again++) {
         struct matcher matcher;
         bool accepted;
-        assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
+        assert_ok(matcher_init(&matcher, bench.recognizer, &error), &error);
         for (int i = 0; i < N_MASKS; i++) {
-            assert_int_equal(matcher_mask(&matcher, masks[again][i], &error), STATUS_OK);
-            assert_int_equal(matcher_accept_token(&matcher, 0, &accepted, &error), STATUS_OK);
+            assert_ok(matcher_mask(&matcher, masks[again][i], &error), &error);
+            assert_ok(matcher_accept_token(&matcher, 0, &accepted, &error), &error);
         }
         matcher_finish(&matcher);
     }
@@ -460,9 +440,8 @@ static void bench_init_rules(struct grammar_bench *bench, struct rules *rules, u
     bench_init(bench, ambiguous, NULL);
     recognizer_destroy(bench->recognizer);
     grammar_destroy(bench->grammar);
-    assert_int_equal(grammar_create(&bench->grammar, rules, start, &error), STATUS_OK);
-    assert_int_equal(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error),
-                     STATUS_OK);
+    assert_ok(grammar_create(&bench->grammar, rules, start, &error), &error);
+    assert_ok(recognizer_create(&bench->recognizer, bench->grammar, bench->vocabulary, &error), &error);
 }
 
 // Names of which each letter begins one.
@@ -479,13 +458,13 @@ static void begin_string(const struct grammar_bench *bench, struct matcher *matc
 {
     struct error error;
     size_t n_accepted;
-    assert_int_equal(matcher_init(matcher, bench->recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(matcher, TEXT("\""), &n_accepted, &error), STATUS_OK);
+    assert_ok(matcher_init(matcher, bench->recognizer, &error), &error);
+    assert_ok(matcher_accept_bytes(matcher, TEXT("\""), &n_accepted, &error), &error);
 }
 
 // Such names, and any other string: inside, the parser's state depends on the
 // names, and a mask takes none of the states behind its tokens.
-static void a_mask_inside_several_strings_builds_no_states(void **state)
+TEST(a_mask_inside_several_strings_builds_no_states)
 {
     struct rules *rules = rules_create(NULL);
     struct expressions *pool = rules_expressions(rules);
@@ -498,7 +477,7 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
     bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS + 1));
     begin_string(&bench, &matcher);
     size_t n_states = bench.recognizer->sets.n;
-    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    assert_ok(matcher_mask(&matcher, mask, &error), &error);
     assert_int_equal(bench.recognizer->sets.n, n_states);
     for (int i = 0; i < N_TOKENS; i++)
         assert_true(mask[i / 32] >> i % 32 & 1);
@@ -507,9 +486,8 @@ static void a_mask_inside_several_strings_builds_no_states(void **state)
 }
 
 // The union of the strings has a term for each, the parser's states have one string each.
-static void a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each(void **state)
+TEST(a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each)
 {
-    (void)state;
     struct grammar_limits limits = grammar_limits_default;
     limits.values[GRAMMAR_LIMIT_STATE_TERMS] = N_LETTERS - 1;
     struct rules *rules = rules_create(&limits);
@@ -520,7 +498,7 @@ static void a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each(vo
     make_names(rules_expressions(rules), strings);
     bench_init_rules(&bench, rules, string_and_end(rules, strings, N_LETTERS));
     begin_string(&bench, &matcher);
-    assert_int_equal(matcher_mask(&matcher, mask, &error), STATUS_OK);
+    assert_ok(matcher_mask(&matcher, mask, &error), &error);
     for (int i = 0; i < N_TOKENS; i++) {
         bool begins_name = i < N_LETTERS || i % N_LETTERS == i / N_LETTERS - 1;
         assert_int_equal(mask[i / 32] >> i % 32 & 1, begins_name);
@@ -536,26 +514,22 @@ static uint32_t make_alike_letters(struct expressions *pool)
     static const int periods[] = {7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67};
     enum { N_PERIODS = sizeof periods / sizeof *periods, N_OTHERS = 300 };
     uint32_t parts[N_PERIODS + N_OTHERS], lengths;
-    struct error error;
     for (int i = 0; i < N_PERIODS; i++) {
         char pattern[64];
         snprintf(pattern, sizeof pattern, "%c([a-z]{%d}([a-z]{%d})*)?", 'a' + i, i + 1, periods[i]);
-        assert_int_equal(expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &parts[i], &error),
-                         STATUS_OK);
+        parts[i] = parse_pattern(pool, pattern);
     }
     for (int i = 0; i < N_OTHERS; i++) { // two ideographs each
         const char bytes[] = {(char)0xE4, (char)(0xB8 + i / 64), (char)(0x80 + i % 64),
                               (char)0xE5, (char)(0x80 + i / 64), (char)(0x80 + i % 64)};
         parts[N_PERIODS + i] = expression_literal(pool, (struct text){bytes, sizeof bytes});
     }
-    assert_int_equal(
-        expression_parse(pool, TEXT("[a-z]([a-z]{5})*|[^a-z]*"), PATTERN_WHOLE, &lengths, &error), STATUS_OK);
+    lengths = parse_pattern(pool, "[a-z]([a-z]{5})*|[^a-z]*");
     return expression_both(pool, expression_either_many(pool, parts, N_PERIODS + N_OTHERS), lengths);
 }
 
-static void letters_that_are_taken_at_once_are_work(void **state)
+TEST(letters_that_are_taken_at_once_are_work)
 {
-    (void)state;
     struct grammar_limits limits = grammar_limits_default;
     limits.values[GRAMMAR_LIMIT_MASK_WORK] = 40000;
     struct rules *rules = rules_create(&limits);
@@ -573,9 +547,8 @@ static void letters_that_are_taken_at_once_are_work(void **state)
 
 // Each alternative is the whole grammar in brackets of its own, or a letter: items of one state would be as
 // many as alternatives.
-static void alternatives_of_one_structure_are_one(void **state)
+TEST(alternatives_of_one_structure_are_one)
 {
-    (void)state;
     enum { ALTERNATIVES = 100, ITEMS_MAX = 30 };
     struct grammar_limits limits = grammar_limits_default;
     char source[ALTERNATIVES * 64] = "root ::= a | r0";
@@ -596,38 +569,12 @@ static void alternatives_of_one_structure_are_one(void **state)
         struct error error;
         size_t n_accepted;
         bool ends = false;
-        assert_int_equal(matcher_init(&matcher, bench.recognizer, &error), STATUS_OK);
-        assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(texts[i]), &n_accepted, &error),
-                         STATUS_OK);
+        assert_ok(matcher_init(&matcher, bench.recognizer, &error), &error);
+        assert_ok(matcher_accept_bytes(&matcher, text_from_string(texts[i]), &n_accepted, &error), &error);
         assert_int_equal(n_accepted, strcmp(texts[i], "y") ? strlen(texts[i]) : 0);
-        assert_int_equal(matcher_may_end(&matcher, &ends, &error), STATUS_OK);
+        assert_ok(matcher_may_end(&matcher, &ends, &error), &error);
         assert_int_equal(ends, may_end[i]);
         matcher_finish(&matcher);
     }
     bench_finish(&bench);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_mask_ends_at_its_work_whatever_was_built_before),
-        cmocka_unit_test(a_mask_of_many_derivatives_ends_at_its_work),
-        cmocka_unit_test(a_mask_of_long_searches_ends_at_its_work),
-        cmocka_unit_test(a_mask_of_many_short_searches_ends_at_its_work),
-        cmocka_unit_test(the_first_mask_has_a_limit_of_its_own),
-        cmocka_unit_test(a_mask_that_ends_at_its_limit_has_computed_little_more),
-        cmocka_unit_test(an_answer_ends_at_its_work_whatever_was_built_before),
-        cmocka_unit_test(a_look_behind_all_tokens_ends_at_its_work),
-        cmocka_unit_test(a_look_behind_tokens_that_end_the_text_is_work),
-        cmocka_unit_test(looks_behind_all_tokens_are_work_of_the_answer),
-        cmocka_unit_test(a_state_that_comes_again_is_counted_once),
-        cmocka_unit_test(rows_of_steps_are_counted_as_memory),
-        cmocka_unit_test(a_text_that_ends_at_its_work_costs_others_nothing),
-        cmocka_unit_test(a_mask_inside_several_strings_builds_no_states),
-        cmocka_unit_test(a_mask_inside_strings_whose_union_reaches_a_limit_is_made_of_each),
-        cmocka_unit_test(letters_that_are_taken_at_once_are_work),
-        cmocka_unit_test(alternatives_of_one_structure_are_one),
-        cmocka_unit_test(a_mask_that_is_kept_no_longer_is_made_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

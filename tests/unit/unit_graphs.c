@@ -1,12 +1,6 @@
 // Which step is captured as a graph, which replays one, and which graph is given up (gpu/graphs.h).
 #include "gpu/graphs.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
+#include "tests/cases.h"
 
 // Graphs are numbers here; device.c is not linked.
 static int64_t destroyed[2 * GRAPHS_MAX];
@@ -14,14 +8,12 @@ static int n_destroyed, n_phases_finished;
 
 void device_graph_destroy(struct device *device, struct device_graph *graph)
 {
-    (void)device;
     if (graph)
         destroyed[n_destroyed++] = (int64_t)(intptr_t)graph;
 }
 
 void phases_finish(struct phases *phases, struct device *device)
 {
-    (void)device;
     n_phases_finished += phases->n;
 }
 
@@ -43,9 +35,8 @@ static int finish(void **state)
     return 0;
 }
 
-static void counts_of_rows_are_padded_by_less_than_a_quarter_beyond_eight(void **state)
+TEST(counts_of_rows_are_padded_by_less_than_a_quarter_beyond_eight)
 {
-    (void)state;
     static const int32_t rows[][2] = {{1, 1},   {2, 2},      {3, 4},      {4, 4},   {5, 8},   {8, 8},
                                       {9, 10},  {10, 10},    {15, 16},    {16, 16}, {17, 20}, {20, 20},
                                       {21, 24}, {32, 32},    {33, 40},    {64, 64}, {65, 80}, {80, 80},
@@ -58,9 +49,8 @@ static void counts_of_rows_are_padded_by_less_than_a_quarter_beyond_eight(void *
     }
 }
 
-static void positions_and_shared_tiles_are_padded_to_powers(void **state)
+TEST(positions_and_shared_tiles_are_padded_to_powers)
 {
-    (void)state;
     static const int32_t positions[][2] = {{0, 256},
                                            {1, 256},
                                            {256, 256},
@@ -100,7 +90,7 @@ static struct graph_entry *choose(struct graphs *graphs, struct graph_kind kind,
     return entry;
 }
 
-static void a_kind_runs_eagerly_then_is_captured_then_replayed(void **state)
+TEST(a_kind_runs_eagerly_then_is_captured_then_replayed)
 {
     struct graphs *graphs = *state;
     const struct graph_kind kinds[] = {{GRAPH_WHOLE, 8, 256, 0, 0},    {GRAPH_FORWARD, 8, 256, 0, 0},
@@ -129,7 +119,7 @@ static void a_kind_runs_eagerly_then_is_captured_then_replayed(void **state)
     choose(graphs, kinds[0], STEP_EAGER);
 }
 
-static void a_kind_without_a_graph_stays_eager(void **state)
+TEST(a_kind_without_a_graph_stays_eager)
 {
     struct graphs *graphs = *state;
     const struct graph_kind kind = of_rows(8);
@@ -148,7 +138,7 @@ static void fill(struct graphs *graphs, int first, int end)
     assert_int_equal(graphs->n_entries, GRAPHS_MAX);
 }
 
-static void the_kind_unused_for_longest_is_given_up(void **state)
+TEST(the_kind_unused_for_longest_is_given_up)
 {
     struct graphs *graphs = *state;
     fill(graphs, 1, GRAPHS_MAX + 1);
@@ -166,7 +156,7 @@ static void the_kind_unused_for_longest_is_given_up(void **state)
     assert_int_equal(graphs->n_entries, GRAPHS_MAX);
 }
 
-static void as_many_graphs_as_there_is_room_for_are_cleared(void **state)
+TEST(as_many_graphs_as_there_is_room_for_are_cleared)
 {
     struct graphs *graphs = *state;
     fill(graphs, 1, GRAPHS_MAX + 1);
@@ -176,7 +166,7 @@ static void as_many_graphs_as_there_is_room_for_are_cleared(void **state)
     assert_int_equal(graphs->n_uses, GRAPHS_MAX); // goes on
 }
 
-static void a_kind_without_a_graph_is_given_up_before_those_with_one(void **state)
+TEST(a_kind_without_a_graph_is_given_up_before_those_with_one)
 {
     struct graphs *graphs = *state;
     fill(graphs, 1, GRAPHS_MAX - 10); // those without are the newest
@@ -191,7 +181,7 @@ static void a_kind_without_a_graph_is_given_up_before_those_with_one(void **stat
 }
 
 // Two steps may be under way, the one that computes and the one behind it, each in two parts.
-static void entries_of_the_last_two_steps_stay(void **state)
+TEST(entries_of_the_last_two_steps_stay)
 {
     struct graphs *graphs = *state;
     fill(graphs, 1, GRAPHS_MAX - 3); // the last four alone have no graph
@@ -204,18 +194,4 @@ static void entries_of_the_last_two_steps_stay(void **state)
     assert_int_equal(graphs->entries[GRAPHS_MAX - 3].kind.n_rows, GRAPHS_MAX - 2);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, start, finish)
-    const struct CMUnitTest tests[] = {
-        TEST(counts_of_rows_are_padded_by_less_than_a_quarter_beyond_eight),
-        TEST(positions_and_shared_tiles_are_padded_to_powers),
-        TEST(a_kind_runs_eagerly_then_is_captured_then_replayed),
-        TEST(a_kind_without_a_graph_stays_eager),
-        TEST(the_kind_unused_for_longest_is_given_up),
-        TEST(as_many_graphs_as_there_is_room_for_are_cleared),
-        TEST(a_kind_without_a_graph_is_given_up_before_those_with_one),
-        TEST(entries_of_the_last_two_steps_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(start, finish);

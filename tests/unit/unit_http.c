@@ -2,24 +2,15 @@
 // time passes only when a test says so.
 #include "consumer/http.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { LIMIT_MS = HTTP_REQUEST_S * 1000, PATIENCE_MS = 10000 }; // less than HTTP_IDLE_S
-
-int64_t __wrap_clock_ms(void);
 
 static _Atomic int64_t now_ms = 1000000;
 static struct http *http;
@@ -36,20 +27,17 @@ static void pass_ms(int64_t ms)
 
 static void say_ok(void *context, const char *path, const char *authorization, struct http_answer *answer)
 {
-    (void)context, (void)path, (void)authorization;
     buffer_add_string(&answer->body, "ok\n");
 }
 
 static int open_server(void **state)
 {
-    (void)state;
     struct error error;
     return http_open(&http, "0", true, say_ok, NULL, &error) != STATUS_OK;
 }
 
 static int close_server(void **state)
 {
-    (void)state;
     http_close(http);
     return 0;
 }
@@ -103,9 +91,8 @@ static void ask_on_another_connection(void)
     }
 }
 
-static void a_request_that_trickles_is_closed_at_the_limit(void **state)
+TEST(a_request_that_trickles_is_closed_at_the_limit)
 {
-    (void)state;
     enum { STEPS = 10 };
     char byte;
     int fd = connect_to_server();
@@ -121,9 +108,8 @@ static void a_request_that_trickles_is_closed_at_the_limit(void **state)
     ask_on_another_connection();
 }
 
-static void a_request_that_trickles_within_the_limit_is_answered(void **state)
+TEST(a_request_that_trickles_within_the_limit_is_answered)
 {
-    (void)state;
     int fd = connect_to_server();
     send_text(fd, "GET / HTTP/1.1\r\n");
     ask_on_another_connection();
@@ -146,9 +132,8 @@ static void check_refusal(const char *request, size_t size, const char *status)
     ask_on_another_connection();
 }
 
-static void what_is_too_large_or_no_http_is_refused_at_once(void **state)
+TEST(what_is_too_large_or_no_http_is_refused_at_once)
 {
-    (void)state;
     enum { SIZE = 100000 };
     static char request[SIZE + 64];
     static const char head[] = "GET / HTTP/1.1\r\nHost: localhost\r\nx: ";
@@ -165,9 +150,8 @@ static void what_is_too_large_or_no_http_is_refused_at_once(void **state)
     check_refusal("\x00\xff\x00\xff", 4, " 400 ");
 }
 
-static void a_request_may_begin_with_an_empty_line_and_be_long(void **state)
+TEST(a_request_may_begin_with_an_empty_line_and_be_long)
 {
-    (void)state;
     static char request[HTTP_REQUEST_BYTES_MAX];
     int fd = connect_to_server();
     memset(request, 'a', 12000);
@@ -179,17 +163,4 @@ static void a_request_may_begin_with_an_empty_line_and_be_long(void **state)
     ask_on_another_connection();
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_request_that_trickles_is_closed_at_the_limit, open_server,
-                                        close_server),
-        cmocka_unit_test_setup_teardown(a_request_that_trickles_within_the_limit_is_answered, open_server,
-                                        close_server),
-        cmocka_unit_test_setup_teardown(what_is_too_large_or_no_http_is_refused_at_once, open_server,
-                                        close_server),
-        cmocka_unit_test_setup_teardown(a_request_may_begin_with_an_empty_line_and_be_long, open_server,
-                                        close_server),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_server, close_server);

@@ -4,14 +4,9 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { N_VOCAB = 320, N_SEQUENCES = 3, PAGE_POSITIONS = 16, LENGTH = 40, PAGES_EACH = 3, ROWS_MAX = 64 };
 
@@ -32,8 +27,7 @@ static struct backend *open_cpu(struct pool *pool, enum cpu_level level)
 {
     struct error error = {0};
     struct backend *backend;
-    if (cpu_backend_create(&backend, pool, level, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(cpu_backend_create(&backend, pool, level, &error), &error);
     return backend;
 }
 
@@ -48,15 +42,14 @@ static void machine_open(struct hybrid_machine *machine, const struct model *mod
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * N_SEQUENCES,
                                     .kv_type = KV_F32};
-    assert_int_equal(pool_create(&machine->pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&machine->pool, 2, &error), &error);
     machine->backend = open_cpu(machine->pool, CPU_AVX512);
     if (placement) {
         struct backend *device = machine->backend, *host = open_cpu(machine->pool, host_level);
-        assert_int_equal(hybrid_backend_create(&machine->backend, device, host, placement, &error),
-                         STATUS_OK);
+        assert_ok(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
     }
-    if (forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
+              &error);
 }
 
 static void machine_close(struct hybrid_machine *machine)
@@ -96,8 +89,7 @@ static void compute_logits(struct hybrid_machine *machine, float *logits, int32_
             if (turn > 0 || s == 1) // the first chunk wants one row alone, as when prompts go on
                 outputs[step.n_outputs++] = step.n_tokens - 1;
         }
-        if (forward_step(machine->forward, &step, results, logits, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(forward_step(machine->forward, &step, results, logits, &error), &error);
         logits += step.n_outputs * N_VOCAB;
         for (int32_t i = 0; i < step.n_outputs; i++)
             *drawn++ = results[i].token;
@@ -118,8 +110,7 @@ static void every_placement_gives_one_backends_bytes(void **state)
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &recipe);
-    if (model_open(&model, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, path, &error), &error);
     machine_open(&machine, model, NULL);
     compute_logits(&machine, expected, expected_drawn);
     machine_close(&machine);

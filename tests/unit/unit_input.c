@@ -1,31 +1,21 @@
 // Files of jobs: lines, marks, groups.
 #include "consumer/command/input.h"
 #include "schemas/hash.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char path[] = "/tmp/sheaf-input-XXXXXX";
 static struct error error;
 
 static int make_path(void **state)
 {
-    (void)state;
     int fd = mkstemp(path);
     return fd < 0 ? -1 : close(fd);
 }
 
 static int remove_path(void **state)
 {
-    (void)state;
     return unlink(path);
 }
 
@@ -53,7 +43,6 @@ struct submitted {
 static enum status receive_submissions(void *context, const struct submission *submissions, size_t n,
                                        struct error *failure)
 {
-    (void)failure;
     struct submitted *submitted = context;
     for (size_t i = 0; i < n; i++) {
         const struct submission *s = &submissions[i];
@@ -84,9 +73,8 @@ static enum status submit(struct submitted *submitted)
     return status;
 }
 
-static void a_job_has_the_number_of_its_line(void **state)
+TEST(a_job_has_the_number_of_its_line)
 {
-    (void)state;
     struct submitted submitted = {0};
     write_text("\n{\"prompt\":\"a\"}\r\n \t\n{\"prompt\":\"b\",\"custom_id\":\"x\"}\n\n{\"prompt\":\"c\"}");
     assert_int_equal(submit(&submitted), STATUS_OK);
@@ -97,9 +85,8 @@ static void a_job_has_the_number_of_its_line(void **state)
     buffer_finish(&submitted.text);
 }
 
-static void a_line_of_nul_bytes_is_a_line(void **state)
+TEST(a_line_of_nul_bytes_is_a_line)
 {
-    (void)state;
     struct submitted submitted = {0};
     write_file("\0\0\n\n{}\n\0", 8);
     assert_int_equal(submit(&submitted), STATUS_OK);
@@ -108,9 +95,8 @@ static void a_line_of_nul_bytes_is_a_line(void **state)
     buffer_finish(&submitted.text);
 }
 
-static void a_file_submitted_by_version_4_is_known_by_its_bytes(void **state)
+TEST(a_file_submitted_by_version_4_is_known_by_its_bytes)
 {
-    (void)state;
     struct buffer bytes = {0};
     for (int i = 0; i < 20000; i++)
         buffer_add_format(&bytes, "{\"prompt\":\"%d\"}\n", i);
@@ -119,26 +105,25 @@ static void a_file_submitted_by_version_4_is_known_by_its_bytes(void **state)
     for (size_t at = 0; at < bytes.size; at += 65536)
         expected = hash_bytes(bytes.data + at, bytes.size - at < 65536 ? bytes.size - at : 65536, expected);
     struct input input;
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
-    assert_int_equal(input_hash_bytes(&input, &hash, &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
+    assert_ok(input_hash_bytes(&input, &hash, &error), &error);
     assert_true(hash == (expected & INT64_MAX));
     assert_int_equal(input.whole.n_jobs, 20000);
     input_close(&input);
     buffer_finish(&bytes);
 }
 
-static void a_file_that_grows_while_it_is_read_is_read_as_it_was(void **state)
+TEST(a_file_that_grows_while_it_is_read_is_read_as_it_was)
 {
-    (void)state;
     struct input input;
     struct submitted submitted = {.input = &input};
     write_text("{\"prompt\":\"a\"}\n");
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
     write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n");
-    assert_int_equal(input_read(&input, TEXT("d"), receive_submissions, &submitted, &error), STATUS_OK);
+    assert_ok(input_read(&input, TEXT("d"), receive_submissions, &submitted, &error), &error);
     assert_string_equal(submitted.text.data, "1 d-1 {\"prompt\":\"a\"};");
     input_close(&input);
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
     write_text("{\"prompt\":\"a\"}\n{\"prompt\":\"c\"}\n");
     assert_int_equal(input_read(&input, TEXT("d"), receive_submissions, &submitted, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "changed while it was read"));
@@ -146,9 +131,8 @@ static void a_file_that_grows_while_it_is_read_is_read_as_it_was(void **state)
     buffer_finish(&submitted.text);
 }
 
-static void groups_have_at_most_their_limit(void **state)
+TEST(groups_have_at_most_their_limit)
 {
-    (void)state;
     for (int n = INPUT_GROUP_JOBS - 1; n <= INPUT_GROUP_JOBS + 1; n++) {
         struct submitted submitted = {0};
         struct buffer bytes = {0};
@@ -175,29 +159,28 @@ static void read_long_line(size_t n, struct text *line, uint64_t *line_bytes, ui
     write_file(bytes, n + 8);
     free(bytes);
     input_lines_close(&lines);
-    assert_int_equal(input_source_open(&source, path, &error), STATUS_OK);
-    assert_int_equal(input_lines_open(&lines, &source, &error), STATUS_OK);
+    assert_ok(input_source_open(&source, path, &error), &error);
+    assert_ok(input_lines_open(&lines, &source, &error), &error);
     struct text other;
-    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_ok(input_lines_next(&lines, &other, &error), &error);
     assert_true(text_equal(other, TEXT("one")));
-    assert_int_equal(input_lines_next(&lines, line, &error), STATUS_OK);
+    assert_ok(input_lines_next(&lines, line, &error), &error);
     *line_bytes = lines.line_bytes;
     *hash = lines.hash;
     size_t size = line->size;
     assert_true(size > 0 && line->data[0] == 'x' && line->data[size - 1] == 'x');
-    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_ok(input_lines_next(&lines, &other, &error), &error);
     assert_true(text_equal(other, TEXT("two")));
     line->size = size;
-    assert_int_equal(input_lines_next(&lines, &other, &error), STATUS_OK);
+    assert_ok(input_lines_next(&lines, &other, &error), &error);
     assert_null(other.data);
     assert_int_equal(lines.number, 3);
     input_lines_close(&lines);
     input_source_close(&source);
 }
 
-static void a_line_is_kept_up_to_its_limit_and_its_size_is_known(void **state)
+TEST(a_line_is_kept_up_to_its_limit_and_its_size_is_known)
 {
-    (void)state;
     static const size_t sizes[] = {INPUT_BUFFER_BYTES - 5,     INPUT_BUFFER_BYTES - 4,
                                    INPUT_BUFFER_BYTES - 3,     INPUT_BUFFER_BYTES,
                                    2 * INPUT_BUFFER_BYTES - 4, INPUT_LINE_BYTES_MAX - 1,
@@ -226,7 +209,6 @@ static enum status keep_first_id(void *context, const struct submission *submiss
                                  struct error *reading)
 {
     struct submission_count *count = context;
-    (void)reading;
     for (size_t i = 0; i < n && count->n < 2; i++)
         snprintf(count->ids[count->n++], sizeof count->ids[0], "%.*s", (int)submissions[i].custom_id.size,
                  submissions[i].custom_id.data);
@@ -253,9 +235,8 @@ static void assert_behind(const char *tail, const char *expected)
     arena_finish(&arena);
 }
 
-static void the_id_behind_what_made_a_line_too_long_is_found_by_its_end(void **state)
+TEST(the_id_behind_what_made_a_line_too_long_is_found_by_its_end)
 {
-    (void)state;
     assert_behind("xxx\"}]},\"custom_id\":\"a b\"}", "a b");
     assert_behind("xxx\"}]}, \"custom_id\" : \"a\", \"method\":\"POST\",\"index\":[1,{\"b\":2}] } \r", "a");
     assert_behind("xxx\",\"metadata\":{\"custom_id\":\"b\"}},\"custom_id\":\"a\"}", "a");
@@ -266,9 +247,8 @@ static void the_id_behind_what_made_a_line_too_long_is_found_by_its_end(void **s
     assert_behind("", NULL);
 }
 
-static void a_line_above_the_limit_keeps_its_end(void **state)
+TEST(a_line_above_the_limit_keeps_its_end)
 {
-    (void)state;
     static const char behind[] = "\"}}],\"custom_id\":\"late\"}";
     struct submission_count count = {0};
     struct buffer text = {0};
@@ -279,8 +259,8 @@ static void a_line_above_the_limit_keeps_its_end(void **state)
     buffer_add_string(&text, "\n{\"prompt\":\"y\"}\n");
     write_text(text.data);
     struct input input;
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
-    assert_int_equal(input_read(&input, TEXT("d"), keep_first_id, &count, &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
+    assert_ok(input_read(&input, TEXT("d"), keep_first_id, &count, &error), &error);
     assert_int_equal(count.n, 2);
     assert_string_equal(count.ids[0], "late");
     assert_string_equal(count.ids[1], "d-2");
@@ -288,9 +268,8 @@ static void a_line_above_the_limit_keeps_its_end(void **state)
     buffer_finish(&text);
 }
 
-static void the_id_of_a_line_is_found_also_where_it_is_no_json(void **state)
+TEST(the_id_of_a_line_is_found_also_where_it_is_no_json)
 {
-    (void)state;
     assert_id("{\"custom_id\":\"a\",\"prompt\":\"x\"}", "a");
     assert_id(" { \"prompt\" : \"}\\\"custom_id\\\":\\\"b\" , \t\"custom_id\" : \"a b\" } ", "a b");
     assert_id("{\"x\":{\"custom_id\":\"b\"},\"y\":[{\"custom_id\":\"c\"}],\"custom_id\":\"a\"}", "a");
@@ -339,8 +318,8 @@ static enum status check_ids(int n_lines, int same, int of, struct input_ids_lim
     buffer_finish(&bytes);
     struct input_source source;
     struct input_lines lines;
-    assert_int_equal(input_source_open(&source, path, &error), STATUS_OK);
-    assert_int_equal(input_lines_open(&lines, &source, &error), STATUS_OK);
+    assert_ok(input_source_open(&source, path, &error), &error);
+    assert_ok(input_lines_open(&lines, &source, &error), &error);
     error = (struct error){0};
     enum status status = input_ids_check(&lines, TEXT("d"), &limits, &error);
     input_lines_close(&lines);
@@ -348,9 +327,8 @@ static enum status check_ids(int n_lines, int same, int of, struct input_ids_lim
     return status;
 }
 
-static void two_lines_with_one_id_are_found_however_many_passes_it_takes(void **state)
+TEST(two_lines_with_one_id_are_found_however_many_passes_it_takes)
 {
-    (void)state;
     static const struct input_ids_limits limits[] = {
         {INPUT_IDS_MAX, 64}, {200, 64}, {199, 64}, {10, 64}, {10, 3}, {1, 1}};
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
@@ -366,16 +344,15 @@ static void two_lines_with_one_id_are_found_however_many_passes_it_takes(void **
     }
 }
 
-static void a_line_without_an_id_has_its_number_and_may_collide(void **state)
+TEST(a_line_without_an_id_has_its_number_and_may_collide)
 {
-    (void)state;
     struct input input;
     write_text("\n{\"prompt\":\"a\"}\n\n{\"custom_id\":\"d-2\"}\n");
     assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text,
                            "line 2 has no custom_id and is named \"d-2\", which is the custom_id of "
                            "line 4: give line 2 one, or the dataset another name"));
-    assert_int_equal(input_open(&input, path, TEXT("e"), &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("e"), &error), &error);
     input_close(&input);
 }
 
@@ -393,7 +370,6 @@ struct received {
 static enum status receive_group(void *context, const struct submission *submissions, size_t n,
                                  struct error *failure)
 {
-    (void)failure;
     struct received *received = context;
     if (received->n_jobs == 0)
         received->first = submissions[0].index;
@@ -417,7 +393,7 @@ static enum status read_from(const char *text, const struct input_position *from
     write_text(text);
     struct input input;
     *received = (struct received){.input = &input};
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
     enum status status = from ? input_skip(&input, from, &error) : STATUS_OK;
     if (status == STATUS_OK)
         status = input_read(&input, TEXT("d"), receive_group, received, &error);
@@ -425,9 +401,8 @@ static enum status read_from(const char *text, const struct input_position *from
     return status;
 }
 
-static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
+TEST(an_input_goes_on_behind_the_lines_of_each_position)
 {
-    (void)state;
     struct received whole, rest;
     char *text = lines_of(N_LINES);
     assert_int_equal(read_from(text, NULL, &whole), STATUS_OK);
@@ -447,9 +422,8 @@ static void an_input_goes_on_behind_the_lines_of_each_position(void **state)
     free(text);
 }
 
-static void appended_lines_are_read_also_behind_a_last_line_without_line_feed(void **state)
+TEST(appended_lines_are_read_also_behind_a_last_line_without_line_feed)
 {
-    (void)state;
     struct received first, more;
     assert_int_equal(read_from("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}", NULL, &first), STATUS_OK);
     const char *longer = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n{\"prompt\":\"c\"}\n";
@@ -458,9 +432,8 @@ static void appended_lines_are_read_also_behind_a_last_line_without_line_feed(vo
     assert_int_equal(more.first, 3);
 }
 
-static void other_lines_and_fewer_are_refused(void **state)
+TEST(other_lines_and_fewer_are_refused)
 {
-    (void)state;
     struct received first, other;
     assert_int_equal(read_from("{}one\n{}two\n{}three\n", NULL, &first), STATUS_OK);
     static const char *const others[] = {"{}one\n{}two\n{}threee\n", "{}one\n{}two{}three\n\n",
@@ -476,9 +449,8 @@ static void other_lines_and_fewer_are_refused(void **state)
     assert_int_equal(other.n_jobs, 0);
 }
 
-static void a_file_without_one_object_is_refused(void **state)
+TEST(a_file_without_one_object_is_refused)
 {
-    (void)state;
     static const char *const texts[] = {"id,text\n1,good\n",
                                         "{\n  \"prompt\": \"a\"\n}\n",
                                         "[{\"prompt\":\"a\"}]",
@@ -495,29 +467,9 @@ static void a_file_without_one_object_is_refused(void **state)
     }
     for (size_t i = 0; i < sizeof likely / sizeof *likely; i++) {
         write_text(likely[i]);
-        assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+        assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
         input_close(&input);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_has_the_number_of_its_line),
-        cmocka_unit_test(a_line_of_nul_bytes_is_a_line),
-        cmocka_unit_test(a_file_submitted_by_version_4_is_known_by_its_bytes),
-        cmocka_unit_test(a_file_that_grows_while_it_is_read_is_read_as_it_was),
-        cmocka_unit_test(a_file_without_one_object_is_refused),
-        cmocka_unit_test(groups_have_at_most_their_limit),
-        cmocka_unit_test(a_line_is_kept_up_to_its_limit_and_its_size_is_known),
-        cmocka_unit_test(the_id_of_a_line_is_found_also_where_it_is_no_json),
-        cmocka_unit_test(the_id_behind_what_made_a_line_too_long_is_found_by_its_end),
-        cmocka_unit_test(a_line_above_the_limit_keeps_its_end),
-        cmocka_unit_test(two_lines_with_one_id_are_found_however_many_passes_it_takes),
-        cmocka_unit_test(a_line_without_an_id_has_its_number_and_may_collide),
-        cmocka_unit_test(an_input_goes_on_behind_the_lines_of_each_position),
-        cmocka_unit_test(appended_lines_are_read_also_behind_a_last_line_without_line_feed),
-        cmocka_unit_test(other_lines_and_fewer_are_refused),
-    };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
-}
+GROUP_FIXTURE(make_path, remove_path);

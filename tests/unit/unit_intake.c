@@ -1,17 +1,9 @@
 // A record's place and headers become a job's.
 #include "consumer/intake.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void a_job_knows_where_its_record_was(void **state)
+TEST(a_job_knows_where_its_record_was)
 {
-    (void)state;
     const struct header headers[] = {{TEXT("own"), TEXT("kept")}, {TEXT(HEADER_DATASET), TEXT("d")}};
     const struct record record = {.topic = TEXT("t"),
                                   .partition = 3,
@@ -56,9 +48,8 @@ static uint64_t seed_of(const struct record *record)
 }
 
 // A record of another producer, without a name.
-static void a_record_without_a_name_draws_by_its_place_in_any_topic(void **state)
+TEST(a_record_without_a_name_draws_by_its_place_in_any_topic)
 {
-    (void)state;
     struct record record = {
         .topic = TEXT("t"), .partition = 3, .offset = 44, .value = TEXT("{\"prompt\":\"p\"}")};
     uint64_t first = seed_of(&record);
@@ -85,9 +76,8 @@ static uint64_t seed_of_line(const char *dataset, const char *custom_id, const c
 }
 
 // As `submit` sends lines: those without a custom_id have one made of the dataset's name.
-static void a_line_draws_alike_in_every_dataset(void **state)
+TEST(a_line_draws_alike_in_every_dataset)
 {
-    (void)state;
     static const char unnamed[] = "{\"prompt\":\"p\"}",
                       named[] = "{\"prompt\":\"p\",\"custom_id\":\"run-1\"}";
     uint64_t first = seed_of_line("run", "run-1", named);
@@ -97,9 +87,8 @@ static void a_line_draws_alike_in_every_dataset(void **state)
 }
 
 // Lines of one prompt draw alike where the worker is told so.
-static void the_names_of_results_say_how_it_draws_and_what_it_reports(void **state)
+TEST(the_names_of_results_say_how_it_draws_and_what_it_reports)
 {
-    (void)state;
     const struct record records[2] = {{.offset = 1, .value = TEXT("{\"prompt\":\"p\"}")},
                                       {.offset = 2, .value = TEXT("{\"prompt\":\"p\"}")}};
     for (int same = 0; same < 2; same++) {
@@ -138,9 +127,8 @@ static void check_rejected(const struct record *record, enum error_code code, co
     job_destroy(job);
 }
 
-static void a_record_that_is_no_job_has_failed_and_is_kept(void **state)
+TEST(a_record_that_is_no_job_has_failed_and_is_kept)
 {
-    (void)state;
     const struct header cut = {TEXT(HEADER_CUT), TEXT("3000 bytes")};
     struct record record = {.value = TEXT("{\"prompt\":5}")};
     check_rejected(&record, ERROR_INVALID_FIELD, "prompt");
@@ -177,9 +165,8 @@ static void assert_answers_to(struct model_names names, const char *model, bool 
     job_destroy(job);
 }
 
-static void a_worker_answers_to_its_model_s_names(void **state)
+TEST(a_worker_answers_to_its_model_s_names)
 {
-    (void)state;
     char *given[] = {"first", "org/second", NULL};
     const struct model_names own = {.own = TEXT("Tiny 1B"), .path = "/models/org/Tiny-1B.gguf"},
                              named = {.given = given,
@@ -200,9 +187,8 @@ static void a_worker_answers_to_its_model_s_names(void **state)
     assert_answers_to(named, "Tiny 1B", false);
 }
 
-static void a_job_that_names_another_model_is_warned_or_refused_by_name(void **state)
+TEST(a_job_that_names_another_model_is_warned_or_refused_by_name)
 {
-    (void)state;
     struct model_names names = {.own = TEXT("tiny"), .path = "tiny.gguf"};
     struct job *job = take_with(names, "{\"prompt\":\"p\",\"model\":\"gpt-4o\"}");
     assert_true(
@@ -215,17 +201,4 @@ static void a_job_that_names_another_model_is_warned_or_refused_by_name(void **s
     assert_string_equal(job->result.error.text,
                         "model: expected \"tiny\", this worker's model, got \"gpt-4o\"");
     job_destroy(job);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_worker_answers_to_its_model_s_names),
-        cmocka_unit_test(a_job_that_names_another_model_is_warned_or_refused_by_name),
-        cmocka_unit_test(a_job_knows_where_its_record_was),
-        cmocka_unit_test(a_record_without_a_name_draws_by_its_place_in_any_topic),
-        cmocka_unit_test(a_line_draws_alike_in_every_dataset),
-        cmocka_unit_test(the_names_of_results_say_how_it_draws_and_what_it_reports),
-        cmocka_unit_test(a_record_that_is_no_job_has_failed_and_is_kept)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,12 @@
 // Reading and writing job records: identity, parameters, limits, bytes.
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 
-static void what_is_not_given_has_openais_defaults(void **state)
+TEST(what_is_not_given_has_openais_defaults)
 {
-    struct job *job = decode_good("{'job_id':'a','prompt':'p'}");
+    struct job *job = decode_good(PROMPT_JOB(""));
     const struct request *request = &job->request;
     const struct sampling *sampling = &request->sampling;
     assert_true(text_equals_string(job->job_id, "a"));
@@ -26,23 +27,23 @@ static void what_is_not_given_has_openais_defaults(void **state)
     assert_false(sampling->seed_given);
     assert_int_equal(job->result.status, RESULT_NONE);
     assert_int_equal(job->result.n_warnings, 0);
-    assert_encodes(job, "{'job_id':'a','prompt':'p'}");
+    assert_encodes(job, PROMPT_JOB(""));
     job_destroy(job);
 }
 
-static void a_null_counts_as_not_given(void **state)
+TEST(a_null_counts_as_not_given)
 {
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','messages':null,'seed':null,'stop':null,'temperature':null,'n':null,"
-        "'stream':null,'functions':null,'user':null,'logit_bias':null,'dataset':null}",
-        "{'job_id':'a','prompt':'p'}");
+    assert_recodes(PROMPT_JOB(
+                       ",'messages':null,'seed':null,'stop':null,'temperature':null,'n':null,'stream':null,"
+                       "'functions':null,'user':null,'logit_bias':null,'dataset':null"),
+                   PROMPT_JOB(""));
 }
 
-static void numbers_may_be_whole_floats_and_floats_whole_numbers(void **state)
+TEST(numbers_may_be_whole_floats_and_floats_whole_numbers)
 {
     assert_recodes(
-        "{'job_id':'a','prompt':'p','n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,"
-        "'top_k':5.0,'best_of':2.0}",
+        PROMPT_JOB(",'n':2.0,'max_tokens':1e2,'seed':-3.0,'index':7.0,'temperature':0,'top_k':5.0,"
+                   "'best_of':2.0"),
         "{'job_id':'a','index':7,'prompt':'p','max_tokens':100,'n':2,'temperature':0.0,'top_k':5,'seed':-3}");
     assert_recodes("{'job_id':'a','tokens':[1,2.0]}", "{'job_id':'a','tokens':[1,2]}");
 }
@@ -117,42 +118,39 @@ static const struct {
      "prompt: given beside messages, but one of messages, prompt and tokens is wanted"},
 };
 
-static void fields_of_a_wrong_type_or_range_are_named(void **state)
+TEST(fields_of_a_wrong_type_or_range_are_named)
 {
     for (size_t i = 0; i < sizeof wrong_fields / sizeof *wrong_fields; i++) {
         char record[256];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", wrong_fields[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), wrong_fields[i].field);
         assert_refused(record, ERROR_INVALID_FIELD, wrong_fields[i].text);
     }
 }
 
-static void names_of_other_servers_are_the_same_fields(void **state)
+TEST(names_of_other_servers_are_the_same_fields)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','max_new_tokens':7,"
-                   "'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'}",
-                   "{'job_id':'a','prompt':'p','max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25}");
-    assert_recodes("{'job_id':'a','prompt':'p','n_predict':7,'max_tokens':7}",
-                   "{'job_id':'a','prompt':'p','max_tokens':7}");
+    assert_recodes(
+        PROMPT_JOB(",'max_new_tokens':7,'repeat_penalty':1.25,'num_return_sequences':2,'stop_strings':'x'"),
+        PROMPT_JOB(",'max_tokens':7,'n':2,'stop':['x'],'repetition_penalty':1.25"));
+    assert_recodes(PROMPT_JOB(",'n_predict':7,'max_tokens':7"), PROMPT_JOB(",'max_tokens':7"));
 }
 
-static void values_at_the_edge_of_what_servers_take_are_taken(void **state)
+TEST(values_at_the_edge_of_what_servers_take_are_taken)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','top_p':0,'temperature':100,'seed':-1}",
-                   "{'job_id':'a','prompt':'p','temperature':100.0,'top_p':0.0}");
-    struct job *random = decode_good("{'job_id':'a','prompt':'p','seed':-1}"),
-               *none = decode_good("{'job_id':'a','prompt':'p'}");
+    assert_recodes(PROMPT_JOB(",'top_p':0,'temperature':100,'seed':-1"),
+                   PROMPT_JOB(",'temperature':100.0,'top_p':0.0"));
+    struct job *random = decode_good(PROMPT_JOB(",'seed':-1")), *none = decode_good(PROMPT_JOB(""));
     assert_true(random->request.sampling.seed == none->request.sampling.seed &&
                 !random->request.sampling.seed_given);
     job_destroy(random);
     job_destroy(none);
 }
 
-static void best_of_generates_more_than_it_returns(void **state)
+TEST(best_of_generates_more_than_it_returns)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5}",
-                   "{'job_id':'a','prompt':'p','n':2,'best_of':5}");
-    assert_recodes("{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}",
-                   "{'job_id':'a','prompt':'p','n':2,'best_of':5,'logprobs':true}");
+    assert_recodes(PROMPT_JOB(",'n':2,'best_of':5"), PROMPT_JOB(",'n':2,'best_of':5"));
+    assert_recodes(PROMPT_JOB(",'n':2,'best_of':5,'logprobs':true"),
+                   PROMPT_JOB(",'n':2,'best_of':5,'logprobs':true"));
     struct job *job = decode_good("{'prompt':'p','n':2,'best_of':5}"),
                *asked = decode_good("{'prompt':'p','best_of':2,'logprobs':1}");
     assert_int_equal(request_n_sequences(&job->request), 5);
@@ -162,35 +160,31 @@ static void best_of_generates_more_than_it_returns(void **state)
     job_destroy(asked);
 }
 
-static void parameters_are_read_under_openais_names(void **state)
+TEST(parameters_are_read_under_openais_names)
 {
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3}",
-        "{'job_id':'a','prompt':'p','max_tokens':9,'top_k':0,"
-        "'stop':['END'],'logprobs':true,'top_logprobs':3}");
+    assert_recodes(PROMPT_JOB(",'max_completion_tokens':9,'stop':'END','top_k':-1,'logprobs':3"),
+                   PROMPT_JOB(",'max_tokens':9,'top_k':0,'stop':['END'],'logprobs':true,'top_logprobs':3"));
     // A default that is named stays named: the worker's own does not replace it.
     assert_recodes(
-        "{'job_id':'a','prompt':'p','temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,"
-        "'frequency_penalty':0,'repetition_penalty':1}",
-        "{'job_id':'a','prompt':'p','temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,"
-        "'presence_penalty':0.0,'frequency_penalty':0.0,'repetition_penalty':1.0}");
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,"
-        "'logit_bias':{}}",
-        "{'job_id':'a','prompt':'p','max_tokens':0,'logprobs':true}");
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false}",
-        "{'job_id':'a','prompt':'p','temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}}");
+        PROMPT_JOB(
+            ",'temperature':1,'top_p':1,'top_k':0,'min_p':0,'presence_penalty':0,'frequency_penalty':0,"
+            "'repetition_penalty':1"),
+        PROMPT_JOB(",'temperature':1.0,'top_p':1.0,'top_k':0,'min_p':0.0,'presence_penalty':0.0,"
+                   "'frequency_penalty':0.0,'repetition_penalty':1.0"));
+    assert_recodes(PROMPT_JOB(
+                       ",'max_tokens':0,'max_completion_tokens':0,'stop':[],'logprobs':0,'logit_bias':{}"),
+                   PROMPT_JOB(",'max_tokens':0,'logprobs':true"));
+    assert_recodes(PROMPT_JOB(",'temperature':0.7,'logit_bias':{'50256':-100,'0':0.25},'logprobs':false"),
+                   PROMPT_JOB(",'temperature':0.7,'logit_bias':{'50256':-100.0,'0':0.25}"));
     // -0 is 0.
-    assert_recodes("{'job_id':'a','prompt':'p','min_p':-0.0,'presence_penalty':-0.0}",
-                   "{'job_id':'a','prompt':'p','min_p':0.0,'presence_penalty':0.0}");
+    assert_recodes(PROMPT_JOB(",'min_p':-0.0,'presence_penalty':-0.0"),
+                   PROMPT_JOB(",'min_p':0.0,'presence_penalty':0.0"));
 }
 
-static void a_seed_is_any_int64(void **state)
+TEST(a_seed_is_any_int64)
 {
-    assert_recodes("{'job_id':'a','prompt':'p','seed':-9223372036854775808}",
-                   "{'job_id':'a','prompt':'p','seed':-9223372036854775808}");
-    assert_recodes("{'job_id':'a','prompt':'p','seed':0}", "{'job_id':'a','prompt':'p','seed':0}");
+    assert_recodes(PROMPT_JOB(",'seed':-9223372036854775808"), PROMPT_JOB(",'seed':-9223372036854775808"));
+    assert_recodes(PROMPT_JOB(",'seed':0"), PROMPT_JOB(",'seed':0"));
     struct job *later = decode_good("{'prompt':'p'}"),
                *given = decode_good("{'prompt':'p','seed':42,'custom_id':'c'}");
     assert_int_equal(later->job_id.size, 0);
@@ -213,7 +207,7 @@ static uint64_t seed_of(const char *record)
 }
 
 // Dataset, job id and settings are no part of it; prompt and custom_id, else the index, are.
-static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
+TEST(a_seed_that_is_not_given_is_of_the_request_alone)
 {
     static const char *const same[][2] = {
         {"{'prompt':'p','custom_id':'c','job_id':'a','dataset':'d','index':1}",
@@ -224,8 +218,7 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
          "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
         {"{'prompt':'p','job_id':'d-0','dataset':'d','index':0}", // the first line
          "{'prompt':'p','job_id':'e-0','dataset':'e','index':0}"},
-        {"{'messages':[{'role':'user','content':'x'}],'index':7}",
-         "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
+        {CHAT_JOB(",'index':7"), "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
         {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
     static const char *const others[] = {"{'prompt':'p','index':1}",
                                          "{'prompt':'p','index':2}",
@@ -246,24 +239,22 @@ static void a_seed_that_is_not_given_is_of_the_request_alone(void **state)
 }
 
 // As JSON and as msgpack.
-static void a_seed_is_the_same_in_both_encodings(void **state)
+TEST(a_seed_is_the_same_in_both_encodings)
 {
-    struct job *json = decode_good("{'messages':[{'role':'user','content':'x'}],'index':3,"
-                                   "'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
+    struct job *json = decode_good(CHAT_JOB(",'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}"));
     struct buffer record = {0};
     struct job *msgpack = job_create();
     struct error error;
     assert_true(job_set_id(json, TEXT("j")));
     job_encode(json, ENCODING_MSGPACK, &record);
-    assert_int_equal(job_decode(msgpack, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    assert_ok(job_decode(msgpack, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), &error);
     assert_true(job_default_seed(msgpack) == job_default_seed(json));
     buffer_finish(&record);
     job_destroy(json);
     job_destroy(msgpack);
 }
 
-static void the_identity_is_read_even_from_a_bad_record(void **state)
+TEST(the_identity_is_read_even_from_a_bad_record)
 {
     struct decoded_job decoded =
         decode("{'temperature':'hot','n':0,'job_id':'a','dataset':5,'index':2,'created':3}");
@@ -277,7 +268,7 @@ static void the_identity_is_read_even_from_a_bad_record(void **state)
     job_destroy(decoded.job);
 }
 
-static void a_record_that_is_no_object_is_refused(void **state)
+TEST(a_record_that_is_no_object_is_refused)
 {
     assert_refused("[1]", ERROR_INVALID_FIELD, "record: expected an object, got [1]");
     assert_refused("'x'", ERROR_INVALID_FIELD, "record: expected an object, got 'x'");
@@ -287,7 +278,7 @@ static void a_record_that_is_no_object_is_refused(void **state)
     job_destroy(decoded.job);
 }
 
-static void a_deadline_is_in_seconds_and_a_priority_has_both_signs(void **state)
+TEST(a_deadline_is_in_seconds_and_a_priority_has_both_signs)
 {
     struct job *job = decode_good("{'prompt':'p','priority':-100,'deadline':253402300799}");
     assert_int_equal(job->priority, -JOB_PRIORITY_MAX);
@@ -321,7 +312,7 @@ static const char full_record[] =
     "'priority':-7,'deadline':1800000000,"
     "'warnings':['unknown field \\'color\\' ignored']}";
 
-static void the_bytes_of_a_job_do_not_change(void **state)
+TEST(the_bytes_of_a_job_do_not_change)
 {
     struct job *job = decode_good(full_record);
     struct buffer json = {0}, msgpack = {0};
@@ -347,7 +338,7 @@ static void the_bytes_of_a_job_do_not_change(void **state)
     job_destroy(job);
 }
 
-static void the_encoding_follows_from_the_content_type_else_the_first_byte(void **state)
+TEST(the_encoding_follows_from_the_content_type_else_the_first_byte)
 {
     static const struct {
         const char *type;
@@ -388,24 +379,23 @@ static void the_encoding_follows_from_the_content_type_else_the_first_byte(void 
     assert_true(encoding_detect((struct text){0}, TEXT("{}"), &encoding));
 }
 
-static void framing_and_a_byte_order_mark_before_json_are_passed_over(void **state)
+TEST(framing_and_a_byte_order_mark_before_json_are_passed_over)
 {
     static const struct text records[] = {TEXT("\xEF\xBB\xBF{\"job_id\":\"a\",\"prompt\":\"p\"}"),
                                           {"\0\0\0\1\0{\"job_id\":\"a\",\"prompt\":\"p\"}", 32}};
     for (size_t i = 0; i < 2; i++) {
         struct job *job = job_create();
         struct error error;
-        if (job_decode(job, records[i], ENCODING_JSON, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(job_decode(job, records[i], ENCODING_JSON, &error), &error);
         assert_true(text_equals_string(job->job_id, "a") &&
                     text_equals_string(job->request.prompt.text, "p"));
         job_destroy(job);
     }
 }
 
-static void a_failed_job_keeps_its_identity_and_warnings_only(void **state)
+TEST(a_failed_job_keeps_its_identity_and_warnings_only)
 {
-    struct job *job = decode_good("{'job_id':'a','prompt':'p','x':1}");
+    struct job *job = decode_good(PROMPT_JOB(",'x':1"));
     struct error error;
     error_set(&error, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "prompt: 9 tokens");
     job->result = (struct result){.status = RESULT_DONE,
@@ -427,9 +417,8 @@ static void a_failed_job_keeps_its_identity_and_warnings_only(void **state)
 }
 
 // Under the address sanitizer nothing is kept, and each job is new.
-static void a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first(void **state)
+TEST(a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first)
 {
-    (void)state;
     struct job_reserve reserve = {0};
     struct job *jobs[JOB_RESERVE_MAX + 2];
     enum { N = sizeof jobs / sizeof *jobs };
@@ -461,7 +450,7 @@ static void a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first(
 }
 
 // The fields that say which job it is are read as far as they can be, so that its error result is the job's.
-static void the_first_bad_field_of_an_identity_is_named_and_the_others_are_read(void **state)
+TEST(the_first_bad_field_of_an_identity_is_named_and_the_others_are_read)
 {
     static const struct {
         const char *record, *words;
@@ -479,31 +468,4 @@ static void the_first_bad_field_of_an_identity_is_named_and_the_others_are_read(
         assert_true(text_equals_string(decoded.job->custom_id, "c"));
         job_destroy(decoded.job);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_bad_field_of_an_identity_is_named_and_the_others_are_read),
-        cmocka_unit_test(a_reserve_keeps_the_memory_of_so_many_jobs_and_gives_the_last_first),
-        cmocka_unit_test(what_is_not_given_has_openais_defaults),
-        cmocka_unit_test(a_null_counts_as_not_given),
-        cmocka_unit_test(numbers_may_be_whole_floats_and_floats_whole_numbers),
-        cmocka_unit_test(fields_of_a_wrong_type_or_range_are_named),
-        cmocka_unit_test(names_of_other_servers_are_the_same_fields),
-        cmocka_unit_test(values_at_the_edge_of_what_servers_take_are_taken),
-        cmocka_unit_test(best_of_generates_more_than_it_returns),
-        cmocka_unit_test(parameters_are_read_under_openais_names),
-        cmocka_unit_test(a_seed_is_any_int64),
-        cmocka_unit_test(a_seed_that_is_not_given_is_of_the_request_alone),
-        cmocka_unit_test(a_seed_is_the_same_in_both_encodings),
-        cmocka_unit_test(the_identity_is_read_even_from_a_bad_record),
-        cmocka_unit_test(a_record_that_is_no_object_is_refused),
-        cmocka_unit_test(a_deadline_is_in_seconds_and_a_priority_has_both_signs),
-        cmocka_unit_test(the_bytes_of_a_job_do_not_change),
-        cmocka_unit_test(framing_and_a_byte_order_mark_before_json_are_passed_over),
-        cmocka_unit_test(the_encoding_follows_from_the_content_type_else_the_first_byte),
-        cmocka_unit_test(a_failed_job_keeps_its_identity_and_warnings_only),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

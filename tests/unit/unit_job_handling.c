@@ -1,10 +1,10 @@
 // Jobs outside their record: which of them an order names, and the free list of their memory.
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
 // An order to cancel names a dataset, perhaps one job of it, and the moment up to which jobs were submitted.
-static void an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment(void **state)
+TEST(an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment)
 {
-    (void)state;
     struct job *job = decode_good("{'prompt':'p','dataset':'d','job_id':'j'}");
     static const struct {
         int64_t created, written, submitted;
@@ -23,9 +23,8 @@ static void an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment(void **st
     job_destroy(job);
 }
 
-static void jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit(void **state)
+TEST(jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit)
 {
-    (void)state;
     struct job_reserve reserve = {0};
     struct job *jobs[JOB_RESERVE_MAX + 1];
     for (int i = 0; i <= JOB_RESERVE_MAX; i++) {
@@ -55,9 +54,8 @@ static void jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit
     assert_int_equal(reserve.n_jobs, 0);
 }
 
-static void a_warning_shows_the_first_128_bytes_of_a_name(void **state)
+TEST(a_warning_shows_the_first_128_bytes_of_a_name)
 {
-    (void)state;
     for (int size = 127; size < 131; size++) {
         char name[140], record[200], expected[200];
         memset(name, 'x', sizeof name);
@@ -72,7 +70,7 @@ static void a_warning_shows_the_first_128_bytes_of_a_name(void **state)
     }
 }
 
-static void digests_are_equal_in_every_byte_and_none_equals_itself(void **state)
+TEST(digests_are_equal_in_every_byte_and_none_equals_itself)
 {
     struct digest digest = digest_of("request", 7), none = {0};
     assert_true(digest_equal(&digest, &digest) && !digest_equal(&none, &none));
@@ -83,15 +81,4 @@ static void digests_are_equal_in_every_byte_and_none_equals_itself(void **state)
         assert_false(digest_equal(&digest, &other));
         assert_true(digest_is_set(&single) && digest_equal(&single, &single));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(digests_are_equal_in_every_byte_and_none_equals_itself),
-        cmocka_unit_test(an_order_names_jobs_of_its_dataset_and_id_up_to_its_moment),
-        cmocka_unit_test(jobs_from_the_reserve_are_as_new_and_no_more_are_kept_than_its_limit),
-        cmocka_unit_test(a_warning_shows_the_first_128_bytes_of_a_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 // Limits of job records, and what is refused, unknown or without effect.
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 
@@ -75,11 +76,11 @@ static const struct {
     {"'stop_sequences':['a']", "stop_sequences: not supported, got ['a']"},
 };
 
-static void what_is_not_built_is_refused_by_name(void **state)
+TEST(what_is_not_built_is_refused_by_name)
 {
     for (size_t i = 0; i < sizeof unbuilt_fields / sizeof *unbuilt_fields; i++) {
         char record[256];
-        snprintf(record, sizeof record, "{'job_id':'a','prompt':'p',%s}", unbuilt_fields[i].field);
+        snprintf(record, sizeof record, PROMPT_JOB(",%s"), unbuilt_fields[i].field);
         assert_refused(record, ERROR_UNSUPPORTED_FIELD, unbuilt_fields[i].text);
     }
     assert_refused("{'job_id':'a','prompt':['p','q']}", ERROR_UNSUPPORTED_FIELD,
@@ -88,9 +89,9 @@ static void what_is_not_built_is_refused_by_name(void **state)
                    "prompt: a list of prompts is not supported, submit one job for each");
 }
 
-static void a_list_of_one_prompt_is_that_prompt(void **state)
+TEST(a_list_of_one_prompt_is_that_prompt)
 {
-    assert_recodes("{'job_id':'a','prompt':['p']}", "{'job_id':'a','prompt':'p'}");
+    assert_recodes("{'job_id':'a','prompt':['p']}", PROMPT_JOB(""));
     assert_recodes("{'job_id':'a','prompt':['']}", "{'job_id':'a','prompt':''}");
     assert_recodes("{'job_id':'a','prompt':[[1,2,3]]}", "{'job_id':'a','tokens':[1,2,3]}");
     assert_recodes("{'job_id':'a','prompt':[[]]}", "{'job_id':'a','tokens':[]}");
@@ -102,40 +103,39 @@ static void a_list_of_one_prompt_is_that_prompt(void **state)
                    "prompt[0]: expected an integer from 0 to 2147483647, got null");
 }
 
-static void unsupported_fields_may_ask_for_what_happens_anyway(void **state)
+TEST(unsupported_fields_may_ask_for_what_happens_anyway)
 {
     assert_recodes(
-        "{'job_id':'a','prompt':'p','verbosity':'medium','suffix':'','functions':[],'function_call':"
-        "'none','vllm_xargs':{},'extra_body':{},'stop_sequences':[],'lora':[],'guided_choice':['y'],"
-        "'structured_outputs':{'disable_any_whitespace':false,'disable_fallback':false,"
-        "'disable_additional_properties':false}}",
-        "{'job_id':'a','prompt':'p','structured_outputs':{'choice':['y']}}");
-    assert_refused("{'job_id':'a','prompt':'p','structured_outputs':{'disable_any_whitespace':true}}",
+        PROMPT_JOB(",'verbosity':'medium','suffix':'','functions':[],'function_call':'none','vllm_xargs':{},"
+                   "'extra_body':{},'stop_sequences':[],'lora':[],'guided_choice':['y'],"
+                   "'structured_outputs':{'disable_any_whitespace':false,'disable_fallback':false,"
+                   "'disable_additional_properties':false}"),
+        PROMPT_JOB(",'structured_outputs':{'choice':['y']}"));
+    assert_refused(PROMPT_JOB(",'structured_outputs':{'disable_any_whitespace':true}"),
                    ERROR_UNSUPPORTED_FIELD, "structured_outputs.disable_any_whitespace: not supported");
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','stream':false,'response_format':{'type':'text'},'best_of':1,'"
-        "echo':false,"
-        "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
-        "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,'length_penalty':1.0,"
-        "'separate_reasoning':true,'reasoning_format':'auto','adaptive_target':-1.0,'num_beam_groups':1}",
-        "{'job_id':'a','prompt':'p'}");
+    assert_recodes(PROMPT_JOB(
+                       ",'stream':false,'response_format':{'type':'text'},'best_of':1,'echo':false,"
+                       "'parallel_tool_calls':true,'modalities':['text'],'min_tokens':0,'stop_token_ids':[],"
+                       "'bad_words':[],'include_stop_str_in_output':false,'skip_special_tokens':true,"
+                       "'length_penalty':1.0,'separate_reasoning':true,'reasoning_format':'auto',"
+                       "'adaptive_target':-1.0,'num_beam_groups':1"),
+                   PROMPT_JOB(""));
 }
 
-static void unknown_fields_and_fields_without_effect_become_warnings(void **state)
+TEST(unknown_fields_and_fields_without_effect_become_warnings)
 {
-    assert_recodes(
-        "{'job_id':'a','prompt':'p','temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1}",
-        "{'job_id':'a','prompt':'p','warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
-        "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
-        "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']}");
-    assert_recodes("{'job_id':'a','prompt':'p','truncat':5}", // truncate is refused: no field to name
+    assert_recodes(PROMPT_JOB(",'temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1"),
+                   PROMPT_JOB(
+                       ",'warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
+                       "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
+                       "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']"));
+    assert_recodes(PROMPT_JOB(",'truncat':5"), // truncate is refused: no field to name
                    "{'job_id':'a','prompt':'p','warnings':['unknown field \\'truncat\\' ignored']}");
     // They travel with the job, and are not counted again.
-    assert_recodes("{'job_id':'a','prompt':'p','warnings':['w\\nx','y']}",
-                   "{'job_id':'a','prompt':'p','warnings':['w x','y']}");
+    assert_recodes(PROMPT_JOB(",'warnings':['w\\nx','y']"), PROMPT_JOB(",'warnings':['w x','y']"));
 }
 
-static void warnings_are_kept_to_the_limit_and_then_said_to_be_more(void **state)
+TEST(warnings_are_kept_to_the_limit_and_then_said_to_be_more)
 {
     for (int n_unknown = JOB_WARNINGS_MAX - 1; n_unknown <= JOB_WARNINGS_MAX + 5; n_unknown++) {
         struct buffer record = {0};
@@ -186,7 +186,7 @@ static struct decoded_job decode_repeated(const char *head, const char *unit, si
     return decoded;
 }
 
-static void every_limit_is_reached_and_not_passed(void **state)
+TEST(every_limit_is_reached_and_not_passed)
 {
     static const struct {
         const char *head, *unit, *separator, *tail;
@@ -235,7 +235,7 @@ static void every_limit_is_reached_and_not_passed(void **state)
     }
 }
 
-static void every_number_with_a_named_limit_reaches_it(void **state)
+TEST(every_number_with_a_named_limit_reaches_it)
 {
     static const struct {
         const char *name;
@@ -263,7 +263,7 @@ static void every_number_with_a_named_limit_reaches_it(void **state)
     }
 }
 
-static void logit_bias_is_read_to_its_limit(void **state)
+TEST(logit_bias_is_read_to_its_limit)
 {
     for (int n_biases = JOB_LOGIT_BIAS_MAX; n_biases <= JOB_LOGIT_BIAS_MAX + 1; n_biases++) {
         struct buffer record = {0};
@@ -284,7 +284,7 @@ static void logit_bias_is_read_to_its_limit(void **state)
     }
 }
 
-static void a_record_is_read_to_its_size_limit(void **state)
+TEST(a_record_is_read_to_its_size_limit)
 {
     for (size_t size = JOB_RECORD_BYTES_MAX; size <= JOB_RECORD_BYTES_MAX + 1; size++) {
         char *record = malloc(size);
@@ -303,20 +303,4 @@ static void a_record_is_read_to_its_size_limit(void **state)
         job_destroy(decoded.job);
         free(record);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_built_is_refused_by_name),
-        cmocka_unit_test(a_list_of_one_prompt_is_that_prompt),
-        cmocka_unit_test(unsupported_fields_may_ask_for_what_happens_anyway),
-        cmocka_unit_test(unknown_fields_and_fields_without_effect_become_warnings),
-        cmocka_unit_test(warnings_are_kept_to_the_limit_and_then_said_to_be_more),
-        cmocka_unit_test(every_limit_is_reached_and_not_passed),
-        cmocka_unit_test(every_number_with_a_named_limit_reaches_it),
-        cmocka_unit_test(logit_bias_is_read_to_its_limit),
-        cmocka_unit_test(a_record_is_read_to_its_size_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 // Sets of numbers that schemas allow, against exact arithmetic on decimals.
 #include "engine/json_schema/json_number.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static const char *const spellings[] = {
     "0",
@@ -72,7 +63,7 @@ static struct decimal read(const char *text, struct arena *arena)
     return decimal;
 }
 
-static void bounds_are_exact(void **state)
+TEST(bounds_are_exact)
 {
     struct expressions *pool = expressions_create(NULL);
     struct arena arena = {0};
@@ -99,7 +90,7 @@ static void bounds_are_exact(void **state)
     expressions_destroy(pool);
 }
 
-static void integers_have_no_fraction_but_zeros(void **state)
+TEST(integers_have_no_fraction_but_zeros)
 {
     struct expressions *pool = expressions_create(NULL);
     static const char *const integers[] = {"0",   "-0",    "10",  "-7",   "1.0",     "-1.00",
@@ -139,7 +130,7 @@ static void check_multiples(struct expressions *pool, struct arena *arena, const
     }
 }
 
-static void multiples_are_exact(void **state)
+TEST(multiples_are_exact)
 {
     struct arena arena = {0};
     static const struct {
@@ -162,13 +153,13 @@ static void multiples_are_exact(void **state)
     expressions_destroy(pool);
 }
 
-static void documents_keep_numbers_and_order(void **state)
+TEST(documents_keep_numbers_and_order)
 {
     struct arena arena = {0};
     struct json_document document;
     struct error error = {0};
     struct text text = TEXT("{\"b\": [1.50, -2E+3], \"a/~\": \"\\u00e9\\ud83d\\ude00\\n\", \"c\": null}");
-    assert_int_equal(json_document_read(text, &grammar_limits_default, &arena, &document, &error), STATUS_OK);
+    assert_ok(json_document_read(text, &grammar_limits_default, &arena, &document, &error), &error);
     const struct json_node *list = document.root->first;
     assert_true(text_equals_string(list->key, "b") && text_equals_string(list->first->text, "1.50"));
     assert_true(text_equals_string(json_item(list, 1)->text, "-2E+3"));
@@ -180,7 +171,7 @@ static void documents_keep_numbers_and_order(void **state)
     arena_finish(&arena);
 }
 
-static void what_is_no_json_is_an_error(void **state)
+TEST(what_is_no_json_is_an_error)
 {
     static const char *const wrong[] = {"",        "{",           "[1,]",        "{\"a\"}",  "01",
                                         "1.",      "\"a",         "nul",         "\"\n\"",   "[1]]",
@@ -198,7 +189,7 @@ static void what_is_no_json_is_an_error(void **state)
     }
 }
 
-static void the_depth_of_documents_is_limited(void **state)
+TEST(the_depth_of_documents_is_limited)
 {
     size_t max = grammar_limits_default.values[GRAMMAR_LIMIT_DEPTH];
     char text[1024] = {0};
@@ -216,32 +207,18 @@ static void the_depth_of_documents_is_limited(void **state)
     }
 }
 
-static void values_are_equal_as_schemas_have_it(void **state)
+TEST(values_are_equal_as_schemas_have_it)
 {
     struct arena arena = {0};
     struct json_document document;
     struct error error = {0};
     struct text text = TEXT(
         "[1, 1.0, 10e-1, {\"a\": 1, \"b\": 2}, {\"b\": 2.0, \"a\": 1}, [1], [1.0], true, \"1\", 0, -0.0]");
-    assert_int_equal(json_document_read(text, &grammar_limits_default, &arena, &document, &error), STATUS_OK);
+    assert_ok(json_document_read(text, &grammar_limits_default, &arena, &document, &error), &error);
     static const int groups[] = {0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 5};
     for (size_t i = 0; i < document.root->n_children; i++)
         for (size_t j = 0; j < document.root->n_children; j++)
             assert_int_equal(json_equal(json_item(document.root, i), json_item(document.root, j), &arena),
                              groups[i] == groups[j]);
     arena_finish(&arena);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_are_exact),
-        cmocka_unit_test(integers_have_no_fraction_but_zeros),
-        cmocka_unit_test(multiples_are_exact),
-        cmocka_unit_test(documents_keep_numbers_and_order),
-        cmocka_unit_test(what_is_no_json_is_an_error),
-        cmocka_unit_test(the_depth_of_documents_is_limited),
-        cmocka_unit_test(values_are_equal_as_schemas_have_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

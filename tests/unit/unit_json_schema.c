@@ -1,14 +1,6 @@
 // Schemas that are refused, and by which name; limits; schemas that compile.
 #include "engine/json_schema/json_schema.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct grammar_limits limits;
 
@@ -22,7 +14,7 @@ static enum status compile(struct text schema, struct schema_refusal *refusal, s
     return status;
 }
 
-static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
+TEST(what_is_not_enforced_is_refused_by_keyword_and_pointer)
 {
     static const struct {
         const char *schema, *keyword, *pointer;
@@ -65,7 +57,7 @@ static void what_is_not_enforced_is_refused_by_keyword_and_pointer(void **state)
     }
 }
 
-static void what_is_no_schema_is_an_error(void **state)
+TEST(what_is_no_schema_is_an_error)
 {
     static const char *const schemas[] = {
         "{\"type\": \"strin\"}",
@@ -97,7 +89,7 @@ static void what_is_no_schema_is_an_error(void **state)
 
 #define DRAFT_2019_09 "\"$schema\":\"https://json-schema.org/draft/2019-09/schema\","
 
-static void what_is_wrong_is_named_with_its_keyword_and_pointer(void **state)
+TEST(what_is_wrong_is_named_with_its_keyword_and_pointer)
 {
     static const struct {
         const char *schema, *error;
@@ -140,7 +132,7 @@ static void what_is_wrong_is_named_with_its_keyword_and_pointer(void **state)
     }
 }
 
-static void a_schema_that_is_no_json_is_refused_with_its_byte_and_cause(void **state)
+TEST(a_schema_that_is_no_json_is_refused_with_its_byte_and_cause)
 {
     static const struct {
         const char *schema, *cause;
@@ -164,7 +156,7 @@ static void a_schema_that_is_no_json_is_refused_with_its_byte_and_cause(void **s
     }
 }
 
-static void annotations_and_unknown_keywords_are_ignored(void **state)
+TEST(annotations_and_unknown_keywords_are_ignored)
 {
     static const char *const schemas[] = {
         "{\"title\": 1, \"description\": [], \"x-order\": {\"type\": 3}, \"default\": {}, "
@@ -215,7 +207,7 @@ static enum status compile_grown(const struct growing_schema *growing, int n, st
     return status;
 }
 
-static void a_schema_that_grows_ends_at_a_limit_with_its_name(void **state)
+TEST(a_schema_that_grows_ends_at_a_limit_with_its_name)
 {
     static const struct growing_schema schemas[] = {
         {"{\"allOf\": [",
@@ -242,7 +234,7 @@ static void a_schema_that_grows_ends_at_a_limit_with_its_name(void **state)
     }
 }
 
-static void items_that_are_counted_take_states_up_to_a_limit(void **state)
+TEST(items_that_are_counted_take_states_up_to_a_limit)
 {
     static const struct {
         int min_items, min_contains, n_contains;
@@ -283,11 +275,11 @@ static uint64_t needed_kib(const struct growing_schema *growing, int n)
             fail_msg("%s", error.text);
     }
     limits = grammar_limits_default;
-    assert_int_equal(compile_grown(growing, n, &error), STATUS_OK);
+    assert_ok(compile_grown(growing, n, &error), &error);
     return accepted;
 }
 
-static void alternatives_take_memory_in_proportion(void **state)
+TEST(alternatives_take_memory_in_proportion)
 {
     static const struct growing_schema schemas[] = {
         {.opening = "{\"enum\": [", .part = "{\"k@\": @}", .closing = "]}"},
@@ -304,15 +296,5 @@ static void alternatives_take_memory_in_proportion(void **state)
 int main(void)
 {
     limits = grammar_limits_default;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_enforced_is_refused_by_keyword_and_pointer),
-        cmocka_unit_test(what_is_no_schema_is_an_error),
-        cmocka_unit_test(what_is_wrong_is_named_with_its_keyword_and_pointer),
-        cmocka_unit_test(a_schema_that_is_no_json_is_refused_with_its_byte_and_cause),
-        cmocka_unit_test(annotations_and_unknown_keywords_are_ignored),
-        cmocka_unit_test(a_schema_that_grows_ends_at_a_limit_with_its_name),
-        cmocka_unit_test(alternatives_take_memory_in_proportion),
-        cmocka_unit_test(items_that_are_counted_take_states_up_to_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -1,17 +1,7 @@
 // Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
 // anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
-#include "engine/grammar/grammar.h"
-#include "engine/json_schema/json_schema.h"
 #include "schemas/text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/matched_grammar.h"
 
 static const char *const texts[] = {
     "null",
@@ -78,54 +68,25 @@ enum { N_BASES = sizeof bases / sizeof *bases };
 
 static bool verdicts[N_BASES][N_TEXTS];
 
-static enum status compile(const char *schema, struct grammar **grammar, struct recognizer **recognizer)
+static enum status compile(struct matched_grammar *matched, const char *schema)
 {
-    struct rules *rules = rules_create(NULL);
-    struct schema_refusal refusal;
     struct error error;
-    uint32_t start;
-    enum status status =
-        json_schema_compile(text_from_string(schema), &(struct json_schema_options){.any_order = true}, rules,
-                            &start, &refusal, &error);
-    *grammar = NULL;
-    *recognizer = NULL;
-    if (status != STATUS_OK) {
-        rules_destroy(rules);
-        return status;
-    }
-    status = grammar_create(grammar, rules, start, &error);
-    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, &error) : status;
+    return matched_open_schema(matched, text_from_string(schema),
+                               &(struct json_schema_options){.any_order = true}, &error);
 }
 
-static bool accepts(struct recognizer *recognizer, const char *text)
+TEST(each_schema_accepts_what_the_standard_says)
 {
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted = 0;
-    bool may_end = false;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text_from_string(text), &n_accepted, &error), STATUS_OK);
-    if (n_accepted == strlen(text))
-        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
-    matcher_finish(&matcher);
-    return may_end;
-}
-
-static void each_schema_accepts_what_the_standard_says(void **state)
-{
-    (void)state;
     for (int b = 0; b < N_BASES; b++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         assert_int_equal(strlen(bases[b].accepted), N_TEXTS);
-        assert_int_equal(compile(bases[b].schema, &grammar, &recognizer), STATUS_OK);
+        assert_int_equal(compile(&matched, bases[b].schema), STATUS_OK);
         for (int t = 0; t < N_TEXTS; t++) {
-            verdicts[b][t] = accepts(recognizer, texts[t]);
+            verdicts[b][t] = accepts_text(matched.recognizer, texts[t]);
             if (verdicts[b][t] != (bases[b].accepted[t] == '1'))
                 fail_msg("%s: %s", bases[b].schema, texts[t]);
         }
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
@@ -173,39 +134,27 @@ static bool expected(enum applicator how, bool a, bool b, const char *text)
 static bool check_pair(enum applicator how, int a, int b)
 {
     char schema[512];
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     bool any = false;
     write_schema(how, bases[a].schema, bases[b].schema, schema, sizeof schema);
-    enum status status = compile(schema, &grammar, &recognizer);
+    enum status status = compile(&matched, schema);
     for (int t = 0; t < N_TEXTS; t++) {
         bool wanted = expected(how, verdicts[a][t], verdicts[b][t], texts[t]);
         any = any || wanted;
-        if (status == STATUS_OK && accepts(recognizer, texts[t]) != wanted)
+        if (status == STATUS_OK && accepts_text(matched.recognizer, texts[t]) != wanted)
             fail_msg("%s: %s", schema, texts[t]);
     }
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     return status == STATUS_OK || !any;
 }
 
-static void pairs_accept_what_their_branches_say(void **state)
+TEST(pairs_accept_what_their_branches_say)
 {
     int n_refused = 0;
-    (void)state;
     for (int how = 0; how < N_APPLICATORS; how++)
         for (int a = 0; a < N_BASES; a++)
             for (int b = 0; b < N_BASES; b++)
                 n_refused += !check_pair((enum applicator)how, a, b);
     printf("# %d of %d refused\n", n_refused, N_APPLICATORS * N_BASES * N_BASES);
     assert_in_range(n_refused, 0, 261); // the fewer the better
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_schema_accepts_what_the_standard_says),
-        cmocka_unit_test(pairs_accept_what_their_branches_say),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,50 +1,9 @@
 // Texts that the grammars of schemas accept and refuse; the official test suite, where it is there.
 #include "consumer/command/grammar_text.h"
-#include "engine/grammar/grammar.h"
-#include "engine/json_schema/json_schema.h"
+#include "tests/matched_grammar.h"
 #include "tests/shared_data.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static enum status compile(struct text schema, const struct json_schema_options *options,
-                           struct grammar **grammar, struct recognizer **recognizer, struct error *error)
-{
-    struct rules *rules = rules_create(NULL);
-    struct schema_refusal refusal;
-    uint32_t start;
-    *grammar = NULL;
-    *recognizer = NULL;
-    enum status status = json_schema_compile(schema, options, rules, &start, &refusal, error);
-    if (status != STATUS_OK) {
-        rules_destroy(rules);
-        return status;
-    }
-    status = grammar_create(grammar, rules, start, error);
-    return status == STATUS_OK ? recognizer_create(recognizer, *grammar, NULL, error) : status;
-}
-
-static bool accepts_text(struct recognizer *recognizer, struct text text)
-{
-    struct matcher matcher;
-    struct error error;
-    size_t n_accepted = 0;
-    bool may_end = false;
-    assert_int_equal(matcher_init(&matcher, recognizer, &error), STATUS_OK);
-    assert_int_equal(matcher_accept_bytes(&matcher, text, &n_accepted, &error), STATUS_OK);
-    if (n_accepted == text.size)
-        assert_int_equal(matcher_may_end(&matcher, &may_end, &error), STATUS_OK);
-    matcher_finish(&matcher);
-    return may_end;
-}
 
 struct text_case {
     const char *schema;
@@ -225,26 +184,24 @@ static const struct text_case cases[] = {
      {"{}", "{\"a\":1}"}},
 };
 
-static void texts_are_accepted_where_their_values_are(void **state)
+TEST(texts_are_accepted_where_their_values_are)
 {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
-        if (compile(text_from_string(cases[i].schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+        if (matched_open_schema(&matched, text_from_string(cases[i].schema), NULL, &error) != STATUS_OK)
             fail_msg("%s: %s", cases[i].schema, error.text);
         for (size_t j = 0; j < 6 && cases[i].accepted[j]; j++)
-            if (!accepts_text(recognizer, text_from_string(cases[i].accepted[j])))
+            if (!accepts_text(matched.recognizer, cases[i].accepted[j]))
                 fail_msg("%s refuses %s", cases[i].schema, cases[i].accepted[j]);
         for (size_t j = 0; j < 6 && cases[i].refused[j]; j++)
-            if (accepts_text(recognizer, text_from_string(cases[i].refused[j])))
+            if (accepts_text(matched.recognizer, cases[i].refused[j]))
                 fail_msg("%s accepts %s", cases[i].schema, cases[i].refused[j]);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
-static void instances_have_the_numbers_that_are_generated(void **state)
+TEST(instances_have_the_numbers_that_are_generated)
 {
     static const char *const numbers[][3] = {
         // as written, for draft 4
@@ -277,7 +234,7 @@ static void instances_have_the_numbers_that_are_generated(void **state)
         }
 }
 
-static void white_space_is_what_the_options_say(void **state)
+TEST(white_space_is_what_the_options_say)
 {
     static const struct {
         const char *schema, *texts[3];
@@ -292,40 +249,35 @@ static void white_space_is_what_the_options_say(void **state)
                                                          {.spacing = JSON_SPACING_INDENTED, .indent = 2}};
     for (size_t n = 0; n < 9; n++) {
         size_t i = n % 3;
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
         struct text schema = text_from_string(values[n / 3].schema);
-        assert_int_equal(compile(schema, &options[i], &grammar, &recognizer, &error), STATUS_OK);
+        assert_ok(matched_open_schema(&matched, schema, &options[i], &error), &error);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(accepts_text(recognizer, text_from_string(values[n / 3].texts[j])), i == j);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+            assert_int_equal(accepts_text(matched.recognizer, values[n / 3].texts[j]), i == j);
+        matched_close(&matched);
     }
 }
 
-static void keys_come_in_any_order_on_request(void **state)
+TEST(keys_come_in_any_order_on_request)
 {
     struct json_schema_options options = {.any_order = true};
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error = {0};
     struct text schema = TEXT("{\"properties\": {\"a\": {}, \"b\": {}, \"c\": {}}, \"required\": [\"a\"], "
                               "\"additionalProperties\": false}");
-    assert_int_equal(compile(schema, &options, &grammar, &recognizer, &error), STATUS_OK);
-    assert_true(accepts_text(recognizer, TEXT("{\"c\":1,\"a\":2,\"b\":3}")));
-    assert_true(accepts_text(recognizer, TEXT("{\"b\":1,\"a\":2}")));
-    assert_false(accepts_text(recognizer, TEXT("{\"c\":1,\"b\":2}")));
-    assert_false(accepts_text(recognizer, TEXT("{\"a\":1,\"a\":2}")));
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    assert_ok(matched_open_schema(&matched, schema, &options, &error), &error);
+    assert_true(accepts_text(matched.recognizer, "{\"c\":1,\"a\":2,\"b\":3}"));
+    assert_true(accepts_text(matched.recognizer, "{\"b\":1,\"a\":2}"));
+    assert_false(accepts_text(matched.recognizer, "{\"c\":1,\"b\":2}"));
+    assert_false(accepts_text(matched.recognizer, "{\"a\":1,\"a\":2}"));
+    matched_close(&matched);
 }
 
 // `a` is an array of objects by its name, and by the pattern of its name; the pattern's schema was read
 // before, for `e`. With more names than may be mixed.
-static void names_are_in_the_order_in_which_schemas_apply(void **state)
+TEST(names_are_in_the_order_in_which_schemas_apply)
 {
-    (void)state;
     struct buffer schema = {0};
     buffer_add_string(&schema, "{\"properties\": {\"e\": {\"type\": \"array\"}, \"a\": {\"type\": "
                                "\"array\", \"items\": {\"properties\": {");
@@ -335,34 +287,30 @@ static void names_are_in_the_order_in_which_schemas_apply(void **state)
     for (int i = 0; i < 12; i++)
         buffer_add_format(&schema, "%s\"p%d\": true", i ? ", " : "", i);
     buffer_add_string(&schema, "}}}}}");
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error;
-    if (compile((struct text){schema.data, schema.size}, NULL, &grammar, &recognizer, &error) != STATUS_OK)
+    if (matched_open_schema(&matched, (struct text){schema.data, schema.size}, NULL, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    assert_true(accepts_text(recognizer,
-                             TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}")));
-    assert_false(accepts_text(recognizer, TEXT("{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}")));
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    assert_true(accepts_text(matched.recognizer,
+                             "{\"e\":[{\"p0\":1}],\"a\":[{\"a0\":1,\"a11\":1,\"p0\":1,\"p11\":1}]}"));
+    assert_false(accepts_text(matched.recognizer, "{\"e\":[{\"p0\":1}],\"a\":[{\"p0\":1,\"a0\":1}]}"));
+    matched_close(&matched);
     buffer_finish(&schema);
 }
 
 static bool accepts_instance(const char *schema, const char *instance)
 {
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error;
-    if (compile(text_from_string(schema), NULL, &grammar, &recognizer, &error) != STATUS_OK)
+    if (matched_open_schema(&matched, text_from_string(schema), NULL, &error) != STATUS_OK)
         fail_msg("%s: %s", schema, error.text);
-    bool accepted = accepts_text(recognizer, text_from_string(instance));
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    bool accepted = accepts_text(matched.recognizer, instance);
+    matched_close(&matched);
     return accepted;
 }
 
 // Their values and that they are allowed at all are the reference's matter.
-static void names_beside_a_reference_have_their_place_where_it_stands_alone(void **state)
+TEST(names_beside_a_reference_have_their_place_where_it_stands_alone)
 {
     const char *open = "{\"$schema\": \"http://json-schema.org/draft-07/schema#\", \"$ref\": "
                        "\"#/definitions/d\", \"properties\": {\"z\": {\"type\": \"null\"}, \"b\": false}, "
@@ -381,41 +329,36 @@ static void names_beside_a_reference_have_their_place_where_it_stands_alone(void
     assert_true(accepts_instance(malformed, "{\"z\":1}"));
 }
 
-static void instances_of_draft_4_may_have_fractions_of_zeros(void **state)
+TEST(instances_of_draft_4_may_have_fractions_of_zeros)
 {
     static const char *const keywords[] = {"\"multipleOf\": 1", "\"enum\": [10]"};
     for (int i = 0; i < 4; i++) {
         struct json_schema_options options = {.has_zero_fractions = i % 2};
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
         char schema[128];
         snprintf(schema, sizeof schema, "{\"$schema\": \"http://json-schema.org/draft-04/schema#\", %s}",
                  keywords[i / 2]);
-        assert_int_equal(compile(text_from_string(schema), &options, &grammar, &recognizer, &error),
-                         STATUS_OK);
-        assert_true(accepts_text(recognizer, TEXT("10")));
-        assert_int_equal(accepts_text(recognizer, TEXT("10.0")), i % 2);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        assert_ok(matched_open_schema(&matched, text_from_string(schema), &options, &error), &error);
+        assert_true(accepts_text(matched.recognizer, "10"));
+        assert_int_equal(accepts_text(matched.recognizer, "10.0"), i % 2);
+        matched_close(&matched);
     }
 }
 
-static void a_schema_without_values_is_an_error(void **state)
+TEST(a_schema_without_values_is_an_error)
 {
     static const char *const schemas[] = {
         "false", "{\"not\": {}}", "{\"minimum\": 2, \"maximum\": 1, \"type\": \"number\"}",
         "{\"type\": \"object\", \"required\": [\"a\"], \"properties\": {\"a\": false}}",
         "{\"type\": \"array\", \"items\": {\"$ref\": \"#\"}, \"minItems\": 1}"};
     for (size_t i = 0; i < sizeof schemas / sizeof schemas[0]; i++) {
-        struct grammar *grammar;
-        struct recognizer *recognizer;
+        struct matched_grammar matched;
         struct error error = {0};
-        assert_int_equal(compile(text_from_string(schemas[i]), NULL, &grammar, &recognizer, &error),
+        assert_int_equal(matched_open_schema(&matched, text_from_string(schemas[i]), NULL, &error),
                          STATUS_REJECT);
         assert_true(error.text[0] != 0);
-        recognizer_destroy(recognizer);
-        grammar_destroy(grammar);
+        matched_close(&matched);
     }
 }
 
@@ -431,8 +374,7 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
     const struct json_node *given = json_member_named(group, "schema"),
                            *tests = json_member_named(group, "tests");
     struct buffer schema = {0};
-    struct grammar *grammar;
-    struct recognizer *recognizer;
+    struct matched_grammar matched;
     struct error error = {0};
     grammar_text_write(given, (struct grammar_text_style){0}, &schema);
     struct text text = {schema.data, schema.size};
@@ -442,7 +384,7 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         buffer_add(&dated, schema.data + 1, schema.size - 1);
         text = (struct text){dated.data, dated.size};
     }
-    enum status status = compile(text, &options, &grammar, &recognizer, &error);
+    enum status status = matched_open_schema(&matched, text, &options, &error);
     for (const struct json_node *test = tests->first; test; test = test->next) {
         struct buffer instance = {0};
         bool valid = json_member_named(test, "valid")->kind == JSON_TRUE;
@@ -450,13 +392,12 @@ static void judge_group(const struct json_node *group, const char *uri, struct f
         figures->n_refused += status != STATUS_OK;
         figures->n_right += status == STATUS_OK;
         if (status == STATUS_OK &&
-            accepts_text(recognizer, (struct text){instance.data, instance.size}) != valid)
+            accepts_bytes(matched.recognizer, (struct text){instance.data, instance.size}, NULL) != valid)
             fail_msg("%.*s: %.*s is judged wrongly", (int)text.size, text.data, (int)instance.size,
                      instance.data);
         buffer_finish(&instance);
     }
-    recognizer_destroy(recognizer);
-    grammar_destroy(grammar);
+    matched_close(&matched);
     buffer_finish(&schema);
     buffer_finish(&dated);
 }
@@ -479,7 +420,7 @@ static void judge_file(const char *path, const char *uri, struct figures *figure
     arena_finish(&arena);
 }
 
-static void the_official_suite_is_judged_right_or_refused(void **state)
+TEST(the_official_suite_is_judged_right_or_refused)
 {
     static const char *const drafts[][2] = {{"draft4", "http://json-schema.org/draft-04/schema#"},
                                             {"draft6", "http://json-schema.org/draft-06/schema#"},
@@ -506,20 +447,4 @@ static void the_official_suite_is_judged_right_or_refused(void **state)
         print_message("%s: %zu right, %zu refused\n", drafts[i][0], figures.n_right, figures.n_refused);
         assert_true(figures.n_right > 4 * figures.n_refused);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_are_accepted_where_their_values_are),
-        cmocka_unit_test(instances_have_the_numbers_that_are_generated),
-        cmocka_unit_test(white_space_is_what_the_options_say),
-        cmocka_unit_test(keys_come_in_any_order_on_request),
-        cmocka_unit_test(names_are_in_the_order_in_which_schemas_apply),
-        cmocka_unit_test(names_beside_a_reference_have_their_place_where_it_stands_alone),
-        cmocka_unit_test(instances_of_draft_4_may_have_fractions_of_zeros),
-        cmocka_unit_test(a_schema_without_values_is_an_error),
-        cmocka_unit_test(the_official_suite_is_judged_right_or_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,13 @@
 // Which labels a schema enumerates, and which label a gold label means.
 #include "consumer/table/label_set.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct label_set set_of(struct arena *arena, const char *schema)
 {
     struct value root;
     struct error error;
     struct label_set set;
-    assert_int_equal(json_decode(text_from_string(schema), arena, &root, &error), STATUS_OK);
+    assert_ok(json_decode(text_from_string(schema), arena, &root, &error), &error);
     assert_true(label_set_of_schema(&set, arena, &root, value_get(value_get(&root, "properties"), "p")));
     return set;
 }
@@ -42,9 +35,8 @@ static void assert_labels(const char *schema, const char *labels)
     arena_finish(&arena);
 }
 
-static void labels_are_those_that_a_schema_enumerates(void **state)
+TEST(labels_are_those_that_a_schema_enumerates)
 {
-    (void)state;
     assert_labels("{\"enum\":[\"x\",1,1.5,true,null,\"x\"]}", "x|1|1.5|true|null");
     assert_labels("{\"const\":\"x\"}", "x");
     assert_labels("{\"type\":\"boolean\"}", "true|false");
@@ -63,9 +55,8 @@ static void labels_are_those_that_a_schema_enumerates(void **state)
     assert_labels("true", NULL);
 }
 
-static void null_is_a_label_where_the_schema_allows_it(void **state)
+TEST(null_is_a_label_where_the_schema_allows_it)
 {
-    (void)state;
     static const struct {
         const char *schema;
         bool has_null;
@@ -112,9 +103,8 @@ static void assert_match(const char *schema, const char *gold, const char *label
     arena_finish(&arena);
 }
 
-static void a_gold_label_means_the_label_of_its_value(void **state)
+TEST(a_gold_label_means_the_label_of_its_value)
 {
-    (void)state;
     static const char boolean[] = "{\"type\":\"boolean\"}", numbers[] = "{\"enum\":[1,2.5,\"many\"]}";
     static const char words[] = "{\"enum\":[\"1\",\"01\",\"Yes\"]}", integer[] = "{\"type\":\"integer\"}";
     static const char *const same[][3] = {
@@ -131,12 +121,4 @@ static void a_gold_label_means_the_label_of_its_value(void **state)
         {integer, "", ""},           {"{\"type\":\"string\"}", " 1.0\t", "1.0"}};
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
         assert_match(same[i][0], same[i][1], same[i][2]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(labels_are_those_that_a_schema_enumerates),
-                                       cmocka_unit_test(null_is_a_label_where_the_schema_allows_it),
-                                       cmocka_unit_test(a_gold_label_means_the_label_of_its_value)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,16 +7,8 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 // The result of a task, on memory that never fails.
 struct rendered_output {
@@ -87,9 +79,8 @@ static enum status render(const char *source, struct rendered_output *output, st
     return status;
 }
 
-static void a_template_renders_whole_or_not_at_all(void **state)
+TEST(a_template_renders_whole_or_not_at_all)
 {
-    (void)state;
     static const char *const sources[] = {
         "{% for m in messages %}{{ loop.index }}<|{{ m.role }}|>{{ m['content'] | trim }}{{ eos_token }}{% endfor %}",
         "{% set n = namespace(x=0) %}{% for m in messages if m.role == 'user' %}{% set n.x = n.x + 1 %}{% endfor %}"
@@ -143,9 +134,8 @@ static enum status tokenize(const char *source, struct rendered_output *output, 
     return status;
 }
 
-static void a_tokenizer_is_built_and_encodes_whole_or_not_at_all(void **state)
+TEST(a_tokenizer_is_built_and_encodes_whole_or_not_at_all)
 {
-    (void)state;
 #define BYTES_MODEL                                                                                          \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"\xC4\xA0\":2,\"ab\":3,\"\xC4\xA0"              \
     "ab\":4,\"\xC3\x83\":5,\"\xC2\xA9\":6,\"\xC3\x83\xC2\xA9\":7,\"1\":8,\"11\":9,\"A\":10},"                \
@@ -254,9 +244,8 @@ static enum status constrain(const char *source, struct rendered_output *output,
     return status;
 }
 
-static void a_grammar_is_compiled_and_matched_whole_or_not_at_all(void **state)
+TEST(a_grammar_is_compiled_and_matched_whole_or_not_at_all)
 {
-    (void)state;
     static const char *const sources[] = {
         "r(ab|a[bc]{2,5}|\xC3\xA9+)*b",
         "cabcab",
@@ -275,14 +264,4 @@ static void a_grammar_is_compiled_and_matched_whole_or_not_at_all(void **state)
         "s{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":2,\"items\":{\"enum\":[1,2,true]}}"};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
         fail_each_allocation(constrain, sources[i], 10);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_template_renders_whole_or_not_at_all),
-        cmocka_unit_test(a_tokenizer_is_built_and_encodes_whole_or_not_at_all),
-        cmocka_unit_test(a_grammar_is_compiled_and_matched_whole_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

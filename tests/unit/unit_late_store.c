@@ -1,6 +1,7 @@
 // A store that can't be opened yet (consumer/late_store.h): opening is retried with a backoff, and the store
 // is used once it is open.
 #include "consumer/late_store.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include "consumer/log.h"
@@ -12,7 +13,6 @@ static int64_t now_ms;
 
 // The clock is the test's: LATE_STORE_RETRY_MS pass when it says so.
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -28,9 +28,8 @@ static void block_path(void)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-static void a_store_that_opens_is_there_at_once(void **state)
+TEST(a_store_that_opens_is_there_at_once)
 {
-    (void)state;
     struct late_store late = {0};
     now_ms = 50000;
     late_store_open(&late, path);
@@ -42,9 +41,8 @@ static void a_store_that_opens_is_there_at_once(void **state)
     assert_null(late.store);
 }
 
-static void a_store_that_does_not_open_is_tried_again_after_twice_the_time(void **state)
+TEST(a_store_that_does_not_open_is_tried_again_after_twice_the_time)
 {
-    (void)state;
     struct late_store late = {0};
     now_ms = 50000;
     block_path();
@@ -86,9 +84,8 @@ static int n_workers(void)
     return n;
 }
 
-static void a_worker_is_registered_once_whenever_the_store_opens(void **state)
+TEST(a_worker_is_registered_once_whenever_the_store_opens)
 {
-    (void)state;
     for (int is_late = 0; is_late < 2; is_late++) {
         struct late_store late = {0};
         char model[] = "m";
@@ -125,14 +122,12 @@ static int n_warnings_of(const char *log)
     return n;
 }
 
-static void the_first_failure_alone_is_reported(void **state)
+TEST(the_first_failure_alone_is_reported)
 {
-    (void)state;
     struct late_store late = {0};
     char log[160];
     snprintf(log, sizeof log, "%s.log", path);
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = log}, &error),
-                     STATUS_OK);
+    assert_ok(log_configure(&(struct log_settings){.level = LOG_INFO, .path = log}, &error), &error);
     block_path();
     late_store_open(&late, path);
     late_store_start(&late, &description);
@@ -145,13 +140,5 @@ static void the_first_failure_alone_is_reported(void **state)
     late_store_close(&late);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_store_that_opens_is_there_at_once, fresh_path),
-        cmocka_unit_test_setup(a_store_that_does_not_open_is_tried_again_after_twice_the_time, fresh_path),
-        cmocka_unit_test_setup(a_worker_is_registered_once_whenever_the_store_opens, fresh_path),
-        cmocka_unit_test_setup(the_first_failure_alone_is_reported, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

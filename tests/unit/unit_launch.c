@@ -1,16 +1,9 @@
 // Names of kernels, from how compilers spell them (gpu/kernels/launch.h).
 #include "gpu/kernels/launch.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void a_kernel_is_named_as_in_its_source(void **state)
+TEST(a_kernel_is_named_as_in_its_source)
 {
-    (void)state;
     static const char *const rows[][2] = {
         {"void note() [with auto kernel = add_rows]", "add_rows"},
         {"void note() [kernel = &add_rows]", "add_rows"},
@@ -33,11 +26,10 @@ static void a_kernel_is_named_as_in_its_source(void **state)
     }
 }
 
-static void a_long_name_is_cut(void **state)
+TEST(a_long_name_is_cut)
 {
     static struct kernel_entry entries[3];
     char description[2 * sizeof entries->name];
-    (void)state;
     for (int over = 0; over < 3; over++) {
         size_t length = sizeof entries->name - 2 + (size_t)over;
         memset(description, 'k', length);
@@ -46,11 +38,4 @@ static void a_long_name_is_cut(void **state)
         kernel_register(&entries[over], NULL, description);
         assert_int_equal(strlen(entries[over].name), over < 2 ? length : sizeof entries->name - 1);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_kernel_is_named_as_in_its_source),
-                                       cmocka_unit_test(a_long_name_is_cut)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

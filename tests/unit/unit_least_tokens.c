@@ -2,15 +2,10 @@
 // the shared ones.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/shared_data.h"
 #include "tests/vocabulary_file.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define BLANK "\xE2\x96\x81"
 
@@ -18,7 +13,7 @@ static size_t count_tokens(const struct tokenizer *tokenizer, struct text text, 
 {
     struct token_array ids = {0};
     struct error error;
-    assert_int_equal(tokenizer_encode(tokenizer, text, flags, &ids, &error), STATUS_OK);
+    assert_ok(tokenizer_encode(tokenizer, text, flags, &ids, &error), &error);
     size_t n_ids = ids.n_ids;
     token_array_finish(&ids);
     return n_ids;
@@ -71,9 +66,8 @@ static void check_random_texts(const struct tokenizer *tokenizer, int n_rounds)
     buffer_finish(&bytes);
 }
 
-static void text_of_the_longest_token_has_as_many_tokens_as_the_bound(void **state)
+TEST(text_of_the_longest_token_has_as_many_tokens_as_the_bound)
 {
-    (void)state;
     struct vocabulary_file file = {0};
     struct error error;
     add_byte_alphabet(&file);
@@ -97,9 +91,8 @@ static void text_of_the_longest_token_has_as_many_tokens_as_the_bound(void **sta
     tokenizer_close(tokenizer);
 }
 
-static void what_the_vocabulary_lacks_counts_where_it_has_a_token(void **state)
+TEST(what_the_vocabulary_lacks_counts_where_it_has_a_token)
 {
-    (void)state;
     struct vocabulary_file file = {0};
     struct error error;
     add_token(&file, "a", 0, TYPE_NORMAL);
@@ -128,9 +121,8 @@ static void what_the_vocabulary_lacks_counts_where_it_has_a_token(void **state)
 }
 
 // Its characters are none of the byte alphabet's: it has no form, and is found by its text.
-static void a_special_token_is_as_long_as_its_text(void **state)
+TEST(a_special_token_is_as_long_as_its_text)
 {
-    (void)state;
     struct vocabulary_file file = {0};
     struct error error;
     add_byte_alphabet(&file);
@@ -168,9 +160,8 @@ static struct tokenizer *tokenizer_of_json(const char *normalizer, const char *a
     return tokenizer;
 }
 
-static void normalizers_and_blanks_that_tokens_take_lower_the_bound(void **state)
+TEST(normalizers_and_blanks_that_tokens_take_lower_the_bound)
 {
-    (void)state;
 #define REPLACE(from, to)                                                                                    \
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" from "\"},\"content\":\"" to "\"}"
 #define STRIPS                                                                                               \
@@ -210,9 +201,8 @@ static void normalizers_and_blanks_that_tokens_take_lower_the_bound(void **state
 }
 
 // Sixteen steps, each of which may leave a sixteenth.
-static void a_bound_that_is_too_low_to_count_is_none(void **state)
+TEST(a_bound_that_is_too_low_to_count_is_none)
 {
-    (void)state;
     struct buffer steps = {0};
     buffer_add_string(&steps, "{\"type\":\"Sequence\",\"normalizers\":[");
     for (int i = 0; i < 16; i++)
@@ -226,9 +216,8 @@ static void a_bound_that_is_too_low_to_count_is_none(void **state)
     buffer_finish(&steps);
 }
 
-static void the_shared_vocabularies_keep_their_bounds(void **state)
+TEST(the_shared_vocabularies_keep_their_bounds)
 {
-    (void)state;
     static const char *const names[] = {"deepseek-coder", "deepseek-llm", "falcon", "gpt-2",    "llama-bpe",
                                         "llama-spm",      "phi-3",        "qwen2",  "starcoder"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -239,8 +228,8 @@ static void the_shared_vocabularies_keep_their_bounds(void **state)
         snprintf(relative, sizeof relative, "vocab/%s.gguf", names[i]);
         if (!shared_path(path, sizeof path, relative))
             skip();
-        assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
-        assert_int_equal(tokenizer_open(&tokenizer, gguf, NULL, &error), STATUS_OK);
+        assert_ok(gguf_open(&gguf, path, &error), &error);
+        assert_ok(tokenizer_open(&tokenizer, gguf, NULL, &error), &error);
         gguf_close(gguf);
         char letters[65536];
         memset(letters, 'x', sizeof letters);
@@ -250,17 +239,4 @@ static void the_shared_vocabularies_keep_their_bounds(void **state)
         check_random_texts(tokenizer, 1000);
         tokenizer_close(tokenizer);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_of_the_longest_token_has_as_many_tokens_as_the_bound),
-        cmocka_unit_test(what_the_vocabulary_lacks_counts_where_it_has_a_token),
-        cmocka_unit_test(a_special_token_is_as_long_as_its_text),
-        cmocka_unit_test(normalizers_and_blanks_that_tokens_take_lower_the_bound),
-        cmocka_unit_test(a_bound_that_is_too_low_to_count_is_none),
-        cmocka_unit_test(the_shared_vocabularies_keep_their_bounds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "batching/speculation.h"
 #include "engine/cpu/backend.h"
 #include "engine/base/machine.h"
+#include "tests/cases.h"
 #include "tests/plans.h"
 
 #include <sys/resource.h>
@@ -10,12 +11,8 @@
 enum { N_LAYERS = 8, BATCH = 4, ROWS = 32 };
 
 static struct backend stub; // only asked for bytes: as many as in the file
-
-static struct model *open_made_model(void)
-{
-    return open_model_of(&(
-        struct model_recipe){.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512});
-}
+static struct model *model;
+static uint64_t page; // bytes
 
 static struct limits_wanted wanted_with(uint64_t page_bytes)
 {
@@ -29,7 +26,7 @@ static struct limits_wanted wanted_with(uint64_t page_bytes)
 }
 
 // Weights, matrices and a number of bytes of pages.
-static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
+static uint64_t bytes_for(uint64_t page_bytes)
 {
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(page_bytes);
@@ -37,26 +34,22 @@ static uint64_t bytes_for(const struct model *model, uint64_t page_bytes)
     return plan.weight_bytes + plan.matrix_bytes + plan.page_bytes;
 }
 
-static void a_device_that_holds_everything_computes_everything(void **state)
+TEST(a_device_that_holds_everything_computes_everything)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
-    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
     assert_int_equal(plan.batch.n_pages, 10);
     assert_int_equal(plan.host_weight_bytes + plan.host_page_bytes, 0);
     wanted.placing = PLACING_LAYERS; // as many as fit: all
-    assert_true(plan_fits(&plan, model, bytes_for(model, 10 * page), &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(10 * page), &wanted));
     assert_false(limits_is_hybrid(&plan));
 }
 
 // Pages get what is left beside the indexes of texts that drafts are found in.
-static void drafts_have_their_memory(void **state)
+TEST(drafts_have_their_memory)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan, without;
     struct limits_wanted wanted = wanted_with(10 * page);
     assert_true(plan_fits(&without, model, PLENTY, &wanted));
@@ -71,10 +64,9 @@ static void drafts_have_their_memory(void **state)
 }
 
 // Page numbers are 32 bits.
-static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state)
+TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16), largest = INT32_MAX / 2;
+    uint64_t largest = INT32_MAX / 2;
     const uint64_t asked[] = {800000000, largest - 1, largest, largest + 1, 4 * largest};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         struct limits_plan plan;
@@ -85,40 +77,35 @@ static void pages_are_as_many_as_asked_for_up_to_the_largest_number(void **state
     }
 }
 
-static void pages_that_do_not_fit_beside_the_weights_go_to_the_host(void **state)
+TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(100 * page);
-    assert_true(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted));
+    assert_true(plan_fits(&plan, model, bytes_for(100 * page) - 1, &wanted));
     assert_true(plan.placement.host_attention);
     assert_int_equal(plan.placement.n_host_layers, 0);
     assert_int_equal(plan.batch.n_pages, 100);
     assert_int_equal(plan.host_page_bytes, 100 * page);
     // nor there: then layers are split until both hold
     wanted.host_available_bytes = plan.host_page_bytes - 1;
-    assert_false(plan_fits(&plan, model, bytes_for(model, 100 * page) - 1, &wanted) &&
+    assert_false(plan_fits(&plan, model, bytes_for(100 * page) - 1, &wanted) &&
                  plan.placement.host_attention);
 }
 
 // A device that stores each weight in twice its bytes.
 static uint64_t doubled_bytes(struct backend *backend, const struct tensor *tensor, enum weight_role role)
 {
-    (void)backend, (void)role;
     return 2 * tensor->size_bytes;
 }
 
 static uint64_t no_scratch(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions)
 {
-    (void)backend, (void)shape, (void)n_rows_max, (void)n_outputs_max, (void)n_positions;
     return 0;
 }
 
-static void weights_are_counted_as_their_own_side_stores_them(void **state)
+TEST(weights_are_counted_as_their_own_side_stores_them)
 {
-    struct model *model = *state;
     struct backend device = {.device = {.weight_bytes = doubled_bytes, .scratch_bytes = no_scratch}};
     struct limits_plan plan;
     struct limits_wanted wanted =
@@ -137,11 +124,9 @@ static void weights_are_counted_as_their_own_side_stores_them(void **state)
     }
 }
 
-static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(void **state)
+TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             whole = bytes_for(model, 10 * page);
+    uint64_t whole = bytes_for(10 * page);
     uint64_t layer = forward_layer_bytes(model, &stub, 0) + 10 * page / N_LAYERS;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -170,9 +155,8 @@ static void weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do(v
     assert_int_equal(n_before, N_LAYERS - 1); // and then nothing fits
 }
 
-static void a_named_placement_is_kept_or_refused(void **state)
+TEST(a_named_placement_is_kept_or_refused)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(0);
@@ -196,11 +180,9 @@ static void a_named_placement_is_kept_or_refused(void **state)
     assert_false(limits_is_hybrid(&plan));
 }
 
-static void a_refusal_names_what_would_fit(void **state)
+TEST(a_refusal_names_what_would_fit)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
-    uint64_t available = bytes_for(model, page) + 20 * page;
+    uint64_t available = bytes_for(page) + 20 * page;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -221,10 +203,8 @@ static void a_refusal_names_what_would_fit(void **state)
 }
 
 // In millions of bytes, rounded to a tenth or, a page, to a hundredth.
-static void a_refusal_names_what_is_there_and_what_each_part_takes(void **state)
+TEST(a_refusal_names_what_is_there_and_what_each_part_takes)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -260,10 +240,8 @@ static uint64_t named_size(const char *text, const char *before)
     return number << (*unit == 'K' ? 10 : 20);
 }
 
-static void the_kv_memory_that_a_refusal_names_fits(void **state)
+TEST(the_kv_memory_that_a_refusal_names_fits)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {
@@ -271,25 +249,23 @@ static void the_kv_memory_that_a_refusal_names_fits(void **state)
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE); // less than a page
     assert_int_equal(error.code, ERROR_USAGE);
     wanted.page_bytes = named_size(error.text, "at least ");
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     wanted.page_bytes = page - 1;
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
     wanted.page_bytes = named_size(error.text, "bytes; ");
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     assert_true((int64_t)plan.batch.n_pages * LIMITS_PAGE_POSITIONS >= model->shape.n_context);
     wanted.page_bytes = PLENTY; // more than there is
     assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
     wanted.page_bytes = named_size(error.text, "--kv-memory ");
     assert_in_range(wanted.page_bytes, page, PLENTY);
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
 }
 
-static void a_refusal_names_the_most_layers_that_fit(void **state)
+TEST(a_refusal_names_the_most_layers_that_fit)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
-    uint64_t available = bytes_for(model, 10 * page) - 2 * forward_layer_bytes(model, &stub, 0);
+    uint64_t available = bytes_for(10 * page) - 2 * forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(10 * page);
@@ -304,13 +280,12 @@ static void a_refusal_names_the_most_layers_that_fit(void **state)
     assert_non_null(strstr(error.text, expected));
 }
 
-static void a_cpu_has_no_other_side(void **state)
+TEST(a_cpu_has_no_other_side)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = {.backend = &stub, .n_sequences_max = BATCH, .n_tokens_max = ROWS};
-    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_OK);
+    assert_ok(limits_derive(&plan, model, PLENTY, &wanted, &error), &error);
     assert_false(limits_is_hybrid(&plan));
     // half is left alone
     assert_true(plan.page_bytes <= (PLENTY - plan.weight_bytes - plan.matrix_bytes) / 2);
@@ -318,9 +293,8 @@ static void a_cpu_has_no_other_side(void **state)
     assert_null(strstr(error.text, "--placement"));
 }
 
-static void the_limit_of_the_address_space_counts(void **state)
+TEST(the_limit_of_the_address_space_counts)
 {
-    (void)state;
     struct rlimit before, limit = {1 << 30, 1 << 30};
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     limit.rlim_max = before.rlim_max;
@@ -331,9 +305,8 @@ static void the_limit_of_the_address_space_counts(void **state)
     assert_in_range(available, 1, (1 << 30) - 1);
 }
 
-static void draft_tokens_have_the_rows_that_sequences_leave(void **state)
+TEST(draft_tokens_have_the_rows_that_sequences_leave)
 {
-    struct model *model = *state;
     struct limits_plan plan;
     for (int32_t n_rows = BATCH; n_rows <= BATCH + LIMITS_DRAFTS + 1; n_rows++) {
         struct limits_wanted wanted = {.backend = &stub,
@@ -348,10 +321,8 @@ static void draft_tokens_have_the_rows_that_sequences_leave(void **state)
     }
 }
 
-static void counts_are_cut_to_their_limits(void **state)
+TEST(counts_are_cut_to_their_limits)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     for (int over = 0; over < 2; over++) {
         struct limits_wanted wanted = {.backend = &stub,
@@ -378,9 +349,8 @@ static void counts_are_cut_to_their_limits(void **state)
     assert_int_equal(plan.batch.n_tokens_max, LIMITS_SEQUENCES_MAX - 1);
 }
 
-static void counts_that_nobody_gave_follow_the_device_and_the_sequences(void **state)
+TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences)
 {
-    struct model *model = *state;
     static const struct {
         bool device;
         int32_t given, n_sequences, n_tokens, n_jobs;
@@ -405,9 +375,8 @@ static void counts_that_nobody_gave_follow_the_device_and_the_sequences(void **s
     }
 }
 
-static void a_placement_is_described_by_layers_and_megabytes_of_either_side(void **state)
+TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side)
 {
-    struct model *model = *state;
     struct limits_plan plan = {.weight_bytes = 1500000,
                                .page_bytes = 3000000,
                                .host_weight_bytes = 2500000,
@@ -426,10 +395,8 @@ static void a_placement_is_described_by_layers_and_megabytes_of_either_side(void
                         "attention-cpu)");
 }
 
-static void a_refusal_of_two_sides_names_what_the_host_has_and_needs(void **state)
+TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
     struct limits_plan plan;
     struct error error = {0};
     struct limits_wanted wanted = wanted_with(1000 * page);
@@ -449,12 +416,10 @@ static void a_refusal_of_two_sides_names_what_the_host_has_and_needs(void **stat
 
 // Of what weights and matrices leave: nearly all of a GPU's memory, half of a host's, beside which others
 // work.
-static void pages_take_their_share_of_what_is_left(void **state)
+TEST(pages_take_their_share_of_what_is_left)
 {
-    struct model *model = *state;
     enum { LEFT = 100 };
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             rest = bytes_for(model, page) - page;
+    uint64_t rest = bytes_for(page) - page;
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.placing = PLACING_DEVICE;
@@ -476,20 +441,17 @@ static void pages_take_their_share_of_what_is_left(void **state)
 static uint64_t growing_scratch(struct backend *backend, const struct model_shape *shape,
                                 int32_t n_tokens_max, int32_t n_sequences_max, int64_t n_positions)
 {
-    (void)backend, (void)shape, (void)n_tokens_max, (void)n_sequences_max;
     return (64 << 20) + 1000 * (uint64_t)n_positions;
 }
 
-static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
+TEST(pages_are_counted_with_the_scratch_that_they_bring)
 {
-    struct model *model = *state;
     enum { LEFT = 100 };
     struct backend_device device = {.name = "scratch", .scratch_bytes = growing_scratch};
     struct backend backend;
     backend_init(&backend, &device, &(struct backend_operations){0});
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             slope = 1000 * LIMITS_PAGE_POSITIONS;
-    uint64_t rest = bytes_for(model, page) - page + (64 << 20);
+    uint64_t slope = 1000 * LIMITS_PAGE_POSITIONS;
+    uint64_t rest = bytes_for(page) - page + (64 << 20);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     wanted.backend = &backend;
@@ -501,16 +463,14 @@ static void pages_are_counted_with_the_scratch_that_they_bring(void **state)
     assert_false(plan_fits(&plan, model, rest + LEFT * (page + slope) - 1, &wanted));
 }
 
-static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(void **state)
+TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
-             layer = forward_layer_bytes(model, &stub, 0);
+    uint64_t layer = forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(10 * page);
     int32_t n_before = 0;
     wanted.placing = PLACING_ATTENTION;
-    for (uint64_t available = bytes_for(model, 10 * page); plan_fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(10 * page); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         int32_t n = plan.placement.n_host_layers;
         assert_in_range(n, n_before, n_before + 1);
@@ -524,15 +484,14 @@ static void no_more_layers_than_needed_are_the_host_s_with_attention_there_too(v
     assert_int_equal(n_before, N_LAYERS - 1);
 }
 
-static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(void **state)
+TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go)
 {
-    struct model *model = *state;
     uint64_t layer = forward_layer_bytes(model, &stub, 0);
     struct limits_plan plan, named;
     struct limits_wanted wanted = wanted_with(0), layers = wanted;
     bool seen[N_LAYERS] = {0};
     layers.placing = PLACING_LAYERS;
-    for (uint64_t available = bytes_for(model, 0); plan_fits(&plan, model, available, &wanted);
+    for (uint64_t available = bytes_for(0); plan_fits(&plan, model, available, &wanted);
          available -= layer / 4) {
         if (plan.placement.host_attention || plan.placement.n_host_layers == 0)
             continue;
@@ -544,62 +503,41 @@ static void layers_that_nobody_placed_go_where_layers_that_somebody_placed_go(vo
         assert_true(seen[n]);
 }
 
-static void checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages(void **state)
+TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages)
 {
-    struct model *model = *state;
-    uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16), bytes;
+    uint64_t bytes;
+    page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F32_OF_F16);
     struct limits_plan plan;
     struct limits_wanted wanted = wanted_with(0);
     struct forward_limits check;
     struct error error = {0};
     assert_true(plan_fits(&plan, model, PLENTY, &wanted));
-    assert_int_equal(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, PLENTY, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, plan.batch.n_pages); // no more than are checked
     uint64_t fixed = bytes - (uint64_t)check.n_pages * page;
-    assert_int_equal(limits_derive_check(&plan, model, fixed + 20 * page, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, fixed + 20 * page, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, 10);
     assert_int_equal(bytes, fixed + 10 * page);
-    assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), STATUS_OK);
+    assert_ok(limits_derive_check(&plan, model, fixed + 2 * page, &check, &bytes, &error), &error);
     assert_int_equal(check.n_pages, 1);
     assert_int_equal(limits_derive_check(&plan, model, fixed + 2 * page - 1, &check, &bytes, &error),
                      STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
 }
 
-int main(void)
+static int open_model(void **state)
 {
-    struct model *model = open_made_model();
     backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
-#define TEST(name)                                                                                           \
-    {                                                                                                        \
-#name, name, NULL, NULL, model                                                                       \
-    }
-    const struct CMUnitTest tests[] = {
-        TEST(a_device_that_holds_everything_computes_everything),
-        TEST(drafts_have_their_memory),
-        TEST(pages_are_as_many_as_asked_for_up_to_the_largest_number),
-        TEST(pages_that_do_not_fit_beside_the_weights_go_to_the_host),
-        TEST(weights_are_counted_as_their_own_side_stores_them),
-        TEST(weights_that_do_not_fit_leave_as_few_layers_to_the_host_as_will_do),
-        TEST(a_named_placement_is_kept_or_refused),
-        TEST(a_refusal_names_what_would_fit),
-        TEST(a_refusal_names_what_is_there_and_what_each_part_takes),
-        TEST(the_kv_memory_that_a_refusal_names_fits),
-        TEST(a_refusal_names_the_most_layers_that_fit),
-        TEST(a_cpu_has_no_other_side),
-        TEST(the_limit_of_the_address_space_counts),
-        TEST(draft_tokens_have_the_rows_that_sequences_leave),
-        TEST(counts_are_cut_to_their_limits),
-        TEST(pages_take_their_share_of_what_is_left),
-        TEST(pages_are_counted_with_the_scratch_that_they_bring),
-        TEST(no_more_layers_than_needed_are_the_host_s_with_attention_there_too),
-        TEST(layers_that_nobody_placed_go_where_layers_that_somebody_placed_go),
-        TEST(checking_on_the_cpu_takes_half_of_what_is_left_for_its_pages),
-        TEST(counts_that_nobody_gave_follow_the_device_and_the_sequences),
-        TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side),
-        TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs),
-    };
-    int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
-    model_close(model);
-    return n_failed;
+    model = open_model_of(&(
+        struct model_recipe){.type = TENSOR_F16, .seed = 5, .n_layers = N_LAYERS, .n_embd = 64, .n_ff = 512});
+    page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
+    return 0;
 }
+
+static int close_model(void **state)
+{
+    model_close(model);
+    return 0;
+}
+
+TEST_FIXTURE(open_model, close_model);

@@ -1,13 +1,7 @@
 // The intrusive list against an array of numbers.
 #include "batching/list.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 struct linked_number {
     int number;
@@ -37,9 +31,8 @@ static int place_of(const int *numbers, int n, int number)
     return place;
 }
 
-static void items_keep_their_order_through_insertions_and_removals(void **state)
+TEST(items_keep_their_order_through_insertions_and_removals)
 {
-    (void)state;
     struct linked_number items[N_ITEMS] = {0};
     struct list list = {0};
     int expected[N_ITEMS], n = 0;
@@ -61,9 +54,8 @@ static void items_keep_their_order_through_insertions_and_removals(void **state)
     }
 }
 
-static void a_loop_may_remove_the_current_item(void **state)
+TEST(a_loop_may_remove_the_current_item)
 {
-    (void)state;
     struct linked_number items[5] = {{0}};
     struct list list = {0};
     for (int i = 0; i < 5; i++) {
@@ -79,13 +71,4 @@ static void a_loop_may_remove_the_current_item(void **state)
     assert_int_equal(n_seen, 5);
     assert_numbers(&list, (int[]){2}, 1);
     assert_null(LIST_ITEM((struct list_link *)NULL, struct linked_number, link));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_keep_their_order_through_insertions_and_removals),
-        cmocka_unit_test(a_loop_may_remove_the_current_item),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,15 @@
 // The embedded queue's transport looks for jobs when the store's log changes, or half a second later: counted
 // by its claims, while no time passes but the test's.
 #include "consumer/local.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <time.h>
 
 static int64_t now_ms = 1000000;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){now_ms / 1000, now_ms % 1000 * 1000000};
     return 0;
 }
@@ -19,9 +17,6 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 static int n_claims, n_received;
 
 enum status __real_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
-                               void (*receive)(void *context, const struct claimed_job *job), void *context,
-                               size_t *n_claimed, struct error *claim_error);
-enum status __wrap_store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                                void (*receive)(void *context, const struct claimed_job *job), void *context,
                                size_t *n_claimed, struct error *claim_error);
 
@@ -35,7 +30,6 @@ enum status __wrap_store_claim(struct store *store, struct text dataset, size_t 
 
 static void count_received(void *context, const struct record *record)
 {
-    (void)context, (void)record;
     n_received++;
 }
 
@@ -65,12 +59,11 @@ static void write_beside(const char *name)
     fclose(file);
 }
 
-static void an_empty_queue_is_asked_again_when_its_log_has_changed(void **state)
+TEST(an_empty_queue_is_asked_again_when_its_log_has_changed)
 {
-    (void)state;
     struct store *store = open_store(true), *other = open_store(false);
     struct transport *transport;
-    assert_int_equal(local_transport_open(&transport, store, (struct text){0}, &error), STATUS_OK);
+    assert_ok(local_transport_open(&transport, store, (struct text){0}, &error), &error);
     poll_until_empty(transport);
     n_received = 0;
     assert_int_equal(poll_once(transport), 0);
@@ -92,12 +85,11 @@ static void an_empty_queue_is_asked_again_when_its_log_has_changed(void **state)
 }
 
 // Records of 15 bytes. The first is taken whatever its size.
-static void a_poll_claims_no_more_bytes_than_it_is_to_deliver(void **state)
+TEST(a_poll_claims_no_more_bytes_than_it_is_to_deliver)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct transport *transport;
-    assert_int_equal(local_transport_open(&transport, store, (struct text){0}, &error), STATUS_OK);
+    assert_ok(local_transport_open(&transport, store, (struct text){0}, &error), &error);
     submit(store, "a", 10, 10);
     static const struct {
         int64_t bytes_max;
@@ -114,10 +106,5 @@ static void a_poll_claims_no_more_bytes_than_it_is_to_deliver(void **state)
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(an_empty_queue_is_asked_again_when_its_log_has_changed, fresh_path),
-        cmocka_unit_test_setup(a_poll_claims_no_more_bytes_than_it_is_to_deliver, fresh_path)};
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

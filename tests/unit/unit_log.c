@@ -3,37 +3,24 @@
 #include "consumer/log.h"
 #include "consumer/check_log.h"
 #include "consumer/progress_line.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static int64_t now_ms;   // of every clock
 static bool is_terminal; // standard error
 static char folder[] = "/tmp/sheaf-log-XXXXXX", path[64], moved[64];
 static char text[4096]; // of the file read last
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_isatty(int fd);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){.tv_sec = now_ms / 1000, .tv_nsec = now_ms % 1000 * 1000000};
     return 0;
 }
 
 int __wrap_isatty(int fd)
 {
-    (void)fd;
     return is_terminal;
 }
 
@@ -65,7 +52,6 @@ static void configure(enum log_level level, bool json)
 
 static int make_folder(void **state)
 {
-    (void)state;
     if (!mkdtemp(folder))
         return -1;
     snprintf(path, sizeof path, "%s/log", folder);
@@ -75,15 +61,13 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
-    (void)state;
     unlink(path);
     unlink(moved);
     return rmdir(folder);
 }
 
-static void lines_of_a_file_have_the_time_in_milliseconds(void **state)
+TEST(lines_of_a_file_have_the_time_in_milliseconds)
 {
-    (void)state;
     configure(LOG_INFO, false);
     now_ms = 1700000000007;
     log_write(LOG_WARNING, "%d pages", 3);
@@ -96,9 +80,8 @@ static void lines_of_a_file_have_the_time_in_milliseconds(void **state)
                                        "2023-11-14T22:13:20.999Z the last\n");
 }
 
-static void a_message_is_cut_at_twice_an_errors_length(void **state)
+TEST(a_message_is_cut_at_twice_an_errors_length)
 {
-    (void)state;
     char message[3 * ERROR_TEXT_BYTES];
     memset(message, 'x', sizeof message - 1);
     message[sizeof message - 1] = '\0';
@@ -110,9 +93,8 @@ static void a_message_is_cut_at_twice_an_errors_length(void **state)
     assert_string_equal(line + 2 * ERROR_TEXT_BYTES - 1, "\n");
 }
 
-static void lines_of_json_name_their_level(void **state)
+TEST(lines_of_json_name_their_level)
 {
-    (void)state;
     configure(LOG_DEBUG, true);
     now_ms = 1700000000020;
     log_write(LOG_ERROR, "a\"b");
@@ -126,9 +108,8 @@ static void lines_of_json_name_their_level(void **state)
                         "{\"time\":\"2023-11-14T22:13:20.020Z\",\"level\":\"debug\",\"message\":\"d\"}\n");
 }
 
-static void a_file_that_holds_something_else_is_refused_and_a_log_goes_on(void **state)
+TEST(a_file_that_holds_something_else_is_refused_and_a_log_goes_on)
 {
-    (void)state;
     static const char *const others[] = {"{\"prompt\":\"x\"}\n", "2026 notes\n", "x023-11-14T\n", "{\"tim",
                                          "2023"};
     static const char *const logs[] = {"2023-11-14T22:13:20.020Z x\n", "{\"time\":\"2023\"}\n", "2023-", ""};
@@ -144,7 +125,7 @@ static void a_file_that_holds_something_else_is_refused_and_a_log_goes_on(void *
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         char expected[128];
         write_file(path, logs[i]);
-        assert_int_equal(log_configure(&settings, &error), STATUS_OK);
+        assert_ok(log_configure(&settings, &error), &error);
         assert_true(log_has_file());
         log_write(LOG_INFO, "more");
         snprintf(expected, sizeof expected, "%s2023-11-14T22:13:20.000Z more\n", logs[i]);
@@ -152,9 +133,8 @@ static void a_file_that_holds_something_else_is_refused_and_a_log_goes_on(void *
     }
 }
 
-static void a_log_that_was_moved_is_opened_anew_under_its_name(void **state)
+TEST(a_log_that_was_moved_is_opened_anew_under_its_name)
 {
-    (void)state;
     configure(LOG_INFO, false);
     log_write(LOG_INFO, "one");
     assert_int_equal(rename(path, moved), 0);
@@ -172,9 +152,8 @@ static void a_log_that_was_moved_is_opened_anew_under_its_name(void **state)
     assert_string_equal(content(path), "no log");
 }
 
-static void a_step_that_was_checked_is_logged_and_another_is_not(void **state)
+TEST(a_step_that_was_checked_is_logged_and_another_is_not)
 {
-    (void)state;
     configure(LOG_INFO, false);
     now_ms = 0;
     check_log(&(struct check_figures){.step = 0});
@@ -212,9 +191,8 @@ static void show(struct progress_line *line, int64_t at_ms, int64_t n_done, int6
                                  .n_done = n_done, .n_failed = n_failed, .generated_tokens = n_tokens});
 }
 
-static void a_message_of_progress_comes_when_its_time_is_over_and_something_happened(void **state)
+TEST(a_message_of_progress_comes_when_its_time_is_over_and_something_happened)
 {
-    (void)state;
     struct progress_line line = {.n_total = 101, .n_before = 10, .message_ms = 5000};
     is_terminal = false;
     configure(LOG_INFO, false);
@@ -234,9 +212,8 @@ static void a_message_of_progress_comes_when_its_time_is_over_and_something_happ
 
 // 300 quick jobs in 2 s, then 6 slow ones a second. The window is as long as 16 jobs take with a batch of 8,
 // and 128 with one of 64.
-static void the_time_left_follows_the_rate_of_the_last_jobs(void **state)
+TEST(the_time_left_follows_the_rate_of_the_last_jobs)
 {
-    (void)state;
     static const struct {
         int32_t n_batch;
         const char *lines[4];
@@ -267,9 +244,8 @@ static void the_time_left_follows_the_rate_of_the_last_jobs(void **state)
 }
 
 // Memory is bounded, and the beginning of a long window stays known.
-static void a_window_without_jobs_keeps_its_beginning(void **state)
+TEST(a_window_without_jobs_keeps_its_beginning)
 {
-    (void)state;
     struct progress_line line = {.n_total = 400, .message_ms = 1000};
     is_terminal = false;
     for (int64_t at_ms = 0; at_ms <= 99000; at_ms += 200) {
@@ -279,9 +255,8 @@ static void a_window_without_jobs_keeps_its_beginning(void **state)
     assert_non_null(strstr(content(path), "T00:01:40.000Z 100/400 jobs, 1.0/s, "));
 }
 
-static void progress_without_an_interval_or_a_total_says_neither(void **state)
+TEST(progress_without_an_interval_or_a_total_says_neither)
 {
-    (void)state;
     struct progress_line silent = {.n_total = 100}, open = {.message_ms = 1000};
     is_terminal = false;
     configure(LOG_INFO, false);
@@ -293,9 +268,8 @@ static void progress_without_an_interval_or_a_total_says_neither(void **state)
     assert_string_equal(content(path), "1970-01-01T00:00:02.000Z 3 jobs, 3.0/s, 0 failed, 7 tokens/s\n");
 }
 
-static void progress_says_what_the_cache_saved_the_last_error_and_hours_left(void **state)
+TEST(progress_says_what_the_cache_saved_the_last_error_and_hours_left)
 {
-    (void)state;
     struct progress_line line = {.n_total = 1000000, .message_ms = 1000};
     is_terminal = false;
     configure(LOG_INFO, false);
@@ -312,9 +286,8 @@ static void progress_says_what_the_cache_saved_the_last_error_and_hours_left(voi
                            "28 h left; last error: the prompt is too long\n"));
 }
 
-static void the_time_that_is_left_is_in_seconds_minutes_or_hours(void **state)
+TEST(the_time_that_is_left_is_in_seconds_minutes_or_hours)
 {
-    (void)state;
     static const struct {
         int64_t n_total;
         const char *left;
@@ -353,9 +326,8 @@ static const char *on_the_terminal(struct progress_line *line, int64_t at_ms, in
     return content(moved);
 }
 
-static void a_terminal_has_a_line_that_is_written_over(void **state)
+TEST(a_terminal_has_a_line_that_is_written_over)
 {
-    (void)state;
     struct progress_line line = {.n_total = 48}, open = {.n_total = 0};
     is_terminal = true;
     assert_string_equal(on_the_terminal(&line, 0, 0, 0), ""); // nothing to clear
@@ -373,22 +345,4 @@ static void a_terminal_has_a_line_that_is_written_over(void **state)
     assert_string_equal(on_the_terminal(&open, 1000, 4, 0), "\r\033[K5 jobs, 1 failed, 0 tokens/s");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_of_a_file_have_the_time_in_milliseconds),
-        cmocka_unit_test(a_message_is_cut_at_twice_an_errors_length),
-        cmocka_unit_test(lines_of_json_name_their_level),
-        cmocka_unit_test(a_file_that_holds_something_else_is_refused_and_a_log_goes_on),
-        cmocka_unit_test(a_log_that_was_moved_is_opened_anew_under_its_name),
-        cmocka_unit_test(a_step_that_was_checked_is_logged_and_another_is_not),
-        cmocka_unit_test(a_message_of_progress_comes_when_its_time_is_over_and_something_happened),
-        cmocka_unit_test(the_time_left_follows_the_rate_of_the_last_jobs),
-        cmocka_unit_test(a_window_without_jobs_keeps_its_beginning),
-        cmocka_unit_test(progress_without_an_interval_or_a_total_says_neither),
-        cmocka_unit_test(progress_says_what_the_cache_saved_the_last_error_and_hours_left),
-        cmocka_unit_test(the_time_that_is_left_is_in_seconds_minutes_or_hours),
-        cmocka_unit_test(a_terminal_has_a_line_that_is_written_over),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

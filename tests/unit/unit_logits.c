@@ -2,6 +2,7 @@
 // what is no text.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
+#include "tests/cases.h"
 #include "tests/open_model.h"
 
 enum { N_VOCAB = 320, N_CONTEXT = 300, N_ORIGINAL = 16, ROW = N_VOCAB * (int)sizeof(float) };
@@ -14,7 +15,7 @@ static int32_t ids[N_CONTEXT + 1];
 static void open_model(const struct model_recipe *recipe)
 {
     model = open_model_of(recipe);
-    assert_int_equal(pool_create(&pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 2, &error), &error);
     for (int32_t i = 0; i <= N_CONTEXT; i++)
         ids[i] = (i * 37 + 5) % N_VOCAB;
 }
@@ -28,17 +29,16 @@ static void close_model(void)
 static enum status compute(int32_t n_ids, float *logits)
 {
     struct backend *backend;
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
     enum status status = logits_of_text(model, backend, KV_F32, ids, n_ids, logits, &error);
     backend->device.destroy(backend);
     return status;
 }
 
-static void the_logits_of_a_text_begin_with_those_of_its_beginning(void **state)
+TEST(the_logits_of_a_text_begin_with_those_of_its_beginning)
 {
     static const int32_t lengths[] = {1, 32, 33, LOGITS_CHUNK_TOKENS, LOGITS_CHUNK_TOKENS + 1, N_CONTEXT - 1};
     static float whole[N_CONTEXT * N_VOCAB], part[N_CONTEXT * N_VOCAB];
-    (void)state;
     open_model(&(struct model_recipe){.seed = 3, .n_context = N_CONTEXT});
     assert_int_equal(compute(N_CONTEXT, whole), STATUS_OK);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
@@ -48,10 +48,9 @@ static void the_logits_of_a_text_begin_with_those_of_its_beginning(void **state)
     close_model();
 }
 
-static void a_text_beyond_the_original_context_has_the_longer_one_s_factors(void **state)
+TEST(a_text_beyond_the_original_context_has_the_longer_one_s_factors)
 {
     static float below[N_ORIGINAL * N_VOCAB], at[N_ORIGINAL * N_VOCAB], beyond[(N_ORIGINAL + 1) * N_VOCAB];
-    (void)state;
     open_model(&(struct model_recipe){.family = "phi3", .seed = 3, .larger = true});
     assert_int_equal(model->shape.n_context_original, N_ORIGINAL);
     assert_int_equal(compute(N_ORIGINAL - 1, below), STATUS_OK);
@@ -70,10 +69,9 @@ static void assert_rejected(int32_t n_ids, enum error_code code, const char *exp
     assert_string_equal(error.text, expected);
 }
 
-static void what_is_no_text_of_the_model_is_rejected(void **state)
+TEST(what_is_no_text_of_the_model_is_rejected)
 {
     static float logits[N_VOCAB];
-    (void)state;
     open_model(&(struct model_recipe){.seed = 3, .n_context = N_CONTEXT});
     assert_rejected(0, ERROR_EMPTY_PROMPT, "no tokens");
     assert_rejected(N_CONTEXT + 1, ERROR_CONTEXT_LENGTH, "301 tokens: the model's context has 300");
@@ -86,14 +84,4 @@ static void what_is_no_text_of_the_model_is_rejected(void **state)
     ids[0] = 0;
     assert_int_equal(compute(1, logits), STATUS_OK);
     close_model();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_logits_of_a_text_begin_with_those_of_its_beginning),
-        cmocka_unit_test(a_text_beyond_the_original_context_has_the_longer_one_s_factors),
-        cmocka_unit_test(what_is_no_text_of_the_model_is_rejected),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

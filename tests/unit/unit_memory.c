@@ -1,5 +1,6 @@
 // Every single allocation fails, alone and with all after it: the result is an error or a failed buffer,
 // never a crash or half a job.
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
@@ -23,7 +24,7 @@ static struct buffer make_record(void)
     return record;
 }
 
-static void a_job_is_decoded_whole_or_tried_again_later(void **state)
+TEST(a_job_is_decoded_whole_or_tried_again_later)
 {
     struct buffer json = make_record(), msgpack = to_msgpack(json.data);
     const struct buffer *const records[] = {&json, &msgpack};
@@ -52,7 +53,7 @@ static void a_job_is_decoded_whole_or_tried_again_later(void **state)
     buffer_finish(&msgpack);
 }
 
-static void a_result_is_decoded_whole_or_tried_again_later(void **state)
+TEST(a_result_is_decoded_whole_or_tried_again_later)
 {
     static const char *const names[] = {"result.json", "result.msgpack", "result_failed.json"};
     for (int i = 0; i < 6; i++) {
@@ -82,16 +83,14 @@ static void encode_chat(const struct job *job, enum encoding encoding, struct bu
     result_encode_openai(job, true, out);
 }
 
-static void what_is_written_is_whole_or_says_that_it_failed(void **state)
+TEST(what_is_written_is_whole_or_says_that_it_failed)
 {
     static encode_function *const encoders[] = {job_encode, result_encode, encode_chat};
     struct buffer record = make_record(), result = golden_read("result.json");
     struct job *job = job_create();
     struct error error;
-    assert_int_equal(result_decode(job, (struct text){result.data, result.size}, ENCODING_JSON, &error),
-                     STATUS_OK);
-    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
-                     STATUS_OK);
+    assert_ok(result_decode(job, (struct text){result.data, result.size}, ENCODING_JSON, &error), &error);
+    assert_ok(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error), &error);
     for (int i = 0; i < 12; i++) {
         bool failed = true;
         failing_memory.fails_alone = i / 6;
@@ -113,13 +112,12 @@ static void what_is_written_is_whole_or_says_that_it_failed(void **state)
 }
 
 // A chat with warnings: all that a request's name is made of.
-static void a_request_has_its_whole_hash_or_none(void **state)
+TEST(a_request_has_its_whole_hash_or_none)
 {
     struct buffer record = make_record();
     struct job *job = job_create();
     struct error error;
-    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
-                     STATUS_OK);
+    assert_ok(job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error), &error);
     assert_true(job->result.n_warnings > 0);
     const struct sampling defaults = {.given = SAMPLING_TEMPERATURE}; // greedy
     assert_true(job_hash_request(job, &defaults, true));
@@ -144,7 +142,7 @@ static void a_request_has_its_whole_hash_or_none(void **state)
     buffer_finish(&record);
 }
 
-static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
+TEST(a_job_is_named_and_warned_or_says_that_it_was_not)
 {
     failing_memory.fails_alone = false;
     failing_memory.n_left = 0;
@@ -162,16 +160,4 @@ static void a_job_is_named_and_warned_or_says_that_it_was_not(void **state)
     assert_true(job_set_id(job, TEXT("a")));
     assert_true(job_warn(job, "w"));
     job_destroy(job);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_is_decoded_whole_or_tried_again_later),
-        cmocka_unit_test(a_result_is_decoded_whole_or_tried_again_later),
-        cmocka_unit_test(what_is_written_is_whole_or_says_that_it_failed),
-        cmocka_unit_test(a_request_has_its_whole_hash_or_none),
-        cmocka_unit_test(a_job_is_named_and_warned_or_says_that_it_was_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

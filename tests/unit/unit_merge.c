@@ -3,16 +3,12 @@
 #include "engine/tokenizer/merge.h"
 #include "engine/tokenizer/token_map.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/vocabulary_file.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 #define BLANK "\xE2\x96\x81"
 
@@ -83,7 +79,7 @@ static void compare_with_naive(const struct naive *naive, const struct tokenizer
 {
     struct token_array ids = {0};
     struct error error;
-    assert_int_equal(tokenizer_encode(tokenizer, text_from_string(text), 0, &ids, &error), STATUS_OK);
+    assert_ok(tokenizer_encode(tokenizer, text_from_string(text), 0, &ids, &error), &error);
     n_symbols = naive_merge(naive, symbols, n_symbols);
     bool same = ids.n_ids == n_symbols;
     for (size_t i = 0; same && i < n_symbols; i++)
@@ -106,7 +102,7 @@ static size_t naive_symbols(const char *text, char (*symbols)[NAIVE_TEXT_MAX])
     return n_symbols;
 }
 
-static void spm_merges_as_naive_merging_does(void **state)
+TEST(spm_merges_as_naive_merging_does)
 {
     static char symbols[NAIVE_SYMBOLS_MAX][NAIVE_TEXT_MAX];
     static const char *const letters[] = {"a", "b", "c", BLANK};
@@ -142,7 +138,7 @@ static void spm_merges_as_naive_merging_does(void **state)
     }
 }
 
-static void bpe_merges_as_naive_merging_does(void **state)
+TEST(bpe_merges_as_naive_merging_does)
 {
     static char symbols[NAIVE_SYMBOLS_MAX][NAIVE_TEXT_MAX];
     random_state = random_seed(4);
@@ -179,7 +175,7 @@ static void bpe_merges_as_naive_merging_does(void **state)
     }
 }
 
-static void a_megabyte_of_one_letter_takes_no_quadratic_time(void **state)
+TEST(a_megabyte_of_one_letter_takes_no_quadratic_time)
 {
     for (int model = 0; model < 2; model++) {
         struct vocabulary_file file = {0};
@@ -205,7 +201,7 @@ static void a_megabyte_of_one_letter_takes_no_quadratic_time(void **state)
             buffer_add_byte(&letters, 'a');
         clock_t start = clock();
         struct text all = {letters.data, letters.size};
-        assert_int_equal(tokenizer_encode(tokenizer, all, 0, &ids, &error), STATUS_OK);
+        assert_ok(tokenizer_encode(tokenizer, all, 0, &ids, &error), &error);
         double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         assert_true(ids.n_ids < (1 << 14) + 8);
         if (seconds > 20) // it takes 0.1 s; merging by search takes hours
@@ -217,7 +213,7 @@ static void a_megabyte_of_one_letter_takes_no_quadratic_time(void **state)
 }
 
 // Tables that were given room keep it, and find what those that grew by themselves find.
-static void tables_with_room_are_those_that_grew(void **state)
+TEST(tables_with_room_are_those_that_grew)
 {
     enum { N = 3000, LETTERS = 4 };
     static char names[N][LETTERS];
@@ -252,15 +248,4 @@ static void tables_with_room_are_those_that_grew(void **state)
     merge_table_finish(&roomy);
     token_map_finish(&grown_map);
     token_map_finish(&roomy_map);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spm_merges_as_naive_merging_does),
-        cmocka_unit_test(bpe_merges_as_naive_merging_does),
-        cmocka_unit_test(a_megabyte_of_one_letter_takes_no_quadratic_time),
-        cmocka_unit_test(tables_with_room_are_those_that_grew),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,29 +1,18 @@
 // A worker's figures as Prometheus text and as a page: each number has a name of its own.
 #include "consumer/metrics.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct metrics *metrics;
 static struct buffer text;
 
 static int open_metrics(void **state)
 {
-    (void)state;
     metrics = calloc(1, sizeof *metrics);
     return metrics ? 0 : -1;
 }
 
 static int close_metrics(void **state)
 {
-    (void)state;
     free(metrics);
     buffer_finish(&text);
     text = (struct buffer){0};
@@ -88,9 +77,8 @@ static struct job *job_that_ended(enum result_status status, enum error_code cod
     return job;
 }
 
-static void jobs_are_counted_by_status_and_error(void **state)
+TEST(jobs_are_counted_by_status_and_error)
 {
-    (void)state;
     static const struct {
         enum result_status status;
         enum error_code code;
@@ -138,9 +126,8 @@ static double age_shown(void)
 }
 
 // The rates of now: of what was published, and of tokens drawn.
-static void published_jobs_and_generated_tokens_are_counted_in_their_second(void **state)
+TEST(published_jobs_and_generated_tokens_are_counted_in_their_second)
 {
-    (void)state;
     struct job *job = job_that_ended(RESULT_DONE, ERROR_NONE);
     for (int is_published = 0; is_published < 2; is_published++) {
         metrics_received(metrics, job);
@@ -157,9 +144,8 @@ static void published_jobs_and_generated_tokens_are_counted_in_their_second(void
     job_destroy(job);
 }
 
-static void the_oldest_job_in_flight_has_its_age(void **state)
+TEST(the_oldest_job_in_flight_has_its_age)
 {
-    (void)state;
     struct job *old = job_that_ended(RESULT_DONE, ERROR_NONE),
                *young = job_that_ended(RESULT_DONE, ERROR_NONE);
     old->source.received_s -= 4;
@@ -180,9 +166,8 @@ static void the_oldest_job_in_flight_has_its_age(void **state)
     job_destroy(young);
 }
 
-static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
+TEST(steps_are_summed_and_the_last_ones_state_is_shown)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct step_figures step = {.prepare_us = 100, // the bound of the first bucket belongs to it
                                     .plan_us = 101,
@@ -228,9 +213,8 @@ static void steps_are_summed_and_the_last_ones_state_is_shown(void **state)
     assert_lines("sheaf_commit_seconds_bucket{le=\"0.01\"} 0\nsheaf_commit_seconds_bucket{le=\"0.025\"} 1");
 }
 
-static void figures_of_prefixes_and_of_kafka_have_their_names(void **state)
+TEST(figures_of_prefixes_and_of_kafka_have_their_names)
 {
-    (void)state;
     metrics->prefixes = (struct prefix_report){.n_lookups = 11,
                                                .n_hits = 12,
                                                .tokens_looked_up = 13,
@@ -272,9 +256,8 @@ static void figures_of_prefixes_and_of_kafka_have_their_names(void **state)
                  "# TYPE sheaf_rejoins_total counter");
 }
 
-static void partitions_say_how_far_they_are(void **state)
+TEST(partitions_say_how_far_they_are)
 {
-    (void)state;
     struct kafka_figures kafka = {0};
     write_text(&kafka);
     assert_lines("sheaf_partition_lag_offsets{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 70\n"
@@ -290,9 +273,8 @@ static void partitions_say_how_far_they_are(void **state)
         "sheaf_build_info{version=\"1\",model=\"a \\\"model\\\"\\n\",backend=\"cpu\",transport=\"kafka\"} 1");
 }
 
-static void a_worker_is_ready_while_it_runs_without_trouble(void **state)
+TEST(a_worker_is_ready_while_it_runs_without_trouble)
 {
-    (void)state;
     metrics->started_us = INT64_C(1700000000500000);
     assert_false(metrics_is_ready(metrics));
     write_text(NULL);
@@ -323,9 +305,8 @@ static void assert_tile(const char *label, const char *figure)
         fail_msg("the page has no %s", tile);
 }
 
-static void the_page_shows_the_worker_and_its_partitions(void **state)
+TEST(the_page_shows_the_worker_and_its_partitions)
 {
-    (void)state;
     struct kafka_figures kafka = {0};
     metrics->jobs.n_by_status[RESULT_DONE] = 4000;
     metrics->jobs.n_by_status[RESULT_FAILED] = 41;
@@ -359,9 +340,8 @@ static void the_page_shows_the_worker_and_its_partitions(void **state)
     assert_null(strstr(text.data, "Datasets"));
 }
 
-static void rates_now_are_of_the_last_complete_seconds(void **state)
+TEST(rates_now_are_of_the_last_complete_seconds)
 {
-    (void)state;
     struct recent *recent = &metrics->recent;
     double n_jobs, n_tokens;
     recent_rates(recent, 1000, &n_jobs, &n_tokens);
@@ -381,9 +361,8 @@ static void rates_now_are_of_the_last_complete_seconds(void **state)
 }
 
 // A steady worker has its rate from its first complete second on.
-static void rates_of_a_young_worker_are_of_the_seconds_that_it_has_worked(void **state)
+TEST(rates_of_a_young_worker_are_of_the_seconds_that_it_has_worked)
 {
-    (void)state;
     struct recent recent = {0};
     double n_jobs, n_tokens;
     for (int64_t second = 500; second < 520; second++) {
@@ -417,9 +396,8 @@ static void published(enum result_status status, const char *name, const char *p
     job_destroy(job);
 }
 
-static void the_last_jobs_are_shown_and_their_texts_when_asked_for(void **state)
+TEST(the_last_jobs_are_shown_and_their_texts_when_asked_for)
 {
-    (void)state;
     for (int shown = 0; shown < 2; shown++) {
         metrics->recent.keeps_content = shown;
         for (int i = 0; i < RECENT_ANSWERS; i++)
@@ -444,21 +422,4 @@ static void the_last_jobs_are_shown_and_their_texts_when_asked_for(void **state)
     assert_null(strstr(text.data, "private answer")); // of the jobs that were in their places before
 }
 
-int main(void)
-{
-#define CASE(name) cmocka_unit_test_setup_teardown(name, open_metrics, close_metrics)
-    const struct CMUnitTest tests[] = {
-        CASE(jobs_are_counted_by_status_and_error),
-        CASE(published_jobs_and_generated_tokens_are_counted_in_their_second),
-        CASE(the_oldest_job_in_flight_has_its_age),
-        CASE(steps_are_summed_and_the_last_ones_state_is_shown),
-        CASE(figures_of_prefixes_and_of_kafka_have_their_names),
-        CASE(partitions_say_how_far_they_are),
-        CASE(a_worker_is_ready_while_it_runs_without_trouble),
-        CASE(the_page_shows_the_worker_and_its_partitions),
-        CASE(rates_now_are_of_the_last_complete_seconds),
-        CASE(rates_of_a_young_worker_are_of_the_seconds_that_it_has_worked),
-        CASE(the_last_jobs_are_shown_and_their_texts_when_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_metrics, close_metrics);

@@ -5,6 +5,7 @@
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/kafka/offset_map.h"
 #include "consumer/mirror.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <poll.h>
@@ -81,13 +82,8 @@ static struct record record_of(int topic, int at)
 enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
                                      const char *const *names, size_t n,
                                      int64_t (*start)(void *context, const char *topic, int32_t partition),
-                                     void *context, struct error *fault);
-enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
-                                     const char *const *names, size_t n,
-                                     int64_t (*start)(void *context, const char *topic, int32_t partition),
                                      void *context, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(config, &kafka);
     assert_int_equal(n, N_TOPICS);
     for (int t = 0; t < N_TOPICS; t++) {
@@ -100,11 +96,8 @@ enum status __wrap_kafka_follow_open(struct kafka_follow **follow, const struct 
 }
 
 enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max,
-                                     kafka_receive *receive, void *context, struct error *fault);
-enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max,
                                      kafka_receive *receive, void *context, struct error *fault)
 {
-    (void)follow;
     assert_true(timeout_ms > 0 && n_max >= N_TOPICS * RECORDS_MAX);
     world.is_stopped = world.is_stopped || ++world.n_polls == world.stop_at_poll;
     if (world.n_polls == world.doubt_at_poll) {
@@ -123,33 +116,24 @@ enum status __wrap_kafka_follow_poll(struct kafka_follow *follow, int timeout_ms
     return STATUS_OK;
 }
 
-bool __wrap_kafka_follow_is_at_end(const struct kafka_follow *follow);
 bool __wrap_kafka_follow_is_at_end(const struct kafka_follow *follow)
 {
-    (void)follow;
     return world.next[JOBS] == world.n[JOBS] && world.next[RESULTS] == world.n[RESULTS];
 }
 
-enum status __wrap_kafka_follow_check_end(const struct kafka_follow *follow, struct error *fault);
 enum status __wrap_kafka_follow_check_end(const struct kafka_follow *follow, struct error *fault)
 {
-    (void)follow;
     return world.is_end_open ? error_set(fault, STATUS_REFUSE, ERROR_BROKER, "open") : STATUS_OK;
 }
 
-int64_t __wrap_kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
 int64_t __wrap_kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition)
 {
-    (void)follow, (void)partition;
     return world.next[topic] ? world.next[topic] : OFFSET_UNKNOWN;
 }
 
 void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition,
-                              int64_t *offset, int64_t *hash);
-void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition,
                               int64_t *offset, int64_t *hash)
 {
-    (void)follow, (void)partition;
     *offset = world.next[topic] - 1;
     struct record record = {0};
     if (*offset >= 0)
@@ -157,30 +141,22 @@ void __wrap_kafka_follow_last(const struct kafka_follow *follow, size_t topic, i
     *hash = *offset < 0 ? 0 : kafka_follow_hash(&record);
 }
 
-bool __wrap_kafka_follow_take_doubt(struct kafka_follow *follow);
 bool __wrap_kafka_follow_take_doubt(struct kafka_follow *follow)
 {
     bool had = world.has_doubt;
-    (void)follow;
     world.has_doubt = false;
     return had;
 }
 
-int32_t __wrap_kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);
 int32_t __wrap_kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic)
 {
-    (void)follow, (void)topic;
     return 1;
 }
 
 enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t topic,
                                           struct kafka_standing *standings, size_t n_max, size_t *n,
-                                          struct error *fault);
-enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t topic,
-                                          struct kafka_standing *standings, size_t n_max, size_t *n,
                                           struct error *fault)
 {
-    (void)follow;
     assert_int_equal(topic, JOBS);
     assert_int_equal(n_max, 1);
     if (!world.has_standings)
@@ -190,16 +166,11 @@ enum status __wrap_kafka_follow_standings(struct kafka_follow *follow, size_t to
     return STATUS_OK;
 }
 
-void __wrap_kafka_follow_close(struct kafka_follow *follow);
 void __wrap_kafka_follow_close(struct kafka_follow *follow)
 {
-    (void)follow;
     world.n_closed++;
 }
 
-enum status __wrap_kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
-                                    int64_t offset, kafka_receive *receive, void *context,
-                                    enum kafka_place *place, struct error *fault);
 enum status __wrap_kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
                                     int64_t offset, kafka_receive *receive, void *context,
                                     enum kafka_place *place, struct error *fault)
@@ -218,20 +189,17 @@ enum status __wrap_kafka_read_place(const struct kafka_config *config, const cha
 
 // ---- the clock, waiting, and what the store answers ----
 
-int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void)
 {
     return world.now_ms;
 }
 
-int64_t __wrap_clock_wall_us(void);
 int64_t __wrap_clock_wall_us(void)
 {
     return 5000 * INT64_C(1000000);
 }
 
 int __real_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
-int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
     if (n != 1 || fds->fd != STOP_FD) // the log's
@@ -241,7 +209,6 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 }
 
 enum status __real_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault);
-enum status __wrap_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault);
 enum status __wrap_store_mirror(struct store *store, const struct mirror_record *record, struct error *fault)
 {
     world.n_stores++;
@@ -251,11 +218,8 @@ enum status __wrap_store_mirror(struct store *store, const struct mirror_record 
 }
 
 enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
-                                 struct error *fault);
-enum status __wrap_store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                                  struct error *fault)
 {
-    (void)store, (void)fault;
     world.n_compactions++;
     world.compacted_before_us = before_us;
     *more = world.n_more-- > 0;
@@ -310,9 +274,8 @@ static const char *query(const char *sql)
     "\"object\":\"text_completion\",\"model\":\"m\",\"created\":50,\"choices\":[{\"text\":\"x\",\"finish_reason\":" \
     "\"stop\",\"completion_tokens\":2}],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2}}"
 
-static void jobs_and_results_become_rows_with_the_figures_of_their_headers(void **state)
+TEST(jobs_and_results_become_rows_with_the_figures_of_their_headers)
 {
-    (void)state;
     add(JOBS, JOB("a"));
     add(JOBS, JOB("b"));
     add_result(RESULT("a"), "w-1", "jobs");
@@ -325,7 +288,7 @@ static void jobs_and_results_become_rows_with_the_figures_of_their_headers(void 
                         "jobs|0|2\nresults|0|1\n");
 }
 
-static void figures_of_a_result_are_those_of_its_headers(void **state)
+TEST(figures_of_a_result_are_those_of_its_headers)
 {
     static const char *const names[] = {
         "sheaf-source-partition", "sheaf-source-offset",   "sheaf-attempts",  "sheaf-cached-tokens",
@@ -334,7 +297,6 @@ static void figures_of_a_result_are_those_of_its_headers(void **state)
     static const char *const values[] = {"1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "1", "regex"};
     enum { N = sizeof names / sizeof *names };
     struct header headers[N];
-    (void)state;
     for (size_t i = 0; i < N; i++)
         headers[i] = (struct header){text_from_string(names[i]), text_from_string(values[i])};
     struct record record = {.headers = headers,
@@ -363,9 +325,8 @@ static void figures_of_a_result_are_those_of_its_headers(void **state)
     job_destroy(job);
 }
 
-static void what_is_no_job_and_no_result_of_the_topic_is_skipped(void **state)
+TEST(what_is_no_job_and_no_result_of_the_topic_is_skipped)
 {
-    (void)state;
     add(JOBS, NULL);
     add(JOBS, JOB("a"));
     add(RESULTS, "no result");
@@ -377,9 +338,8 @@ static void what_is_no_job_and_no_result_of_the_topic_is_skipped(void **state)
 }
 
 // Their workers are not the fleet's.
-static void results_of_another_group_end_jobs_but_count_no_worker(void **state)
+TEST(results_of_another_group_end_jobs_but_count_no_worker)
 {
-    (void)state;
     add(JOBS, JOB("a"));
     add(JOBS, JOB("b"));
     for (int i = 0; i < 2; i++) {
@@ -391,9 +351,8 @@ static void results_of_another_group_end_jobs_but_count_no_worker(void **state)
     assert_string_equal(query("SELECT worker FROM fleet"), "own\n");
 }
 
-static void a_mirror_goes_on_where_the_last_one_ended(void **state)
+TEST(a_mirror_goes_on_where_the_last_one_ended)
 {
-    (void)state;
     add(JOBS, JOB("a"));
     assert_int_equal(run_mirror(), STATUS_OK);
     assert_int_equal(world.started[JOBS], OFFSET_UNKNOWN);
@@ -406,11 +365,10 @@ static void a_mirror_goes_on_where_the_last_one_ended(void **state)
     assert_string_equal(query("SELECT n_submitted, n_done FROM datasets"), "2|1\n");
 }
 
-static void the_group_s_progress_is_stored_where_it_is_known(void **state)
+TEST(the_group_s_progress_is_stored_where_it_is_known)
 {
     static const char sql[] = "SELECT topic, partition, position, committed, log_end, map_covered, owner "
                               "FROM partitions";
-    (void)state;
     add(JOBS, JOB("a"));
     assert_int_equal(run_mirror(), STATUS_OK);
     assert_string_equal(query(sql), "");
@@ -419,9 +377,8 @@ static void the_group_s_progress_is_stored_where_it_is_known(void **state)
     assert_string_equal(query(sql), "jobs|0|3|3|9|0|w@host\n");
 }
 
-static void a_live_mirror_looks_at_the_group_every_two_seconds(void **state)
+TEST(a_live_mirror_looks_at_the_group_every_two_seconds)
 {
-    (void)state;
     config.until_end = false;
     world.has_standings = true;
     world.stop_at_poll = 21; // polls of 200 ms: looks at 0.2, 2.2 and 4.2 s
@@ -430,9 +387,8 @@ static void a_live_mirror_looks_at_the_group_every_two_seconds(void **state)
     assert_int_equal(world.n_polls, 21);
 }
 
-static void an_open_transaction_at_the_end_is_an_error(void **state)
+TEST(an_open_transaction_at_the_end_is_an_error)
 {
-    (void)state;
     add(JOBS, JOB("a"));
     world.is_end_open = true;
     assert_int_equal(run_mirror(), STATUS_REFUSE);
@@ -445,9 +401,8 @@ static void an_open_transaction_at_the_end_is_an_error(void **state)
 
 // ---- a store that is busy, and old rows ----
 
-static void a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops(void **state)
+TEST(a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops)
 {
-    (void)state;
     add(JOBS, JOB("a"));
     world.n_busy = 3;
     assert_int_equal(run_mirror(), STATUS_OK);
@@ -461,9 +416,8 @@ static void a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops(voi
     assert_string_equal(query("SELECT job_id FROM jobs"), "a\n");
 }
 
-static void old_rows_are_compacted_once_a_minute_and_while_there_are_more(void **state)
+TEST(old_rows_are_compacted_once_a_minute_and_while_there_are_more)
 {
-    (void)state;
     config.until_end = false;
     config.retain_s = LONG_AGO_S;
     world.n_more = 2;
@@ -489,9 +443,8 @@ static void mirror_one_of_each(void)
     world.n_stores = 0;
 }
 
-static void another_record_at_the_last_ones_place_is_another_topic(void **state)
+TEST(another_record_at_the_last_ones_place_is_another_topic)
 {
-    (void)state;
     for (int topic = 0; topic < N_TOPICS; topic++)
         for (int is_shorter = 0; is_shorter < 2; is_shorter++) {
             char expected[128];
@@ -509,9 +462,8 @@ static void another_record_at_the_last_ones_place_is_another_topic(void **state)
         }
 }
 
-static void a_record_that_retention_deleted_says_nothing_of_its_topic(void **state)
+TEST(a_record_that_retention_deleted_says_nothing_of_its_topic)
 {
-    (void)state;
     mirror_one_of_each();
     add(JOBS, JOB("b"));
     world.places[JOBS] = world.places[RESULTS] = KAFKA_PLACE_DELETED;
@@ -519,9 +471,8 @@ static void a_record_that_retention_deleted_says_nothing_of_its_topic(void **sta
     assert_string_equal(query("SELECT n_submitted FROM datasets"), "2\n");
 }
 
-static void while_a_topic_is_absent_nothing_is_stored(void **state)
+TEST(while_a_topic_is_absent_nothing_is_stored)
 {
-    (void)state;
     mirror_one_of_each();
     add(JOBS, JOB("b"));
     world.n_absent = 3;
@@ -532,9 +483,8 @@ static void while_a_topic_is_absent_nothing_is_stored(void **state)
     assert_string_equal(query("SELECT n_submitted FROM datasets"), "2\n");
 }
 
-static void a_doubt_is_dispelled_by_the_record_that_is_still_there(void **state)
+TEST(a_doubt_is_dispelled_by_the_record_that_is_still_there)
 {
-    (void)state;
     mirror_one_of_each();
     config.until_end = false;
     world.has_standings = true;
@@ -545,9 +495,8 @@ static void a_doubt_is_dispelled_by_the_record_that_is_still_there(void **state)
     assert_int_equal(world.n_looks, 4);  // two at the start
 }
 
-static void a_topic_made_again_meanwhile_ends_a_live_mirror(void **state)
+TEST(a_topic_made_again_meanwhile_ends_a_live_mirror)
 {
-    (void)state;
     mirror_one_of_each();
     config.until_end = false;
     world.doubt_at_poll = world.n_polls + 5;
@@ -559,24 +508,5 @@ static void a_topic_made_again_meanwhile_ends_a_live_mirror(void **state)
     assert_int_equal(world.n_stores, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(jobs_and_results_become_rows_with_the_figures_of_their_headers, fresh_world),
-        cmocka_unit_test_setup(figures_of_a_result_are_those_of_its_headers, fresh_world),
-        cmocka_unit_test_setup(what_is_no_job_and_no_result_of_the_topic_is_skipped, fresh_world),
-        cmocka_unit_test_setup(results_of_another_group_end_jobs_but_count_no_worker, fresh_world),
-        cmocka_unit_test_setup(a_mirror_goes_on_where_the_last_one_ended, fresh_world),
-        cmocka_unit_test_setup(the_group_s_progress_is_stored_where_it_is_known, fresh_world),
-        cmocka_unit_test_setup(a_live_mirror_looks_at_the_group_every_two_seconds, fresh_world),
-        cmocka_unit_test_setup(an_open_transaction_at_the_end_is_an_error, fresh_world),
-        cmocka_unit_test_setup(a_busy_store_is_tried_again_until_it_answers_or_the_mirror_stops, fresh_world),
-        cmocka_unit_test_setup(old_rows_are_compacted_once_a_minute_and_while_there_are_more, fresh_world),
-        cmocka_unit_test_setup(another_record_at_the_last_ones_place_is_another_topic, fresh_world),
-        cmocka_unit_test_setup(a_record_that_retention_deleted_says_nothing_of_its_topic, fresh_world),
-        cmocka_unit_test_setup(while_a_topic_is_absent_nothing_is_stored, fresh_world),
-        cmocka_unit_test_setup(a_doubt_is_dispelled_by_the_record_that_is_still_there, fresh_world),
-        cmocka_unit_test_setup(a_topic_made_again_meanwhile_ends_a_live_mirror, fresh_world),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_world, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

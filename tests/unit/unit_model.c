@@ -3,17 +3,13 @@
 #include "engine/model/family.h"
 #include "engine/model/model.h"
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 struct model_files {
     char directory[64], path[96];
@@ -41,8 +37,7 @@ static struct model *open_recipe(void **state, const struct model_recipe *recipe
     struct error error = {0};
     struct model *model;
     make_model(folder->path, recipe);
-    if (model_open(&model, folder->path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open(&model, folder->path, &error), &error);
     return model;
 }
 
@@ -64,7 +59,7 @@ static void refuse_model(void **state, const struct model_recipe *recipe, enum e
         fail_msg("got %s: %s", error_code_name(error.code), error.text);
 }
 
-static void every_family_of_the_table_opens(void **state)
+TEST(every_family_of_the_table_opens)
 {
     const struct family *family;
     for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
@@ -77,7 +72,7 @@ static void every_family_of_the_table_opens(void **state)
     }
 }
 
-static void an_unknown_family_is_refused_by_name(void **state)
+TEST(an_unknown_family_is_refused_by_name)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
@@ -86,7 +81,7 @@ static void an_unknown_family_is_refused_by_name(void **state)
     refuse_model(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
 }
 
-static void a_missing_key_is_refused_by_name(void **state)
+TEST(a_missing_key_is_refused_by_name)
 {
     static const char *const keys[] = {
         "llama.block_count",         "llama.embedding_length",     "llama.context_length",
@@ -99,7 +94,7 @@ static void a_missing_key_is_refused_by_name(void **state)
     open_and_close(state, &(struct model_recipe){.drop_key = "llama.rope.freq_base"}); // has a default
 }
 
-static void every_tensor_of_a_model_is_missed(void **state)
+TEST(every_tensor_of_a_model_is_missed)
 {
     static const char *const names[] = {"token_embd.weight",        "output_norm.weight",
                                         "blk.0.attn_norm.weight",   "blk.0.attn_q.weight",
@@ -125,7 +120,7 @@ static void every_tensor_of_a_model_is_missed(void **state)
                  ERROR_MODEL_FILE, "tensor blk.0.ffn_gate_inp.weight is missing");
 }
 
-static void a_misshapen_tensor_is_refused_with_both_shapes(void **state)
+TEST(a_misshapen_tensor_is_refused_with_both_shapes)
 {
     static const struct {
         const char *family, *name, *words;
@@ -150,7 +145,7 @@ static void a_misshapen_tensor_is_refused_with_both_shapes(void **state)
                  "tensor output.weight: expected 321x64, file has 320x64");
 }
 
-static void a_type_without_arithmetic_is_refused_by_name(void **state)
+TEST(a_type_without_arithmetic_is_refused_by_name)
 {
     refuse_model(state, &(struct model_recipe){.retype_tensor = "blk.1.ffn_up.weight"}, ERROR_UNKNOWN_TYPE,
                  "tensor blk.1.ffn_up.weight: type I32 can't be computed with");
@@ -158,7 +153,7 @@ static void a_type_without_arithmetic_is_refused_by_name(void **state)
                  "tensor output_norm.weight: type I32");
 }
 
-static void a_tensor_without_a_place_is_refused_by_name(void **state)
+TEST(a_tensor_without_a_place_is_refused_by_name)
 {
     refuse_model(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_sub_norm.weight"},
                  ERROR_MODEL_FILE, "tensor blk.0.attn_sub_norm.weight has no place in family llama");
@@ -170,7 +165,7 @@ static void a_tensor_without_a_place_is_refused_by_name(void **state)
     open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_output.bias"});
 }
 
-static void dimensions_have_limits(void **state)
+TEST(dimensions_have_limits)
 {
     static const struct {
         const char *key;
@@ -206,7 +201,7 @@ static void dimensions_have_limits(void **state)
                    .keys = {{.key = "llama.context_length", .kind = GGUF_U32, .number = MODEL_CONTEXT_MAX}}});
 }
 
-static void keys_of_the_wrong_kind_are_refused(void **state)
+TEST(keys_of_the_wrong_kind_are_refused)
 {
     struct model_recipe recipe = {.keys = {{.key = "llama.block_count", .kind = GGUF_STRING, .string = "2"}}};
     refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.block_count: expected");
@@ -217,7 +212,7 @@ static void keys_of_the_wrong_kind_are_refused(void **state)
     refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: not a finite number");
 }
 
-static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
+TEST(arithmetic_that_is_not_built_is_refused_by_its_key)
 {
     static const struct {
         const char *key;
@@ -244,7 +239,7 @@ static void arithmetic_that_is_not_built_is_refused_by_its_key(void **state)
     }
 }
 
-static void experts_belong_to_families_that_have_them(void **state)
+TEST(experts_belong_to_families_that_have_them)
 {
     struct model_recipe recipe = {.family = "qwen2",
                                   .keys = {{.key = "qwen2.expert_count", .kind = GGUF_U32, .number = 4}}};
@@ -259,14 +254,14 @@ static void experts_belong_to_families_that_have_them(void **state)
     model_close(model);
 }
 
-static void an_unknown_rope_scaling_is_refused_by_name(void **state)
+TEST(an_unknown_rope_scaling_is_refused_by_name)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "ntk"}}};
     refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "rope scaling \"ntk\" is not known");
 }
 
-static void rope_scaling_reaches_the_frequencies(void **state)
+TEST(rope_scaling_reaches_the_frequencies)
 {
     struct model *plain = open_recipe(state, &(struct model_recipe){0});
     struct model_recipe recipe = {
@@ -288,7 +283,7 @@ static void rope_scaling_reaches_the_frequencies(void **state)
     model_close(plain);
 }
 
-static void gemma3_rotates_windowed_layers_by_a_table_of_their_own(void **state)
+TEST(gemma3_rotates_windowed_layers_by_a_table_of_their_own)
 {
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma3", .n_layers = 7});
     assert_int_equal(model->shape.rope.n_tables, 2);
@@ -299,7 +294,7 @@ static void gemma3_rotates_windowed_layers_by_a_table_of_their_own(void **state)
     model_close(model);
 }
 
-static void windows_follow_the_family_or_the_file(void **state)
+TEST(windows_follow_the_family_or_the_file)
 {
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma2", .n_layers = 4});
     for (int i = 0; i < 4; i++)
@@ -314,7 +309,7 @@ static void windows_follow_the_family_or_the_file(void **state)
     model_close(model);
 }
 
-static void fused_tensors_stand_as_slices(void **state)
+TEST(fused_tensors_stand_as_slices)
 {
     struct model *model = open_recipe(state, &(struct model_recipe){.family = "phi3", .type = TENSOR_Q8_0});
     const struct model_layer *layer = &model->layers[1];
@@ -336,7 +331,7 @@ static void fused_tensors_stand_as_slices(void **state)
     model_close(model);
 }
 
-static void an_absent_output_matrix_is_the_embedding(void **state)
+TEST(an_absent_output_matrix_is_the_embedding)
 {
     struct model *model = open_recipe(state, &(struct model_recipe){.tied = true});
     assert_ptr_equal(model->output.data, model->token_embd.data);
@@ -349,14 +344,14 @@ static void an_absent_output_matrix_is_the_embedding(void **state)
     model_close(model);
 }
 
-static void every_token_needs_a_row(void **state)
+TEST(every_token_needs_a_row)
 {
     open_and_close(state, &(struct model_recipe){.tokenizer = true});
     refuse_model(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
                  "tensor token_embd.weight: 320 rows for 321 tokens");
 }
 
-static void a_vocabulary_without_tensors_is_no_model(void **state)
+TEST(a_vocabulary_without_tensors_is_no_model)
 {
     struct model_files *folder = *state;
     struct buffer file = {0};
@@ -381,7 +376,7 @@ static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
 }
 
 // The fingerprint is of every byte, and of no name.
-static void copies_have_one_fingerprint_and_one_byte_another(void **state)
+TEST(copies_have_one_fingerprint_and_one_byte_another)
 {
     struct model_files *folder = *state;
     struct model_recipe recipe = {.seed = 1, .tokenizer = true};
@@ -399,7 +394,7 @@ static void copies_have_one_fingerprint_and_one_byte_another(void **state)
         write_file(other, content.data, content.size);
         struct model *model;
         struct error error;
-        assert_int_equal(model_open(&model, other, &error), STATUS_OK);
+        assert_ok(model_open(&model, other, &error), &error);
         assert_int_equal(model_fingerprint(model, NULL, NULL) == first, changed == 0);
         model_close(model);
         content.data[at] ^= changed ? 1 : 0;
@@ -415,7 +410,7 @@ static bool count_request(void *context)
 }
 
 // A file of 130 MiB, almost all of it a hole: hashing looks at the interrupt every 64 MiB.
-static void a_large_file_is_hashed_in_parts(void **state)
+TEST(a_large_file_is_hashed_in_parts)
 {
     struct model_files *folder = *state;
     struct error error;
@@ -427,7 +422,7 @@ static void a_large_file_is_hashed_in_parts(void **state)
         assert_int_equal(ftruncate(descriptor, 130 << 20), 0);
         assert_int_equal(pwrite(descriptor, "x", 1, i * (64 << 20)), 1);
         close(descriptor);
-        assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+        assert_ok(mapped_file_open(&file, folder->path, &error), &error);
         hashes[i] = mapped_file_hash(&file, 0, NULL, NULL);
         for (int n_looks = 0; n_looks < 4; n_looks++) {
             int n_left = n_looks;
@@ -440,7 +435,7 @@ static void a_large_file_is_hashed_in_parts(void **state)
 }
 
 // A fingerprint stands in results: it is the same in every version, and with any number of threads.
-static void a_file_s_hash_is_of_its_mebibytes_and_its_size(void **state)
+TEST(a_file_s_hash_is_of_its_mebibytes_and_its_size)
 {
     struct model_files *folder = *state;
     enum { MIB = 1048576, BYTES_MAX = 3 * MIB + 5 };
@@ -459,11 +454,11 @@ static void a_file_s_hash_is_of_its_mebibytes_and_its_size(void **state)
         FILE *out = fopen(folder->path, "wb");
         assert_int_equal(fwrite(bytes, 1, sizes[i], out), sizes[i]);
         assert_int_equal(fclose(out), 0);
-        assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+        assert_ok(mapped_file_open(&file, folder->path, &error), &error);
         assert_int_equal(mapped_file_hash(&file, 7, NULL, NULL), hash_bytes(whole, sizeof whole, 7));
         for (int n_threads = 1; n_threads <= 3; n_threads++) {
             struct pool *pool;
-            assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
+            assert_ok(pool_create(&pool, n_threads, &error), &error);
             assert_int_equal(mapped_file_hash(&file, 7, pool, NULL), hash_bytes(whole, sizeof whole, 7));
             pool_destroy(pool);
         }
@@ -472,7 +467,7 @@ static void a_file_s_hash_is_of_its_mebibytes_and_its_size(void **state)
     free(bytes);
 }
 
-static void a_file_s_bytes_are_read_or_left_in_the_mapping(void **state)
+TEST(a_file_s_bytes_are_read_or_left_in_the_mapping)
 {
     struct model_files *folder = *state;
     enum { BYTES = 3 * 4096 };
@@ -485,7 +480,7 @@ static void a_file_s_bytes_are_read_or_left_in_the_mapping(void **state)
     assert_int_equal(fclose(out), 0);
     struct mapped_file file, none = {0};
     struct error error;
-    assert_int_equal(mapped_file_open(&file, folder->path, &error), STATUS_OK);
+    assert_ok(mapped_file_open(&file, folder->path, &error), &error);
     static const size_t places[][2] = {{0, BYTES}, {0, 0}, {1, 4096}, {BYTES - 1, 1}, {BYTES, 0}};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         memset(buffer, 0xA5, sizeof buffer);
@@ -505,7 +500,7 @@ static void a_file_s_bytes_are_read_or_left_in_the_mapping(void **state)
     mapped_file_close(&file);
 }
 
-static void fingerprints_tell_models_apart(void **state)
+TEST(fingerprints_tell_models_apart)
 {
     struct model_recipe recipe = {.seed = 1, .tokenizer = true};
     uint64_t first = fingerprint(state, &recipe);
@@ -522,34 +517,4 @@ static void fingerprints_tell_models_apart(void **state)
     assert_true(fingerprint(state, &recipe) != first);
 }
 
-int main(void)
-{
-#define MODEL_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        MODEL_TEST(every_family_of_the_table_opens),
-        MODEL_TEST(an_unknown_family_is_refused_by_name),
-        MODEL_TEST(a_missing_key_is_refused_by_name),
-        MODEL_TEST(every_tensor_of_a_model_is_missed),
-        MODEL_TEST(a_misshapen_tensor_is_refused_with_both_shapes),
-        MODEL_TEST(a_type_without_arithmetic_is_refused_by_name),
-        MODEL_TEST(a_tensor_without_a_place_is_refused_by_name),
-        MODEL_TEST(dimensions_have_limits),
-        MODEL_TEST(keys_of_the_wrong_kind_are_refused),
-        MODEL_TEST(arithmetic_that_is_not_built_is_refused_by_its_key),
-        MODEL_TEST(experts_belong_to_families_that_have_them),
-        MODEL_TEST(an_unknown_rope_scaling_is_refused_by_name),
-        MODEL_TEST(rope_scaling_reaches_the_frequencies),
-        MODEL_TEST(gemma3_rotates_windowed_layers_by_a_table_of_their_own),
-        MODEL_TEST(windows_follow_the_family_or_the_file),
-        MODEL_TEST(fused_tensors_stand_as_slices),
-        MODEL_TEST(an_absent_output_matrix_is_the_embedding),
-        MODEL_TEST(every_token_needs_a_row),
-        MODEL_TEST(a_vocabulary_without_tensors_is_no_model),
-        MODEL_TEST(copies_have_one_fingerprint_and_one_byte_another),
-        MODEL_TEST(a_large_file_is_hashed_in_parts),
-        MODEL_TEST(a_file_s_hash_is_of_its_mebibytes_and_its_size),
-        MODEL_TEST(a_file_s_bytes_are_read_or_left_in_the_mapping),
-        MODEL_TEST(fingerprints_tell_models_apart),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(set_up, tear_down);

@@ -1,30 +1,23 @@
 // config.json of Hugging Face folders: its settings, their defaults, and refused ones.
 #include "engine/model/model_folder_parts.h"
+#include "tests/cases.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static void config_to_keys(const char *text, struct folder_config *config, struct gguf_writer *keys,
                            struct arena *arena)
 {
     struct value json;
     struct error error;
-    assert_int_equal(json_decode(text_from_string(text), arena, &json, &error), STATUS_OK);
-    if (folder_read_config(config, &json, keys, arena, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(json_decode(text_from_string(text), arena, &json, &error), &error);
+    assert_ok(folder_read_config(config, &json, keys, arena, &error), &error);
 }
 
 #define SIZES                                                                                                \
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
 
-static void llama_3_s_scaling_becomes_divisors(void **state)
+TEST(llama_3_s_scaling_becomes_divisors)
 {
     struct folder_config config;
     struct gguf_writer keys = {0};
@@ -66,7 +59,7 @@ static double number_key(const struct gguf_writer *keys, const char *name)
 }
 
 // The base of a sequence as long as the context becomes: transformers, _compute_dynamic_ntk_parameters.
-static void dynamic_scaling_is_another_base_for_sequences_beyond_the_trained_context(void **state)
+TEST(dynamic_scaling_is_another_base_for_sequences_beyond_the_trained_context)
 {
     struct folder_config config;
     struct gguf_writer keys = {0};
@@ -90,7 +83,7 @@ static void dynamic_scaling_is_another_base_for_sequences_beyond_the_trained_con
 
 // Settings that config.json leaves out are those of the model_type's configuration class, not anybody's
 // guess.
-static void settings_left_out_are_the_model_type_s(void **state)
+TEST(settings_left_out_are_the_model_type_s)
 {
     static const struct {
         const char *json, *key;
@@ -134,7 +127,7 @@ static void settings_left_out_are_the_model_type_s(void **state)
     }
 }
 
-static void settings_that_change_the_computation_are_refused_by_name(void **state)
+TEST(settings_that_change_the_computation_are_refused_by_name)
 {
     static const struct {
         const char *json, *words;
@@ -184,22 +177,11 @@ static void settings_that_change_the_computation_are_refused_by_name(void **stat
         struct arena arena = {0};
         struct value json;
         struct error error = {0};
-        assert_int_equal(json_decode(text_from_string(refused[i].json), &arena, &json, &error), STATUS_OK);
+        assert_ok(json_decode(text_from_string(refused[i].json), &arena, &json, &error), &error);
         assert_int_equal(folder_read_config(&config, &json, &keys, &arena, &error), STATUS_REFUSE);
         if (!strstr(error.text, refused[i].words))
             fail_msg("expected \"%s\" in: %s", refused[i].words, error.text);
         gguf_writer_finish(&keys);
         arena_finish(&arena);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_3_s_scaling_becomes_divisors),
-        cmocka_unit_test(dynamic_scaling_is_another_base_for_sequences_beyond_the_trained_context),
-        cmocka_unit_test(settings_left_out_are_the_model_type_s),
-        cmocka_unit_test(settings_that_change_the_computation_are_refused_by_name),
-    };
-    return cmocka_run_group_tests_name("unit_model_config", tests, NULL, NULL);
 }

@@ -5,16 +5,9 @@
 #include "engine/file/gguf_quantize.h"
 #include "engine/logits.h"
 #include "engine/model/family.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { N_IDS = 5, N_VOCAB = 320, WIDTH = 64, WEIGHTS_MAX = 400, MATRICES_MAX = 64 };
 
@@ -68,7 +61,6 @@ static void forget_rows(const struct matrix *matrix)
 
 static void name_norm(struct backend *backend, const struct norm_items *norm)
 {
-    (void)backend;
     assert_true(!norm || norm->n == WIDTH);
     world.named = norm;
 }
@@ -158,7 +150,7 @@ static struct backend *watched_backend(struct pool *pool)
 {
     struct error error;
     struct backend *backend;
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_PLAIN, &error), STATUS_OK);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_PLAIN, &error), &error);
     inner = *backend;
     backend->device.normed_input = name_norm;
     backend->device.weight_create = create_weight;
@@ -195,10 +187,10 @@ static void check_model(const struct model_recipe *recipe, bool quantized, bool 
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, recipe);
-    assert_int_equal(pool_create(&pool, 1, &error), STATUS_OK);
-    assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 1, &error), &error);
+    assert_ok(gguf_open(&gguf, path, &error), &error);
     if (quantized)
-        assert_int_equal(gguf_quantize(&gguf, gguf, TENSOR_F16, NULL, &error), STATUS_OK);
+        assert_ok(gguf_quantize(&gguf, gguf, TENSOR_F16, NULL, &error), &error);
     if (model_open_taking(&model, gguf, &error) != STATUS_OK)
         fail_msg("%s: %s", recipe->family, error.text);
     struct backend *backend = watched_backend(pool);
@@ -217,9 +209,8 @@ static void check_model(const struct model_recipe *recipe, bool quantized, bool 
 }
 
 // OLMo 2 normalizes behind the MLP.
-static void every_family_s_gates_multiply_what_the_named_norm_makes(void **state)
+TEST(every_family_s_gates_multiply_what_the_named_norm_makes)
 {
-    (void)state;
     for (size_t i = 0; family_at(i); i++)
         for (int way = 0; way < 3; way++)
             check_model(&(struct model_recipe){.family = family_at(i)->name, .seed = 3, .larger = way == 1},
@@ -227,20 +218,10 @@ static void every_family_s_gates_multiply_what_the_named_norm_makes(void **state
     check_model(&(struct model_recipe){.family = "mixtral", .seed = 3}, false, true);
 }
 
-static void layers_in_series_or_parallel_as_the_file_says(void **state)
+TEST(layers_in_series_or_parallel_as_the_file_says)
 {
-    (void)state;
     check_model(&(struct model_recipe){.family = "gptneox",
                                        .seed = 3,
                                        .keys = {{"gptneox.use_parallel_residual", GGUF_BOOL, 0, NULL}}},
                 false, true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_family_s_gates_multiply_what_the_named_norm_makes),
-        cmocka_unit_test(layers_in_series_or_parallel_as_the_file_says),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

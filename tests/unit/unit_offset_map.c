@@ -1,15 +1,8 @@
 // The offset map against a naive model, at both sides of its limits, and with hostile metadata.
 #include "consumer/kafka/offset_map.h"
 #include "schemas/base64.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct text encode_map(const struct offset_map *map, struct buffer *buffer)
 {
@@ -33,10 +26,17 @@ static void deliver(struct offset_map *map, int64_t first, int64_t last)
         assert_int_equal(offset_map_deliver(map, offset), DELIVERY_NEW);
 }
 
-static void the_watermark_is_the_lowest_unfinished_offset(void **state)
+static struct offset_map map;
+
+static int begin(void **state)
 {
-    struct offset_map map;
+    memset(&map, 0xA5, sizeof map);
     offset_map_init(&map);
+    return 0;
+}
+
+TEST(the_watermark_is_the_lowest_unfinished_offset)
+{
     assert_int_equal(map.watermark, OFFSET_UNKNOWN);
     deliver(&map, 100, 104);
     assert_int_equal(map.watermark, 100);
@@ -54,10 +54,8 @@ static void the_watermark_is_the_lowest_unfinished_offset(void **state)
     assert_int_equal(map.position, 105);
 }
 
-static void gaps_do_not_hold_the_watermark_up(void **state)
+TEST(gaps_do_not_hold_the_watermark_up)
 {
-    struct offset_map map;
-    offset_map_init(&map);
     deliver(&map, 10, 11);
     deliver(&map, 20, 20);
     deliver(&map, 1000000, 1000000 - 1);
@@ -69,10 +67,8 @@ static void gaps_do_not_hold_the_watermark_up(void **state)
     assert_int_equal(map.n_finished, 0);
 }
 
-static void the_end_of_the_partition_moves_an_idle_watermark(void **state)
+TEST(the_end_of_the_partition_moves_an_idle_watermark)
 {
-    struct offset_map map;
-    offset_map_init(&map);
     deliver(&map, 0, 1);
     offset_map_reach(&map, 3);
     assert_int_equal(map.watermark, 0);
@@ -97,11 +93,9 @@ static void the_end_of_the_partition_moves_an_idle_watermark(void **state)
     assert_int_equal(fresh.watermark, INT64_MAX - 1);
 }
 
-static void what_was_finished_before_a_restart_is_dropped_after_it(void **state)
+TEST(what_was_finished_before_a_restart_is_dropped_after_it)
 {
-    struct offset_map map;
     struct buffer buffer = {0};
-    offset_map_init(&map);
     deliver(&map, 0, 200);
     for (int64_t offset = 3; offset <= 200; offset += 3)
         offset_map_finish(&map, offset);
@@ -117,11 +111,10 @@ static void what_was_finished_before_a_restart_is_dropped_after_it(void **state)
     buffer_finish(&buffer);
 }
 
-static void running_offsets_are_adopted_unless_covered(void **state)
+TEST(running_offsets_are_adopted_unless_covered)
 {
-    struct offset_map map, other;
+    struct offset_map other;
     struct buffer buffer = {0};
-    offset_map_init(&map);
     deliver(&map, 0, 9); // lost here with ten jobs running
     offset_map_init(&other);
     deliver(&other, 0, 9);
@@ -144,10 +137,8 @@ static void running_offsets_are_adopted_unless_covered(void **state)
     buffer_finish(&buffer);
 }
 
-static void a_released_offset_is_delivered_again(void **state)
+TEST(a_released_offset_is_delivered_again)
 {
-    struct offset_map map;
-    offset_map_init(&map);
     deliver(&map, 0, 4);
     offset_map_finish(&map, 3);
     offset_map_release(&map, 4);
@@ -166,11 +157,9 @@ static void a_released_offset_is_delivered_again(void **state)
     assert_int_equal(map.watermark, 5);
 }
 
-static void the_window_is_full_at_its_limit_and_not_before(void **state)
+TEST(the_window_is_full_at_its_limit_and_not_before)
 {
-    struct offset_map map;
     struct buffer buffer = {0};
-    offset_map_init(&map);
     deliver(&map, 5, 5 + OFFSET_MAP_WINDOW - 2);
     assert_false(offset_map_is_full(&map));
     deliver(&map, 5 + OFFSET_MAP_WINDOW - 1, 5 + OFFSET_MAP_WINDOW - 1);
@@ -195,11 +184,9 @@ static void the_window_is_full_at_its_limit_and_not_before(void **state)
     buffer_finish(&buffer);
 }
 
-static void a_gap_longer_than_the_window_waits_for_what_runs_before_it(void **state)
+TEST(a_gap_longer_than_the_window_waits_for_what_runs_before_it)
 {
-    struct offset_map map;
     int64_t far = INT64_C(1) << 40;
-    offset_map_init(&map);
     deliver(&map, 0, 0);
     assert_int_equal(offset_map_deliver(&map, far), DELIVERY_FULL);
     assert_true(offset_map_is_full(&map));
@@ -209,10 +196,8 @@ static void a_gap_longer_than_the_window_waits_for_what_runs_before_it(void **st
     assert_int_equal(offset_map_deliver(&map, far), DELIVERY_NEW);
 }
 
-static void offsets_at_the_end_of_int64_are_taken_or_refused(void **state)
+TEST(offsets_at_the_end_of_int64_are_taken_or_refused)
 {
-    struct offset_map map;
-    offset_map_init(&map);
     deliver(&map, INT64_MAX - 2, INT64_MAX - 1);
     assert_int_equal(offset_map_deliver(&map, INT64_MAX), DELIVERY_FULL);
     assert_int_equal(offset_map_deliver(&map, -5), DELIVERY_FULL);
@@ -220,17 +205,15 @@ static void offsets_at_the_end_of_int64_are_taken_or_refused(void **state)
     offset_map_finish(&map, INT64_MAX - 2);
     assert_int_equal(map.watermark, INT64_MAX);
     struct error error;
-    assert_int_equal(offset_map_restart(&map, INT64_MAX - 1, TEXT(""), &error), STATUS_OK);
+    assert_ok(offset_map_restart(&map, INT64_MAX - 1, TEXT(""), &error), &error);
     assert_int_equal(offset_map_restart(&map, INT64_MAX, TEXT(""), &error), STATUS_REFUSE);
     assert_int_equal(offset_map_restart(&map, -1, TEXT(""), &error), STATUS_REFUSE);
 }
 
 // Expected: Python's zlib.crc32 and base64 over the layout that offset_map.h gives.
-static void the_metadata_has_stable_bytes(void **state)
+TEST(the_metadata_has_stable_bytes)
 {
-    struct offset_map map;
     struct buffer buffer = {0};
-    offset_map_init(&map);
     deliver(&map, 1000, 1020);
     assert_string_equal(encode_map(&map, &buffer).data, "sheaf1:IPv/BA==");
     offset_map_finish(&map, 1003);
@@ -241,7 +224,7 @@ static void the_metadata_has_stable_bytes(void **state)
 
 static void refused(int64_t offset, struct text metadata, const char *part)
 {
-    struct offset_map map, before;
+    struct offset_map before;
     offset_map_init(&map);
     deliver(&map, 3, 5);
     before = map;
@@ -255,7 +238,6 @@ static void refused(int64_t offset, struct text metadata, const char *part)
 static enum status restart_from(int64_t offset, size_t size)
 {
     unsigned char bytes[4 + 8] = {0};
-    struct offset_map map;
     struct buffer text = {0};
     struct error error;
     bytes[4 + size - 1] = 0x80;
@@ -274,9 +256,8 @@ static enum status restart_from(int64_t offset, size_t size)
     return status;
 }
 
-static void a_bitmap_ends_with_the_last_offset_that_there_is(void **state)
+TEST(a_bitmap_ends_with_the_last_offset_that_there_is)
 {
-    (void)state;
     const int64_t end = INT64_MAX - 1; // offsets that may be committed
     for (size_t size = 1; size <= 8; size++) {
         assert_int_equal(restart_from(end - 8 * (int64_t)size, size), STATUS_OK);
@@ -285,11 +266,9 @@ static void a_bitmap_ends_with_the_last_offset_that_there_is(void **state)
     assert_int_equal(restart_from(0, 1), STATUS_OK);
 }
 
-static void unknown_or_damaged_metadata_is_refused(void **state)
+TEST(unknown_or_damaged_metadata_is_refused)
 {
-    struct offset_map map;
     struct buffer buffer = {0};
-    offset_map_init(&map);
     deliver(&map, 50, 90);
     offset_map_finish(&map, 60);
     offset_map_finish(&map, 71);
@@ -319,10 +298,8 @@ static void unknown_or_damaged_metadata_is_refused(void **state)
     buffer_finish(&buffer);
 }
 
-static void empty_metadata_means_that_nothing_above_is_finished(void **state)
+TEST(empty_metadata_means_that_nothing_above_is_finished)
 {
-    struct offset_map map;
-    offset_map_init(&map);
     restart(&map, 40, TEXT(""));
     assert_int_equal(map.watermark, 40);
     assert_int_equal(map.n_finished, 0);
@@ -353,22 +330,22 @@ static void model_advance(struct map_model *model)
         model->position = model->watermark;
 }
 
-static void compare_map(const struct map_model *model, const struct offset_map *map)
+static void compare_map(const struct map_model *model, const struct offset_map *tested)
 {
-    assert_int_equal(map->watermark, model->watermark);
-    assert_int_equal(map->position, model->position);
+    assert_int_equal(tested->watermark, model->watermark);
+    assert_int_equal(tested->position, model->position);
     int32_t n_running = 0, n_finished = 0;
     for (int64_t i = model->watermark; i < model->watermark + OFFSET_MAP_WINDOW && i < N_OFFSETS; i++) {
         n_running += model->state[i] == RUNNING;
         n_finished += model->state[i] == FINISHED;
-        assert_int_equal(offset_map_is_running(map, i), model->state[i] == RUNNING);
+        assert_int_equal(offset_map_is_running(tested, i), model->state[i] == RUNNING);
     }
-    assert_int_equal(map->n_running, n_running);
-    assert_int_equal(map->n_finished, n_finished);
+    assert_int_equal(tested->n_running, n_running);
+    assert_int_equal(tested->n_finished, n_finished);
 }
 
 // The next offset of the log at or after `position`; the gaps are those of control records and compaction.
-static void model_deliver(struct map_model *model, struct offset_map *map)
+static void model_deliver(struct map_model *model, struct offset_map *tested)
 {
     int64_t offset = model->position;
     while (offset < N_OFFSETS && model->state[offset] == ABSENT)
@@ -388,20 +365,21 @@ static void model_deliver(struct map_model *model, struct offset_map *map)
             model->position = offset + 1;
         model_advance(model);
     }
-    assert_int_equal(offset_map_deliver(map, offset), expected);
+    assert_int_equal(offset_map_deliver(tested, offset), expected);
 }
 
-static void model_restart(struct map_model *model, struct offset_map *map, bool adopt, struct buffer *buffer)
+static void model_restart(struct map_model *model, struct offset_map *tested, bool adopt,
+                          struct buffer *buffer)
 {
     struct offset_map next;
-    struct text text = encode_map(map, buffer);
-    int64_t watermark = map->watermark;
+    struct text text = encode_map(tested, buffer);
+    int64_t watermark = tested->watermark;
     if (adopt)
-        next = *map;
+        next = *tested;
     else
         offset_map_init(&next);
     restart(&next, watermark, text);
-    *map = next;
+    *tested = next;
     model->position = model->watermark;
     for (int64_t i = model->watermark; i < N_OFFSETS && !adopt; i++)
         if (model->state[i] == RUNNING)
@@ -421,62 +399,43 @@ static int64_t random_running(const struct map_model *model, uint64_t *seed)
     return -1;
 }
 
-static void random_histories_agree_with_the_model(void **state)
+TEST(random_histories_agree_with_the_model)
 {
     for (uint32_t round = 1; round <= 12; round++) {
         uint64_t seed = random_seed(round);
         struct map_model model = {.state = malloc(N_OFFSETS)};
-        struct offset_map map;
+        struct offset_map tested;
         struct buffer buffer = {0};
         uint32_t gap_of = 2 + round * 3;
         for (size_t i = 0; i < N_OFFSETS; i++)
             model.state[i] =
                 i >= 20000 && i < 37000 && round % 4 == 0 ? ABSENT : random_bits(&seed) % gap_of > 0;
-        offset_map_init(&map);
-        offset_map_restart_empty(&map, 0);
+        offset_map_init(&tested);
+        offset_map_restart_empty(&tested, 0);
         for (int i = 0; i < 150000 && model.watermark < N_OFFSETS; i++) {
             uint32_t action = random_bits(&seed) % 1000;
             int64_t offset = action < 520 ? -1 : random_running(&model, &seed);
             if (action < 520) {
-                model_deliver(&model, &map);
+                model_deliver(&model, &tested);
             } else if (offset >= 0 && action < 997) {
                 model.state[offset] = FINISHED;
-                offset_map_finish(&map, offset);
+                offset_map_finish(&tested, offset);
                 model_advance(&model);
             } else if (offset >= 0 && action < 998) {
                 model.state[offset] = PRESENT;
-                offset_map_release(&map, offset);
+                offset_map_release(&tested, offset);
                 if (model.position > offset)
                     model.position = offset;
             } else if (action >= 998) {
-                model_restart(&model, &map, action % 2, &buffer);
+                model_restart(&model, &tested, action % 2, &buffer);
             }
             if (i % 97 == 0)
-                compare_map(&model, &map);
+                compare_map(&model, &tested);
         }
-        compare_map(&model, &map);
+        compare_map(&model, &tested);
         free(model.state);
         buffer_finish(&buffer);
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_watermark_is_the_lowest_unfinished_offset),
-        cmocka_unit_test(gaps_do_not_hold_the_watermark_up),
-        cmocka_unit_test(the_end_of_the_partition_moves_an_idle_watermark),
-        cmocka_unit_test(what_was_finished_before_a_restart_is_dropped_after_it),
-        cmocka_unit_test(running_offsets_are_adopted_unless_covered),
-        cmocka_unit_test(a_released_offset_is_delivered_again),
-        cmocka_unit_test(the_window_is_full_at_its_limit_and_not_before),
-        cmocka_unit_test(a_gap_longer_than_the_window_waits_for_what_runs_before_it),
-        cmocka_unit_test(offsets_at_the_end_of_int64_are_taken_or_refused),
-        cmocka_unit_test(the_metadata_has_stable_bytes),
-        cmocka_unit_test(a_bitmap_ends_with_the_last_offset_that_there_is),
-        cmocka_unit_test(unknown_or_damaged_metadata_is_refused),
-        cmocka_unit_test(empty_metadata_means_that_nothing_above_is_finished),
-        cmocka_unit_test(random_histories_agree_with_the_model),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

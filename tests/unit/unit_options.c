@@ -1,16 +1,8 @@
 // The command line: precedence of values, refused ones.
 #include "consumer/option_help.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct settings settings;
 static struct error error;
@@ -37,9 +29,8 @@ static void expect_usage_error(const char *line, const char *part)
     settings_finish(&settings);
 }
 
-static void values_follow_names_letters_and_equals_signs(void **state)
+TEST(values_follow_names_letters_and_equals_signs)
 {
-    (void)state;
     assert_int_equal(parse("run in.jsonl -o out.jsonl --model=m.gguf -t 2 --kv-memory 1.5G --max-batch=7"),
                      STATUS_OK);
     assert_string_equal(settings.positionals[0], "in.jsonl");
@@ -56,9 +47,8 @@ static void values_follow_names_letters_and_equals_signs(void **state)
     settings_finish(&settings);
 }
 
-static void wrong_usage_is_reported_with_what_was_expected(void **state)
+TEST(wrong_usage_is_reported_with_what_was_expected)
 {
-    (void)state;
     expect_usage_error("", "which command");
     expect_usage_error("wrok", "no command \"wrok\"");
     expect_usage_error("run", "usage: sheaf run");
@@ -84,9 +74,8 @@ static void expect_model(const char *line, const char *model, const char *first,
     settings_finish(&settings);
 }
 
-static void the_model_is_a_positional_or_an_option(void **state)
+TEST(the_model_is_a_positional_or_an_option)
 {
-    (void)state;
     expect_model("work m.gguf", "m.gguf", "m.gguf", 1);
     expect_model("run in m.gguf", "m.gguf", "in", 2);
     expect_model("run in -m m.gguf", "m.gguf", "in", 2);
@@ -107,9 +96,8 @@ static void the_model_is_a_positional_or_an_option(void **state)
     unsetenv("SHEAF_MODEL");
 }
 
-static void each_option_is_in_a_group(void **state)
+TEST(each_option_is_in_a_group)
 {
-    (void)state;
     int n;
     const struct option *options = option_table_options(&n);
     for (int i = 0; i < n; i++) {
@@ -121,9 +109,8 @@ static void each_option_is_in_a_group(void **state)
 }
 
 // What the parser does not read of a row would be a limit that does not hold.
-static void limits_are_given_where_they_are_kept(void **state)
+TEST(limits_are_given_where_they_are_kept)
 {
-    (void)state;
     int n;
     const struct option *options = option_table_options(&n);
     for (int i = 0; i < n; i++) {
@@ -140,9 +127,8 @@ static void limits_are_given_where_they_are_kept(void **state)
     }
 }
 
-static void properties_are_kept_in_order_and_bounded(void **state)
+TEST(properties_are_kept_in_order_and_bounded)
 {
-    (void)state;
     assert_int_equal(parse("work -X a=1 -Xb=2=3 --property c="), STATUS_OK);
     assert_int_equal(settings.kafka.n_properties, 3);
     assert_string_equal(settings.kafka.properties[1], "b=2=3");
@@ -152,7 +138,7 @@ static void properties_are_kept_in_order_and_bounded(void **state)
         argv[2 * i + 1] = "-X";
         argv[2 * i + 2] = "k=v";
     }
-    assert_int_equal(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 1, argv, &error), STATUS_OK);
+    assert_ok(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 1, argv, &error), &error);
     settings_finish(&settings);
     assert_int_equal(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 3, argv, &error), STATUS_REFUSE);
     settings_finish(&settings);
@@ -169,9 +155,8 @@ static void expect_choices(const char *line, const char *first, const char *seco
     settings_finish(&settings);
 }
 
-static void choices_of_one_source_add_up(void **state)
+TEST(choices_of_one_source_add_up)
 {
-    (void)state;
     char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -192,9 +177,8 @@ static void choices_of_one_source_add_up(void **state)
     unlink(path);
 }
 
-static void a_second_value_of_an_input_is_refused(void **state)
+TEST(a_second_value_of_an_input_is_refused)
 {
-    (void)state;
     expect_usage_error("annotate t m --schema a --schema b", "--schema was given twice");
     expect_usage_error("annotate t m --schema=a --schema=a", "--schema was given twice");
     expect_usage_error("annotate t -p a --prompt b", "--prompt was given twice");
@@ -216,9 +200,8 @@ static void a_second_value_of_an_input_is_refused(void **state)
     unsetenv("SHEAF_SCHEMA");
 }
 
-static void secrets_come_from_file_or_environment_and_not_from_the_line(void **state)
+TEST(secrets_come_from_file_or_environment_and_not_from_the_line)
 {
-    (void)state;
     expect_usage_error("work -X sasl.password=hunter2", "-X sasl.password: a secret");
     expect_usage_error("work -Xssl.key.pem=hunter2", "-X ssl.key.pem: a secret");
     expect_usage_error("collect --property=ssl.keystore.password=hunter2",
@@ -247,9 +230,8 @@ static void secrets_come_from_file_or_environment_and_not_from_the_line(void **s
     unlink(path);
 }
 
-static void the_line_stands_over_the_environment_and_that_over_the_file(void **state)
+TEST(the_line_stands_over_the_environment_and_that_over_the_file)
 {
-    (void)state;
     char path[] = "/tmp/sheaf-config-XXXXXX", line[128];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -280,9 +262,8 @@ static void the_line_stands_over_the_environment_and_that_over_the_file(void **s
     expect_usage_error(line, "No such file");
 }
 
-static void a_file_of_options_is_text_of_bounded_size(void **state)
+TEST(a_file_of_options_is_text_of_bounded_size)
 {
-    (void)state;
     char path[] = "/tmp/sheaf-options-XXXXXX", line[128];
     close(mkstemp(path));
     for (int n = OPTIONS_CONFIG_BYTES_MAX; n <= OPTIONS_CONFIG_BYTES_MAX + 1; n++) {
@@ -315,9 +296,8 @@ static void note_option(const char *name, const char *nearest)
     snprintf(unknown + length, sizeof unknown - length, "%s %s;", name, nearest ? nearest : "-");
 }
 
-static void variables_that_no_option_has_are_named_with_the_nearest(void **state)
+TEST(variables_that_no_option_has_are_named_with_the_nearest)
 {
-    (void)state;
     char *environment[] = {"PATH=/bin",        "SHEAF_BROKER=x", "SHEAF_BROKERS=x",  "SHEAF_MODLE=m",
                            "SHEAF_KVMEMORY=1", "SHEAF_",         "SHEAF_XYZZY=1",    "SHEAF_TEST_SEED=1",
                            "SHEAF_SHARED=/x",  "SHEAFX=1",       "SHEAF_LOG_JSON=1", NULL};
@@ -327,9 +307,8 @@ static void variables_that_no_option_has_are_named_with_the_nearest(void **state
                  "SHEAF_XYZZY -;");
 }
 
-static void sizes_are_powers_of_1024(void **state)
+TEST(sizes_are_powers_of_1024)
 {
-    (void)state;
     uint64_t bytes;
     assert_true(options_parse_size("512", &bytes) && bytes == 512);
     assert_true(options_parse_size("2k", &bytes) && bytes == 2048);
@@ -343,9 +322,8 @@ static void sizes_are_powers_of_1024(void **state)
     assert_false(options_parse_size("9000000T", &bytes));
 }
 
-static void times_have_a_unit_and_an_end(void **state)
+TEST(times_have_a_unit_and_an_end)
 {
-    (void)state;
     int64_t seconds;
     assert_true(options_parse_duration("45", &seconds) && seconds == 45);
     assert_true(options_parse_duration("45s", &seconds) && seconds == 45);
@@ -364,25 +342,4 @@ static void times_have_a_unit_and_an_end(void **state)
     assert_int_equal(settings.worker.progress_s, 60);           // what help says
     settings_finish(&settings);
     expect_usage_error("work --retain month", "expected a time as 45s");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_follow_names_letters_and_equals_signs),
-        cmocka_unit_test(wrong_usage_is_reported_with_what_was_expected),
-        cmocka_unit_test(the_model_is_a_positional_or_an_option),
-        cmocka_unit_test(each_option_is_in_a_group),
-        cmocka_unit_test(limits_are_given_where_they_are_kept),
-        cmocka_unit_test(properties_are_kept_in_order_and_bounded),
-        cmocka_unit_test(choices_of_one_source_add_up),
-        cmocka_unit_test(a_second_value_of_an_input_is_refused),
-        cmocka_unit_test(secrets_come_from_file_or_environment_and_not_from_the_line),
-        cmocka_unit_test(the_line_stands_over_the_environment_and_that_over_the_file),
-        cmocka_unit_test(a_file_of_options_is_text_of_bounded_size),
-        cmocka_unit_test(variables_that_no_option_has_are_named_with_the_nearest),
-        cmocka_unit_test(sizes_are_powers_of_1024),
-        cmocka_unit_test(times_have_a_unit_and_an_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,10 @@
 // Text, numbers and charts of pages for people.
 #include "consumer/page.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 #define BAD "\xEF\xBF\xBD"
 
-static void text_of_pages_neither_ends_elements_nor_reorders_them(void **state)
+TEST(text_of_pages_neither_ends_elements_nor_reorders_them)
 {
     static const char *const cases[][2] = {
         {"a<b>&\"'", "a&lt;b&gt;&amp;&quot;&#39;"},
@@ -27,7 +20,6 @@ static void text_of_pages_neither_ends_elements_nor_reorders_them(void **state)
          "c\xC3\xA9\xF0\x9F",
          "a" BAD "b" BAD "c\xC3\xA9" BAD},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct buffer out = {0};
         page_add_text(&out, text_from_string(cases[i][0]));
@@ -45,9 +37,8 @@ static void expect(struct buffer *out, const char *expected)
 }
 
 // The highest column reaches from the lower line to the upper one; one of none has a place and a tooltip.
-static void columns_are_as_high_as_their_share_of_the_highest(void **state)
+TEST(columns_are_as_high_as_their_share_of_the_highest)
 {
-    (void)state;
     static const struct page_column columns[] = {{"<1 s", 2}, {"2 s", 8}, {"3 s", 0}};
     struct buffer out = {0};
     page_add_columns(&out, "Waiting", "jobs", columns, 3);
@@ -77,9 +68,8 @@ static void columns_are_as_high_as_their_share_of_the_highest(void **state)
 }
 
 // Four at most, the first at the left edge where columns are narrow.
-static void the_axis_names_some_of_many_columns(void **state)
+TEST(the_axis_names_some_of_many_columns)
 {
-    (void)state;
     static const struct {
         int n;
         const char *labels, *anchor;
@@ -108,9 +98,8 @@ static void the_axis_names_some_of_many_columns(void **state)
     }
 }
 
-static void bars_say_their_number_and_share(void **state)
+TEST(bars_say_their_number_and_share)
 {
-    (void)state;
     struct buffer out = {0};
     page_begin_bars(&out, TEXT("a&b"));
     page_add_bar(&out, TEXT("<m>"), 1250, 5000);
@@ -127,9 +116,8 @@ static void bars_say_their_number_and_share(void **state)
         "</figure>\n");
 }
 
-static void a_page_has_its_title_twice_and_is_loaded_again_if_it_is_told_to(void **state)
+TEST(a_page_has_its_title_twice_and_is_loaded_again_if_it_is_told_to)
 {
-    (void)state;
     for (int refresh_s = 0; refresh_s <= 5; refresh_s += 5) {
         struct buffer out = {0};
         page_begin(&out, TEXT("a<b"), refresh_s);
@@ -160,9 +148,8 @@ static void a_page_has_its_title_twice_and_is_loaded_again_if_it_is_told_to(void
     }
 }
 
-static void a_table_s_head_names_its_columns(void **state)
+TEST(a_table_s_head_names_its_columns)
 {
-    (void)state;
     struct buffer out = {0};
     page_begin_table(&out, "name|jobs|<error & text");
     page_end_table(&out);
@@ -170,9 +157,8 @@ static void a_table_s_head_names_its_columns(void **state)
                  "<th class=\"left\">error &amp; text</th></tr>\n</table></div>\n");
 }
 
-static void numbers_have_their_thousands_apart(void **state)
+TEST(numbers_have_their_thousands_apart)
 {
-    (void)state;
     static const struct {
         int64_t number;
         const char *text;
@@ -193,9 +179,8 @@ static void numbers_have_their_thousands_apart(void **state)
     }
 }
 
-static void the_beginning_of_a_text_is_cut_between_characters(void **state)
+TEST(the_beginning_of_a_text_is_cut_between_characters)
 {
-    (void)state;
     static const struct {
         const char *text;
         size_t n_bytes_max;
@@ -211,19 +196,4 @@ static void the_beginning_of_a_text_is_cut_between_characters(void **state)
         page_add_beginning(&out, text_from_string(cases[i].text), cases[i].n_bytes_max);
         expect(&out, cases[i].expected);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_of_pages_neither_ends_elements_nor_reorders_them),
-        cmocka_unit_test(columns_are_as_high_as_their_share_of_the_highest),
-        cmocka_unit_test(the_axis_names_some_of_many_columns),
-        cmocka_unit_test(bars_say_their_number_and_share),
-        cmocka_unit_test(a_page_has_its_title_twice_and_is_loaded_again_if_it_is_told_to),
-        cmocka_unit_test(a_table_s_head_names_its_columns),
-        cmocka_unit_test(numbers_have_their_thousands_apart),
-        cmocka_unit_test(the_beginning_of_a_text_is_cut_between_characters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

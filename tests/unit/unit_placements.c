@@ -1,5 +1,6 @@
 // Where a model's layers and pages go on devices of every size, from one that holds all down to none
 // (batching/limits.h).
+#include "tests/cases.h"
 #include "tests/plans.h"
 
 static struct backend stub; // only asked for bytes: as many as in the file
@@ -38,9 +39,8 @@ static void list_plans(const struct model *model, const struct limits_wanted *wa
     }
 }
 
-static void placements_come_in_their_order_as_devices_get_smaller(void **state)
+TEST(placements_come_in_their_order_as_devices_get_smaller)
 {
-    (void)state;
     struct model *model = open_model_of(&(struct model_recipe){
         .type = TENSOR_F16, .seed = 5, .n_layers = 4, .n_embd = 64, .n_ff = 8192, .n_context = 4096});
     uint64_t page = forward_page_bytes(model, NULL, LIMITS_PAGE_POSITIONS, KV_F16);
@@ -95,9 +95,8 @@ static void placements_come_in_their_order_as_devices_get_smaller(void **state)
     model_close(model);
 }
 
-static void a_single_layer_stays_on_the_device(void **state)
+TEST(a_single_layer_stays_on_the_device)
 {
-    (void)state;
     struct model *model = open_model_of(&(struct model_recipe){.type = TENSOR_F32, .seed = 5, .n_layers = 1});
     struct limits_plan plan;
     struct limits_wanted wanted = {.backend = &stub,
@@ -117,9 +116,5 @@ static void a_single_layer_stays_on_the_device(void **state)
 int main(void)
 {
     backend_init(&stub, &(struct backend_device){.name = "stub"}, &(struct backend_operations){0});
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_single_layer_stays_on_the_device),
-        cmocka_unit_test(placements_come_in_their_order_as_devices_get_smaller),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

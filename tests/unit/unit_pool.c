@@ -2,22 +2,12 @@
 #include "engine/base/machine.h"
 #include "engine/base/pool.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/thread_names.h"
 
-// cmocka wants these first
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +16,7 @@ static struct pool *pool_make(int n_threads)
 {
     struct pool *pool;
     struct error error;
-    assert_int_equal(pool_create(&pool, n_threads, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, n_threads, &error), &error);
     return pool;
 }
 
@@ -62,7 +52,7 @@ static void check_run(struct pool *pool, int n_tasks)
     free(counts.plain);
 }
 
-static void every_index_runs_exactly_once(void **state)
+TEST(every_index_runs_exactly_once)
 {
     static const int threads[] = {1, 2, 3, 8, 33}, sizes[] = {0, 1, 2, 3, 7, 8, 9, 31, 64, 1000, 20011};
     for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
@@ -80,7 +70,7 @@ static void add_index(void *context, int index, int thread)
 }
 
 // Late threads of one run meet the next one.
-static void runs_follow_one_another_without_losing_an_index(void **state)
+TEST(runs_follow_one_another_without_losing_an_index)
 {
     for (int n_threads = 2; n_threads <= 5; n_threads++) {
         struct pool *pool = pool_make(n_threads);
@@ -109,7 +99,7 @@ static void wait_for_others(void *context, int index, int thread)
     atomic_fetch_add(&uneven->n_done, 1);
 }
 
-static void a_long_task_does_not_hold_up_the_others(void **state)
+TEST(a_long_task_does_not_hold_up_the_others)
 {
     struct pool *pool = pool_make(4);
     for (int i = 0; i < 100; i++) {
@@ -134,7 +124,7 @@ static void meet(void *context, int index, int thread)
 }
 
 // Each task waits for all others, so every thread must wake, also after having gone to sleep.
-static void sleeping_threads_wake_for_a_run(void **state)
+TEST(sleeping_threads_wake_for_a_run)
 {
     struct pool *pool = pool_make(3);
     for (int round = 0; round < 5; round++) {
@@ -162,7 +152,7 @@ static void run_beside(void *context)
     beside->n_runs++;
 }
 
-static void background_tasks_run_once_each_beside_the_loops(void **state)
+TEST(background_tasks_run_once_each_beside_the_loops)
 {
     for (int n_threads = 1; n_threads <= 5; n_threads++) {
         struct pool *pool = pool_make(n_threads);
@@ -192,7 +182,7 @@ static void open_gate(void *context, int index, int thread)
 }
 
 // A thread that is in a task that ends behind the loop is not missed by the loop.
-static void a_loop_does_not_wait_for_background_tasks(void **state)
+TEST(a_loop_does_not_wait_for_background_tasks)
 {
     struct pool *pool = pool_make(2);
     for (int round = 0; round < 200; round++) {
@@ -215,7 +205,7 @@ static void set_flag(void *context)
 }
 
 // Also by threads that sleep.
-static void background_tasks_start_without_the_caller(void **state)
+TEST(background_tasks_start_without_the_caller)
 {
     struct pool *pool = pool_make(2);
     for (int round = 0; round < 5; round++) {
@@ -232,14 +222,14 @@ static void background_tasks_start_without_the_caller(void **state)
     pool_destroy(pool);
 }
 
-static void a_pool_that_never_ran_stops(void **state)
+TEST(a_pool_that_never_ran_stops)
 {
     for (int i = 0; i < 50; i++)
         pool_destroy(pool_make(1 + i % 9));
     pool_destroy(NULL);
 }
 
-static void threads_have_names(void **state)
+TEST(threads_have_names)
 {
     struct pool *pool = pool_make(3);
     assert_int_equal(threads_count("sheaf-pool-1"), 1);
@@ -255,7 +245,6 @@ struct cut_file { // mapped, then truncated
 static void read_beyond_the_file(void *context, int index, int thread)
 {
     struct cut_file *cut = context;
-    (void)index;
     if (thread == 0) // the caller: the other thread takes the other index
         while (!atomic_load(&cut->is_over))
             sched_yield();
@@ -269,7 +258,7 @@ static void end_by_handler(int signal)
 }
 
 // A thread that faults may not have blocked the signal: the kernel would end the process without its handler.
-static void a_thread_s_bus_error_reaches_the_handler(void **state)
+TEST(a_thread_s_bus_error_reaches_the_handler)
 {
     struct cut_file cut = {0};
     int descriptor = fileno(tmpfile());
@@ -290,14 +279,14 @@ static void a_thread_s_bus_error_reaches_the_handler(void **state)
     munmap((void *)cut.data, 4096);
 }
 
-static void the_largest_number_of_threads_starts(void **state)
+TEST(the_largest_number_of_threads_starts)
 {
     struct pool *pool = pool_make(POOL_THREADS_MAX);
     check_run(pool, 5000);
     pool_destroy(pool);
 }
 
-static void the_default_is_the_cores_the_process_may_use(void **state)
+TEST(the_default_is_the_cores_the_process_may_use)
 {
     cpu_set_t before, one;
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
@@ -315,27 +304,7 @@ static void the_default_is_the_cores_the_process_may_use(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
 }
 
-static void memory_is_known(void **state)
+TEST(memory_is_known)
 {
     assert_true(machine_available_bytes() > 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_index_runs_exactly_once),
-        cmocka_unit_test(runs_follow_one_another_without_losing_an_index),
-        cmocka_unit_test(a_long_task_does_not_hold_up_the_others),
-        cmocka_unit_test(sleeping_threads_wake_for_a_run),
-        cmocka_unit_test(background_tasks_run_once_each_beside_the_loops),
-        cmocka_unit_test(a_loop_does_not_wait_for_background_tasks),
-        cmocka_unit_test(background_tasks_start_without_the_caller),
-        cmocka_unit_test(a_pool_that_never_ran_stops),
-        cmocka_unit_test(threads_have_names),
-        cmocka_unit_test(a_thread_s_bus_error_reaches_the_handler),
-        cmocka_unit_test(the_largest_number_of_threads_starts),
-        cmocka_unit_test(the_default_is_the_cores_the_process_may_use),
-        cmocka_unit_test(memory_is_known),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

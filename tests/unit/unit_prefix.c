@@ -1,15 +1,7 @@
 // The prefix tree and the window alone: sharing of pages, order of admission, order of eviction.
 #include "batching/window.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PAGE = 4, PAGES = 8 /* of the stack */ };
 
@@ -20,7 +12,6 @@ static struct error error;
 
 static int open_tree(void **state)
 {
-    (void)state;
     window = (struct window){.tree = &tree};
     return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
                    prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
@@ -30,7 +21,6 @@ static int open_tree(void **state)
 
 static int close_tree(void **state)
 {
-    (void)state;
     window_finish(&window);
     prefix_finish(&tree);
     page_stack_finish(&stack);
@@ -87,9 +77,8 @@ static void leave(struct waiting_sequence *waiting)
     forget_sequence(waiting);
 }
 
-static void a_prompt_waits_while_another_computes_what_it_shares(void **state)
+TEST(a_prompt_waits_while_another_computes_what_it_shares)
 {
-    (void)state;
     struct waiting_sequence *first = wait_for("ab"), *second = wait_for("ac"), *other = wait_for("xy");
     admit(first);
     bool blocked;
@@ -114,9 +103,8 @@ static void a_prompt_waits_while_another_computes_what_it_shares(void **state)
     assert_int_equal(tree.figures.n_pages_idle, 5);
 }
 
-static void pages_left_before_they_were_computed_are_free_and_unblock_the_others(void **state)
+TEST(pages_left_before_they_were_computed_are_free_and_unblock_the_others)
 {
-    (void)state;
     struct waiting_sequence *first = wait_for("ab"), *second = wait_for("ac");
     admit(first);
     assert_null(window_next(&window));
@@ -130,9 +118,8 @@ static void pages_left_before_they_were_computed_are_free_and_unblock_the_others
     leave(second);
 }
 
-static void the_walk_is_elsewhere_once_its_place_goes(void **state)
+TEST(the_walk_is_elsewhere_once_its_place_goes)
 {
-    (void)state;
     struct waiting_sequence *first = wait_for("ab"), *second = wait_for("xy");
     admit(first);
     admit(second);
@@ -144,9 +131,8 @@ static void the_walk_is_elsewhere_once_its_place_goes(void **state)
     assert_ptr_equal(tree.cursor, tree.roots[0]);
 }
 
-static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
+TEST(the_walk_goes_on_with_the_prompts_that_share_most)
 {
-    (void)state;
     struct waiting_sequence *order[] = {wait_for("abc"), wait_for("x"),   wait_for("a"),
                                         wait_for("abd"), wait_for("abc"), wait_for("xyz")};
     const int expected[] = {2, 0, 4, 3, 1, 5};
@@ -160,9 +146,8 @@ static void the_walk_goes_on_with_the_prompts_that_share_most(void **state)
         leave(order[i]);
 }
 
-static void deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones(void **state)
+TEST(deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones)
 {
-    (void)state;
     struct waiting_sequence *wanted = wait_for("abc"), *unwanted = wait_for("xy");
     admit(wanted);
     compute_sequence(wanted);
@@ -190,9 +175,8 @@ static void deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_o
     assert_int_equal(tree.n_nodes, 0);
 }
 
-static void prompts_with_long_context_share_nothing_with_the_others(void **state)
+TEST(prompts_with_long_context_share_nothing_with_the_others)
 {
-    (void)state;
     struct waiting_sequence *normal = wait_for("ab");
     admit(normal);
     compute_sequence(normal);
@@ -341,9 +325,8 @@ static void end_actor(struct actor *actor)
     actor->waiting = NULL;
 }
 
-static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **state)
+TEST(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books)
 {
-    (void)state;
     random_state = random_seed(20251121);
     for (int round = 0; round < ROUNDS; round++) {
         struct actor *actor = &actors[random_below(&random_state, ACTORS)];
@@ -366,9 +349,8 @@ static void any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books(void **s
     assert_true(tree.figures.n_evictions > ROUNDS / 100 && tree.figures.n_lookups == 0);
 }
 
-static void a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it(void **state)
+TEST(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it)
 {
-    (void)state;
     struct waiting_sequence *first = wait_for("abcdef");
     assert_int_equal(tree.n_nodes, 1);
     struct waiting_sequence *second = wait_for("abcxyz");
@@ -398,9 +380,8 @@ static struct waiting_sequence *wait_for_number(int32_t number)
     return waiting;
 }
 
-static void a_table_that_grows_loses_no_prefix(void **state)
+TEST(a_table_that_grows_loses_no_prefix)
 {
-    (void)state;
     enum { N = 3000 }; // the table grows twice
     static struct waiting_sequence *first[N], *second[N];
     size_t n_slots = tree.n_slots;
@@ -424,25 +405,4 @@ static void a_table_that_grows_loses_no_prefix(void **state)
     assert_int_equal(tree.n_nodes, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_prompt_waits_while_another_computes_what_it_shares, open_tree,
-                                        close_tree),
-        cmocka_unit_test_setup_teardown(pages_left_before_they_were_computed_are_free_and_unblock_the_others,
-                                        open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(the_walk_is_elsewhere_once_its_place_goes, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(the_walk_goes_on_with_the_prompts_that_share_most, open_tree,
-                                        close_tree),
-        cmocka_unit_test_setup_teardown(
-            deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(prompts_with_long_context_share_nothing_with_the_others, open_tree,
-                                        close_tree),
-        cmocka_unit_test_setup_teardown(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it,
-                                        open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(a_table_that_grows_loses_no_prefix, open_tree, close_tree),
-        cmocka_unit_test_setup_teardown(any_mix_of_prompts_shares_what_is_equal_and_keeps_the_books,
-                                        open_tree, close_tree),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_tree, close_tree);

@@ -1,22 +1,13 @@
 // The report of shared prefixes (batching/prefix_report.c): which, in which order, and how much of their
 // text.
 #include "batching/batcher_state.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { TWO_BYTES = 500, FOUR_BYTES, HALF, NOTHING };
 
 // In place of the tokenizer: tokens below 500 are one letter each.
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out)
 {
-    (void)tokenizer, (void)special;
     static const char *const texts[] = {"\xC3\xA9", "\xF0\x9F\x98\x80", "\xF0\x9F", ""};
     if (id >= TWO_BYTES)
         buffer_add_string(out, texts[id - TWO_BYTES]);
@@ -32,9 +23,8 @@ static struct batcher *batcher_with(int32_t n_top)
     return batcher;
 }
 
-static void the_prefixes_that_saved_the_most_come_first_and_no_more_than_fit(void **state)
+TEST(the_prefixes_that_saved_the_most_come_first_and_no_more_than_fit)
 {
-    (void)state;
     struct prefix_report report;
     for (int32_t n = PREFIX_REPORT_MAX - 1; n <= PREFIX_TOP_MAX; n++) {
         struct batcher *batcher = batcher_with(n);
@@ -79,9 +69,8 @@ static void assert_text(const int32_t *tokens, int32_t n, const char *expected)
     free(batcher);
 }
 
-static void the_text_is_whole_characters_up_to_the_first_broken_one(void **state)
+TEST(the_text_is_whole_characters_up_to_the_first_broken_one)
 {
-    (void)state;
     assert_text((int32_t[]){0}, 0, "");
     assert_text((int32_t[]){NOTHING}, 1, "");
     assert_text((int32_t[]){0, 1, NOTHING, TWO_BYTES, FOUR_BYTES, 2}, 6,
@@ -97,13 +86,4 @@ static void the_text_is_whole_characters_up_to_the_first_broken_one(void **state
         strcat(expected, "\xF0\x9F\x98\x80");
     }
     assert_text(tokens, 48, expected);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_prefixes_that_saved_the_most_come_first_and_no_more_than_fit),
-        cmocka_unit_test(the_text_is_whole_characters_up_to_the_first_broken_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // From a job to a prompt's tokens: which template is rendered, what it sees, and where special tokens are
 // added.
 #include "batching/sequence.h"
+#include "tests/cases.h"
 #include "tests/job_records.h"
 #include "tests/vocabulary_file.h"
 
@@ -18,8 +19,7 @@ static struct template *parse(const char *source)
 {
     struct template *template;
     struct error error;
-    if (template_parse(&template, text_from_string(source), &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(template_parse(&template, text_from_string(source), &error), &error);
     return template;
 }
 
@@ -105,7 +105,7 @@ static void assert_rejects(const struct prepare_fixture *fixture, const char *re
 
 #define TOOL(name) "{'type':'function','function':{'name':'" name "'}}"
 
-static void tools_choose_the_template_that_is_named_for_them(void **state)
+TEST(tools_choose_the_template_that_is_named_for_them)
 {
     struct prepare_fixture fixture = open_fixture(usual_source, tools_source);
     assert_prepares(&fixture, CHAT(""), " x");
@@ -132,7 +132,7 @@ static void tools_choose_the_template_that_is_named_for_them(void **state)
     close_fixture(&fixture);
 }
 
-static void a_last_message_is_continued_where_its_text_ends(void **state)
+TEST(a_last_message_is_continued_where_its_text_ends)
 {
     static const char source[] =
         "{% for m in messages %}[{{ m.role }}]{{ m.content }}#\n{% endfor %}{% if add_generation_prompt "
@@ -160,7 +160,7 @@ static void a_last_message_is_continued_where_its_text_ends(void **state)
 #undef LAST
 }
 
-static void templates_see_what_transformers_passes(void **state)
+TEST(templates_see_what_transformers_passes)
 {
     struct prepare_fixture fixture = open_fixture(
         "{{ [bos_token, eos_token, unk_token, pad_token, tools, documents, messages[0].content] }}", NULL);
@@ -175,7 +175,7 @@ static void templates_see_what_transformers_passes(void **state)
     close_fixture(&fixture);
 }
 
-static void the_date_is_that_of_the_submission_and_else_of_the_record(void **state)
+TEST(the_date_is_that_of_the_submission_and_else_of_the_record)
 {
     struct prepare_fixture fixture = open_fixture("{{ strftime_now('%F') }}{{ messages[0].content }}", NULL);
     assert_prepares(&fixture, CHAT(",'created':1721952000"), " 2024-07-26x");
@@ -193,7 +193,7 @@ static void the_date_is_that_of_the_submission_and_else_of_the_record(void **sta
 
 // --- Special tokens ---
 
-static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **state)
+TEST(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat)
 {
     struct prepare_fixture fixture = open_fixture(usual_source, NULL);
     assert_prepares(&fixture, "{'job_id':'a','prompt':'x'}", "<s> x");
@@ -209,7 +209,7 @@ static void bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat(void **s
     close_fixture(&fixture);
 }
 
-static void a_text_that_begins_with_bos_gets_no_second_one_and_a_warning(void **state)
+TEST(a_text_that_begins_with_bos_gets_no_second_one_and_a_warning)
 {
     struct prepare_fixture fixture = open_fixture("{{ bos_token }}{{ messages[0].content }}", NULL);
     static const char *const records[] = {"{'job_id':'a','prompt':'<s>x'}",
@@ -245,7 +245,7 @@ static void assert_ends(const struct prepare_fixture *fixture, const char *recor
     finish_prompt(&prepared);
 }
 
-static void a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there(void **state)
+TEST(a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there)
 {
     static const char source[] = "{% for m in messages %}{{ m.content }}{% endfor %}<|im_end|>",
                       chat[] = "{'job_id':'a','messages':[{'role':'user','content':'a<|im_end|>b'}]}",
@@ -285,9 +285,8 @@ static void assert_refuses(const struct prepare_fixture *fixture, const char *be
 }
 
 // The longest token is <|im_end|>, of ten bytes.
-static void a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokenized(void **state)
+TEST(a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokenized)
 {
-    (void)state;
     static const char text[] = "{'job_id':'a','prompt':'",
                       chat[] = "{'job_id':'a','messages':[{'role':'user','content':'", chat_end[] = "'}]}",
                       choices[] = "{'job_id':'a','prompt':'x','choice_logprobs':true,'guided_choice':['y','",
@@ -308,19 +307,4 @@ static void a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokeniz
     assert_refuses(&fixture, text, 10 * (size_t)JOB_TOKENS_MAX + 1, "'}", 0,
                    "the prompt has at least 524289 tokens, more than the limit of 524288");
     close_fixture(&fixture);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tools_choose_the_template_that_is_named_for_them),
-        cmocka_unit_test(a_last_message_is_continued_where_its_text_ends),
-        cmocka_unit_test(templates_see_what_transformers_passes),
-        cmocka_unit_test(the_date_is_that_of_the_submission_and_else_of_the_record),
-        cmocka_unit_test(bos_is_added_to_a_prompt_and_left_to_the_template_of_a_chat),
-        cmocka_unit_test(a_text_that_begins_with_bos_gets_no_second_one_and_a_warning),
-        cmocka_unit_test(a_control_token_in_a_message_is_text_unless_the_worker_reads_it_there),
-        cmocka_unit_test(a_text_that_is_too_long_by_its_bytes_is_refused_before_it_is_tokenized),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

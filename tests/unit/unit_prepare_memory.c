@@ -1,6 +1,7 @@
 // Every single allocation of a prompt's preparation fails, alone and with all after it: template, tokenizer
 // and warnings. It is the host's fault, never the job's.
 #include "batching/sequence.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/job_records.h"
 #include "tests/vocabulary_file.h"
@@ -85,7 +86,7 @@ static struct tokenizer *open_tokenizer(void)
 #define MESSAGE "'messages':[{'role':'user','content':'x'}]"
 #define TOOL    "'tools':[{'type':'function','function':{'name':'f'}}]"
 
-static void no_job_fails_because_memory_runs_out_while_it_is_prepared(void **state)
+TEST(no_job_fails_because_memory_runs_out_while_it_is_prepared)
 {
     static const struct {
         const char *record;
@@ -104,7 +105,7 @@ static void no_job_fails_because_memory_runs_out_while_it_is_prepared(void **sta
     struct template *template;
     struct tokenizer *tokenizer = open_tokenizer();
     static const char source[] = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
-    assert_int_equal(template_parse(&template, text_from_string(source), &error), STATUS_OK);
+    assert_ok(template_parse(&template, text_from_string(source), &error), &error);
     struct prompt_environment environment = {
         .tokenizer = tokenizer,
         .chat_template = template,
@@ -115,12 +116,4 @@ static void no_job_fails_because_memory_runs_out_while_it_is_prepared(void **sta
         fail_each_allocation(&environment, cases[i].record, cases[i].n_warnings, cases[i].n_least);
     template_destroy(template);
     tokenizer_close(tokenizer);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_job_fails_because_memory_runs_out_while_it_is_prepared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 // Prompts of jobs: messages, text, token ids; and OpenAI's batch lines, which contain them.
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
-static void messages_become_the_templates_variables(void **state)
+TEST(messages_become_the_templates_variables)
 {
     struct job *job =
         decode_good("{'job_id':'a','messages':[{'role':'system','content':'s'},{'role':'user','content':[{"
@@ -26,7 +27,7 @@ static void messages_become_the_templates_variables(void **state)
     buffer_finish(&out);
 }
 
-static void tool_choice_decides_whether_the_template_sees_tools(void **state)
+TEST(tool_choice_decides_whether_the_template_sees_tools)
 {
     const char *const format = "{'job_id':'a','messages':[{'role':'user','content':''}],"
                                "'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':%s}";
@@ -52,7 +53,7 @@ static void tool_choice_decides_whether_the_template_sees_tools(void **state)
 #define TOOLS(rest)    "{'messages':[{'role':'user','content':''}]," rest "}"
 #define FUNCTION(rest) "{'type':'function','function':{" rest "}}"
 
-static void tools_that_can_not_be_called_are_refused_by_name(void **state)
+TEST(tools_that_can_not_be_called_are_refused_by_name)
 {
     static const struct {
         const char *job, *text;
@@ -89,7 +90,7 @@ static void tools_that_can_not_be_called_are_refused_by_name(void **state)
         assert_refused(cases[i].job, cases[i].code, cases[i].text);
 }
 
-static void the_choice_of_tools_is_kept(void **state)
+TEST(the_choice_of_tools_is_kept)
 {
     static const char *const jobs[] = {
         "{'job_id':'a','messages':[{'role':'user','content':''}],'tools':[" FUNCTION("'name':'f'") "]}",
@@ -101,18 +102,15 @@ static void the_choice_of_tools_is_kept(void **state)
         assert_recodes(jobs[i], jobs[i]);
 }
 
-static void the_generation_prompt_can_be_left_out(void **state)
+TEST(the_generation_prompt_can_be_left_out)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'continue_final_message':true}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':false,"
-                   "'continue_final_message':true}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'add_generation_prompt':true}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+    assert_recodes(CHAT_JOB(",'add_generation_prompt':false"), CHAT_JOB(",'add_generation_prompt':false"));
+    assert_recodes(CHAT_JOB(",'continue_final_message':true"),
+                   CHAT_JOB(",'add_generation_prompt':false,'continue_final_message':true"));
+    assert_recodes(CHAT_JOB(",'add_generation_prompt':true"), CHAT_JOB(""));
 }
 
-static void a_message_that_calls_tools_needs_no_content(void **state)
+TEST(a_message_that_calls_tools_needs_no_content)
 {
     const char *const record =
         "{'job_id':'a','messages':[{'role':'user','content':'x'},{'role':'assistant','content':null,"
@@ -125,7 +123,7 @@ static void a_message_that_calls_tools_needs_no_content(void **state)
                            "'arguments':{'x':1}}}]}]}");
 }
 
-static void an_assistant_without_content_said_an_empty_text(void **state)
+TEST(an_assistant_without_content_said_an_empty_text)
 {
     assert_recodes(
         "{'job_id':'a','messages':[{'role':'assistant','content':null},{'role':'assistant'},{'role':"
@@ -134,7 +132,7 @@ static void an_assistant_without_content_said_an_empty_text(void **state)
         "''},{'role':'assistant','content':''},{'role':'user','content':''}]}");
 }
 
-static void a_message_of_another_role_has_to_have_content(void **state)
+TEST(a_message_of_another_role_has_to_have_content)
 {
 #define ONE(members) "{'job_id':'a','messages':[{'role':'assistant','content':'x'},{" members "}]}"
 #define EXPECTED     "messages[1].content: expected a string or a list of text parts, got null"
@@ -150,7 +148,7 @@ static void a_message_of_another_role_has_to_have_content(void **state)
     assert_refused(ONE("'role':'user','text':'y'"), ERROR_INVALID_FIELD, EXPECTED "; unknown field 'text'");
 }
 
-static void members_that_are_not_built_are_refused_by_name(void **state)
+TEST(members_that_are_not_built_are_refused_by_name)
 {
     assert_refused(ONE("'role':'assistant','content':'y','function_call':{'name':'f'}"),
                    ERROR_UNSUPPORTED_FIELD,
@@ -161,7 +159,7 @@ static void members_that_are_not_built_are_refused_by_name(void **state)
                    ONE("'role':'assistant','content':'y'"));
 }
 
-static void thoughts_have_two_names(void **state)
+TEST(thoughts_have_two_names)
 {
     const char *const both = ONE("'role':'assistant','content':'y','reasoning':'t','reasoning_content':'t'");
     assert_recodes(ONE("'role':'assistant','content':'y','reasoning':'t'"), both);
@@ -173,50 +171,37 @@ static void thoughts_have_two_names(void **state)
                    "messages[1].reasoning: given beside another reasoning_content; one of them is enough");
 }
 
-static void enable_thinking_is_a_variable_of_the_template(void **state)
+TEST(enable_thinking_is_a_variable_of_the_template)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'enable_thinking':false}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
-                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'enable_thinking':true,'a':1}}");
+    assert_recodes(CHAT_JOB(",'enable_thinking':false"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':true,'a':1}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':true,'a':1}"));
     assert_refused(
-        "{'messages':[{'role':'user','content':'x'}],'enable_thinking':true,"
-        "'chat_template_kwargs':{'enable_thinking':false}}",
+        CHAT_JOB(",'enable_thinking':true,'chat_template_kwargs':{'enable_thinking':false}"),
         ERROR_INVALID_FIELD,
         "enable_thinking: given as true beside another value in chat_template_kwargs; one of them is enough");
 }
 
 // As in vLLM, reasoning_effort also switches a template's thinking, unless enable_thinking does.
-static void reasoning_effort_is_a_variable_of_the_template(void **state)
+TEST(reasoning_effort_is_a_variable_of_the_template)
 {
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'low'}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'reasoning_effort':'low','enable_thinking':true}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'none'}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'reasoning_effort':'none','enable_thinking':false}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'enable_thinking':false,"
-                   "'reasoning_effort':'max'}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'enable_thinking':false,'reasoning_effort':'max'}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],'reasoning_effort':'high',"
-                   "'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}}");
-    assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'reasoning_effort':'own'}}",
-                   "{'job_id':'a','messages':[{'role':'user','content':'x'}],"
-                   "'chat_template_kwargs':{'reasoning_effort':'own'}}");
-    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':'much'}",
-                   ERROR_INVALID_FIELD,
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'low'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'low','enable_thinking':true}"));
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'none'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'none','enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'enable_thinking':false,'reasoning_effort':'max'"),
+                   CHAT_JOB(",'chat_template_kwargs':{'enable_thinking':false,'reasoning_effort':'max'}"));
+    assert_recodes(CHAT_JOB(",'reasoning_effort':'high','chat_template_kwargs':{'reasoning_effort':'high',"
+                            "'enable_thinking':false}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'high','enable_thinking':false}"));
+    assert_recodes(CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'own'}"),
+                   CHAT_JOB(",'chat_template_kwargs':{'reasoning_effort':'own'}"));
+    assert_refused(CHAT_JOB(",'reasoning_effort':'much'"), ERROR_INVALID_FIELD,
                    "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 'much'");
-    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':2}", ERROR_INVALID_FIELD,
+    assert_refused(CHAT_JOB(",'reasoning_effort':2"), ERROR_INVALID_FIELD,
                    "reasoning_effort: expected none, minimal, low, medium, high, xhigh or max, got 2");
-    assert_refused("{'messages':[{'role':'user','content':'x'}],'reasoning_effort':'low',"
-                   "'chat_template_kwargs':{'reasoning_effort':'high'}}",
+    assert_refused(CHAT_JOB(",'reasoning_effort':'low','chat_template_kwargs':{'reasoning_effort':'high'}"),
                    ERROR_INVALID_FIELD,
                    "reasoning_effort: given as low beside another value in chat_template_kwargs; one of them "
                    "is enough");
@@ -225,19 +210,19 @@ static void reasoning_effort_is_a_variable_of_the_template(void **state)
 }
 
 // transformers passes both always, as None.
-static void tools_and_documents_that_are_absent_are_none(void **state)
+TEST(tools_and_documents_that_are_absent_are_none)
 {
-    struct job *job = decode_good("{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+    struct job *job = decode_good(CHAT_JOB(""));
     assert_int_equal(value_get(&job->request.prompt.variables, "tools")->kind, VALUE_NULL);
     assert_int_equal(value_get(&job->request.prompt.variables, "documents")->kind, VALUE_NULL);
-    assert_encodes(job, "{'job_id':'a','messages':[{'role':'user','content':'x'}]}");
+    assert_encodes(job, CHAT_JOB(""));
     job_destroy(job);
 }
 
 #define CALL(arguments)                                                                                      \
     "{'job_id':'a','messages':[{'role':'assistant','tool_calls':[{'function':{'name':'f'" arguments "}}]}]}"
 
-static void arguments_of_tool_calls_become_objects(void **state)
+TEST(arguments_of_tool_calls_become_objects)
 {
     static const char *const cases[][2] = {
         {CALL(",'arguments':'{\\'city\\':\\'Paris\\',\\'n\\':[1,2.5]}'"),
@@ -257,7 +242,7 @@ static void arguments_of_tool_calls_become_objects(void **state)
                    "{'job_id':'a','messages':[{'role':'assistant','content':''}]}");
 }
 
-static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(void **state)
+TEST(arguments_that_are_no_json_object_are_an_empty_one_with_a_warning)
 {
     static const char *const cases[][2] = {
         {"'{\\'city\\''", "got \"{\\\"city\\\"\""},
@@ -283,7 +268,7 @@ static void arguments_that_are_no_json_object_are_an_empty_one_with_a_warning(vo
     }
 }
 
-static void tool_calls_of_another_shape_are_refused(void **state)
+TEST(tool_calls_of_another_shape_are_refused)
 {
     assert_refused("{'messages':[{'role':'assistant','tool_calls':['x']}]}", ERROR_INVALID_FIELD,
                    "messages[0].tool_calls[0]: expected an object with a function, got 'x'");
@@ -305,7 +290,7 @@ static void tool_calls_of_another_shape_are_refused(void **state)
 }
 
 // A record bounds its values, and so do the texts inside it.
-static void arguments_of_all_calls_have_as_many_values_as_a_record(void **state)
+TEST(arguments_of_all_calls_have_as_many_values_as_a_record)
 {
     for (int extra = 0; extra < 2; extra++) {
         // {"a":[0,...]} has 3 values beside the items; twice half the limit.
@@ -333,7 +318,7 @@ static void arguments_of_all_calls_have_as_many_values_as_a_record(void **state)
     }
 }
 
-static void bad_messages_are_named_by_their_place(void **state)
+TEST(bad_messages_are_named_by_their_place)
 {
     static const struct {
         const char *messages, *text;
@@ -385,7 +370,7 @@ static void bad_messages_are_named_by_their_place(void **state)
                    "chat_template_kwargs.messages: belongs beside chat_template_kwargs, not inside");
 }
 
-static void a_refusal_is_a_part_of_text(void **state)
+TEST(a_refusal_is_a_part_of_text)
 {
     assert_recodes("{'job_id':'a','messages':[{'role':'assistant','content':[{'type':'text','text':'x'},"
                    "{'type':'refusal','refusal':'no'}]}]}",
@@ -396,7 +381,7 @@ static void a_refusal_is_a_part_of_text(void **state)
                    "{'type':'refusal','text':'no'}");
 }
 
-static void members_of_a_part_that_are_not_read_become_warnings(void **state)
+TEST(members_of_a_part_that_are_not_read_become_warnings)
 {
     struct job *job =
         decode_good("{'messages':[{'role':'u','content':[{'type':'text','text':'x','cache_control':{}}]}]}");
@@ -406,7 +391,7 @@ static void members_of_a_part_that_are_not_read_become_warnings(void **state)
     job_destroy(job);
 }
 
-static void bytes_are_refused_wherever_text_belongs(void **state)
+TEST(bytes_are_refused_wherever_text_belongs)
 {
     static const struct text records[] = {
         TEXT("\x81\xA6prompt\xC4\x01x"),
@@ -431,7 +416,7 @@ static void bytes_are_refused_wherever_text_belongs(void **state)
     }
 }
 
-static void prompts_are_text_or_token_ids(void **state)
+TEST(prompts_are_text_or_token_ids)
 {
     assert_recodes("{'job_id':'a','prompt':[3,0,2147483647]}", "{'job_id':'a','tokens':[3,0,2147483647]}");
     assert_recodes("{'job_id':'a','tokens':[3]}", "{'job_id':'a','tokens':[3]}");
@@ -448,7 +433,7 @@ static void prompts_are_text_or_token_ids(void **state)
                    "tokens[0]: expected an integer from 0 to 2147483647, got '3'");
 }
 
-static void an_openai_batch_line_is_a_job(void **state)
+TEST(an_openai_batch_line_is_a_job)
 {
     assert_recodes("{'custom_id':'c-1','method':'POST','url':'/v1/chat/"
                    "completions','body':{'model':'m','messages':[{'role':"
@@ -463,7 +448,7 @@ static void an_openai_batch_line_is_a_job(void **state)
     assert_recodes("{'job_id':'j','body':{'tokens':[1]}}", "{'job_id':'j','tokens':[1]}");
 }
 
-static void bad_batch_lines_are_refused_with_their_identity(void **state)
+TEST(bad_batch_lines_are_refused_with_their_identity)
 {
     static const struct {
         const char *rest;
@@ -503,7 +488,7 @@ static void bad_batch_lines_are_refused_with_their_identity(void **state)
     }
 }
 
-static void completions_lines_without_max_tokens_have_sixteen(void **state)
+TEST(completions_lines_without_max_tokens_have_sixteen)
 {
     static const struct {
         const char *line;
@@ -513,7 +498,7 @@ static void completions_lines_without_max_tokens_have_sixteen(void **state)
         {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':99}}", 99},
         {"{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','max_tokens':0}}", 0},
         {"{'job_id':'a','body':{'prompt':'p'}}", -1},
-        {"{'job_id':'a','prompt':'p'}", -1},
+        {PROMPT_JOB(""), -1},
         {"{'job_id':'a','url':'/v1/chat/completions','body':{'messages':[{'role':'user','content':'p'}]}}",
          -1},
     };
@@ -525,36 +510,4 @@ static void completions_lines_without_max_tokens_have_sixteen(void **state)
     // On every queue alike: a record that was written again names both.
     assert_refused("{'job_id':'a','url':'/v1/completions','body':{'prompt':'p','min_tokens':17}}",
                    ERROR_INVALID_FIELD, "min_tokens: expected at most max_tokens, which is 16, got 17");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_become_the_templates_variables),
-        cmocka_unit_test(tool_choice_decides_whether_the_template_sees_tools),
-        cmocka_unit_test(tools_that_can_not_be_called_are_refused_by_name),
-        cmocka_unit_test(the_choice_of_tools_is_kept),
-        cmocka_unit_test(the_generation_prompt_can_be_left_out),
-        cmocka_unit_test(a_message_that_calls_tools_needs_no_content),
-        cmocka_unit_test(an_assistant_without_content_said_an_empty_text),
-        cmocka_unit_test(a_message_of_another_role_has_to_have_content),
-        cmocka_unit_test(members_that_are_not_built_are_refused_by_name),
-        cmocka_unit_test(thoughts_have_two_names),
-        cmocka_unit_test(enable_thinking_is_a_variable_of_the_template),
-        cmocka_unit_test(reasoning_effort_is_a_variable_of_the_template),
-        cmocka_unit_test(tools_and_documents_that_are_absent_are_none),
-        cmocka_unit_test(arguments_of_tool_calls_become_objects),
-        cmocka_unit_test(arguments_that_are_no_json_object_are_an_empty_one_with_a_warning),
-        cmocka_unit_test(tool_calls_of_another_shape_are_refused),
-        cmocka_unit_test(arguments_of_all_calls_have_as_many_values_as_a_record),
-        cmocka_unit_test(completions_lines_without_max_tokens_have_sixteen),
-        cmocka_unit_test(bad_messages_are_named_by_their_place),
-        cmocka_unit_test(a_refusal_is_a_part_of_text),
-        cmocka_unit_test(members_of_a_part_that_are_not_read_become_warnings),
-        cmocka_unit_test(bytes_are_refused_wherever_text_belongs),
-        cmocka_unit_test(prompts_are_text_or_token_ids),
-        cmocka_unit_test(an_openai_batch_line_is_a_job),
-        cmocka_unit_test(bad_batch_lines_are_refused_with_their_identity),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

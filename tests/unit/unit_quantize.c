@@ -7,15 +7,11 @@
 #include "engine/file/gguf_write.h"
 #include "engine/philox.h"
 #include "engine/file/quantize.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 enum { N_ITEMS = 256 * 64, BLOCK_BYTES_MAX = 256 };
 
@@ -56,7 +52,7 @@ static double relative_error(enum tensor_type type, const float *items, size_t n
     return sqrt(error / norm);
 }
 
-static void random_weights_come_back_as_near_as_the_bits_allow(void **state)
+TEST(random_weights_come_back_as_near_as_the_bits_allow)
 {
     // For normal items; what other quantizers of these formats reach is about the same (Q4_K 0.070, Q4_0
     // 0.092).
@@ -76,7 +72,7 @@ static void random_weights_come_back_as_near_as_the_bits_allow(void **state)
     }
 }
 
-static void an_outlier_costs_its_own_run_only(void **state)
+TEST(an_outlier_costs_its_own_run_only)
 {
     static float items[N_ITEMS];
     for (uint32_t i = 0; i < N_ITEMS; i++)
@@ -107,7 +103,7 @@ static void set_half(uint8_t *bytes, float value)
     bytes[1] = (uint8_t)(half >> 8);
 }
 
-static void blocks_of_32_come_back_exactly(void **state)
+TEST(blocks_of_32_come_back_exactly)
 {
     for (uint32_t n = 0; n < 500; n++) {
         uint8_t block[34];
@@ -125,7 +121,7 @@ static void blocks_of_32_come_back_exactly(void **state)
     }
 }
 
-static void blocks_of_six_bits_come_back_exactly(void **state)
+TEST(blocks_of_six_bits_come_back_exactly)
 {
     for (uint32_t n = 0; n < 200; n++) {
         uint8_t block[210];
@@ -142,7 +138,7 @@ static void blocks_of_six_bits_come_back_exactly(void **state)
     }
 }
 
-static void blocks_with_minima_come_back_exactly(void **state)
+TEST(blocks_with_minima_come_back_exactly)
 {
     for (uint32_t n = 0; n < 200; n++) {
         uint8_t block[176];
@@ -167,7 +163,7 @@ static void blocks_with_minima_come_back_exactly(void **state)
     }
 }
 
-static void every_half_comes_back(void **state)
+TEST(every_half_comes_back)
 {
     for (uint32_t half = 0; half < 0x10000; half++) {
         float value = half_to_float((uint16_t)half);
@@ -184,7 +180,7 @@ static void every_half_comes_back(void **state)
     assert_int_equal(float_to_half(0x1.006p0f), 0x3C02);
 }
 
-static void zeros_and_the_smallest_numbers_are_no_fault(void **state)
+TEST(zeros_and_the_smallest_numbers_are_no_fault)
 {
     static const float values[] = {0.0f, -0.0f, 0x1p-149f, -0x1p-126f, 0x1p-41f, -0x1p-39f, 0x1p-24f};
     for (size_t v = 0; v < sizeof values / sizeof *values; v++)
@@ -200,7 +196,7 @@ static void zeros_and_the_smallest_numbers_are_no_fault(void **state)
         }
 }
 
-static void what_is_no_number_or_too_large_is_refused(void **state)
+TEST(what_is_no_number_or_too_large_is_refused)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int t = 0; t < N_TYPES; t++) {
@@ -221,7 +217,7 @@ static void what_is_no_number_or_too_large_is_refused(void **state)
         assert_int_equal(quantize_items(types[t], items, 512, blocks, &error),
                          types[t] == TENSOR_F32 ? STATUS_OK : STATUS_REFUSE);
         items[300] = 60000.0f;
-        assert_int_equal(quantize_items(types[t], items, 512, blocks, &error), STATUS_OK);
+        assert_ok(quantize_items(types[t], items, 512, blocks, &error), &error);
     }
     assert_false(quantize_knows(TENSOR_Q2_K));
     assert_false(quantize_knows(TENSOR_TYPE_COUNT));
@@ -235,9 +231,8 @@ static struct gguf *open_quantized(const char *path, enum tensor_type type, stru
 {
     struct error error;
     struct gguf *source, *quantized;
-    assert_int_equal(gguf_open(&source, path, &error), STATUS_OK);
-    if (gguf_quantize(&quantized, source, type, pool, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(gguf_open(&source, path, &error), &error);
+    assert_ok(gguf_quantize(&quantized, source, type, pool, &error), &error);
     return quantized;
 }
 
@@ -249,16 +244,14 @@ static void compute_logits(struct gguf *gguf, struct pool *pool, float logits[N_
     int32_t ids[N_IDS];
     for (int i = 0; i < N_IDS; i++)
         ids[i] = i * 7 % N_VOCAB;
-    if (model_open_taking(&model, gguf, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    assert_int_equal(cpu_backend_create(&backend, pool, CPU_AVX512, &error), STATUS_OK);
-    if (logits_of_text(model, backend, KV_F32, ids, N_IDS, logits, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(model_open_taking(&model, gguf, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+    assert_ok(logits_of_text(model, backend, KV_F32, ids, N_IDS, logits, &error), &error);
     backend->device.destroy(backend);
     model_close(model);
 }
 
-static void a_model_quantized_on_load_equals_the_file_written_of_it(void **state)
+TEST(a_model_quantized_on_load_equals_the_file_written_of_it)
 {
     static const char *const families[] = {"llama", "mixtral", "phi3", "gpt2", "llama3"};
     static const enum tensor_type wanted[] = {TENSOR_Q4_K, TENSOR_Q8_0, TENSOR_Q6_K, TENSOR_F16, TENSOR_Q4_0};
@@ -269,19 +262,18 @@ static void a_model_quantized_on_load_equals_the_file_written_of_it(void **state
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     snprintf(written, sizeof written, "%s/written.gguf", directory);
-    assert_int_equal(pool_create(&pool, 3, &error), STATUS_OK);
+    assert_ok(pool_create(&pool, 3, &error), &error);
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         make_model(path,
                    &(struct model_recipe){.family = families[i], .seed = 3, .n_embd = 256, .n_ff = 512});
         struct gguf *gguf = open_quantized(path, wanted[i], NULL);
         FILE *file = fopen(written, "w");
         assert_non_null(file);
-        if (gguf_write(gguf, NULL, file, NULL, NULL, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(gguf_write(gguf, NULL, file, NULL, NULL, &error), &error);
         assert_int_equal(fclose(file), 0);
         gguf_close(gguf);
         compute_logits(open_quantized(path, wanted[i], pool), pool, logits[0]);
-        assert_int_equal(gguf_open(&gguf, written, &error), STATUS_OK);
+        assert_ok(gguf_open(&gguf, written, &error), &error);
         compute_logits(gguf, pool, logits[1]);
         assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
     }
@@ -297,7 +289,7 @@ static enum tensor_type type_of(const struct gguf *gguf, const char *name)
     return tensor->type;
 }
 
-static void vectors_stay_float_and_rows_that_do_not_fit_get_another_type(void **state)
+TEST(vectors_stay_float_and_rows_that_do_not_fit_get_another_type)
 {
     char directory[64], path[96];
     make_directory(directory);
@@ -328,13 +320,13 @@ static uint32_t file_type(const struct gguf *gguf)
     uint32_t number = 0;
     bool found = false;
     struct error error;
-    assert_int_equal(gguf_u32(gguf, "general.file_type", &number, &found, &error), STATUS_OK);
+    assert_ok(gguf_u32(gguf, "general.file_type", &number, &found, &error), &error);
     assert_true(found);
     return number;
 }
 
 // SmolLM2-135M has rows of 576 items, Qwen2.5-0.5B of 896: no multiple of 256. stories260K has rows of 172.
-static void rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_say_so(void **state)
+TEST(rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_say_so)
 {
     static const struct {
         enum tensor_type wanted, made;
@@ -363,7 +355,7 @@ static void rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_s
     remove_directory(directory);
 }
 
-static void a_model_that_holds_a_nan_is_refused_by_tensor_and_row(void **state)
+TEST(a_model_that_holds_a_nan_is_refused_by_tensor_and_row)
 {
     char directory[64], path[96];
     struct error error;
@@ -371,7 +363,7 @@ static void a_model_that_holds_a_nan_is_refused_by_tensor_and_row(void **state)
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &(struct model_recipe){.n_embd = 64});
     struct gguf *gguf;
-    assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
+    assert_ok(gguf_open(&gguf, path, &error), &error);
     const struct tensor *tensor = gguf_tensor(gguf, "blk.1.ffn_down.weight");
     FILE *file = fopen(path, "r+b");
     size_t offset = 0;
@@ -383,7 +375,7 @@ static void a_model_that_holds_a_nan_is_refused_by_tensor_and_row(void **state)
     fclose(file);
     gguf_close(gguf);
     gguf = open_quantized(path, TENSOR_Q8_0, NULL);
-    assert_int_equal(gguf_load(gguf, gguf_tensor(gguf, "blk.0.ffn_down.weight"), &error), STATUS_OK);
+    assert_ok(gguf_load(gguf, gguf_tensor(gguf, "blk.0.ffn_down.weight"), &error), &error);
     assert_int_equal(gguf_load(gguf, gguf_tensor(gguf, "blk.1.ffn_down.weight"), &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "blk.1.ffn_down.weight: row 5: item 0 "));
     file = fopen("/dev/full", "w");
@@ -395,7 +387,7 @@ static void a_model_that_holds_a_nan_is_refused_by_tensor_and_row(void **state)
     remove_directory(directory);
 }
 
-static void what_can_not_stand_in_a_file_is_refused_when_written(void **state)
+TEST(what_can_not_stand_in_a_file_is_refused_when_written)
 {
     struct error error;
     struct buffer out = {0};
@@ -413,28 +405,8 @@ static void what_can_not_stand_in_a_file_is_refused_when_written(void **state)
     gguf_writer_finish(&writer);
     tensor.dims[0] = 32;
     gguf_writer_tensor(&writer, &tensor);
-    assert_int_equal(gguf_writer_encode(&writer, &out, &error), STATUS_OK);
+    assert_ok(gguf_writer_encode(&writer, &out, &error), &error);
     assert_int_equal(out.size % GGUF_WRITE_ALIGNMENT, 0);
     gguf_writer_finish(&writer);
     buffer_finish(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_weights_come_back_as_near_as_the_bits_allow),
-        cmocka_unit_test(an_outlier_costs_its_own_run_only),
-        cmocka_unit_test(blocks_of_32_come_back_exactly),
-        cmocka_unit_test(blocks_of_six_bits_come_back_exactly),
-        cmocka_unit_test(blocks_with_minima_come_back_exactly),
-        cmocka_unit_test(every_half_comes_back),
-        cmocka_unit_test(zeros_and_the_smallest_numbers_are_no_fault),
-        cmocka_unit_test(what_is_no_number_or_too_large_is_refused),
-        cmocka_unit_test(a_model_quantized_on_load_equals_the_file_written_of_it),
-        cmocka_unit_test(vectors_stay_float_and_rows_that_do_not_fit_get_another_type),
-        cmocka_unit_test(rows_that_a_block_does_not_divide_get_the_type_nearest_in_size_and_say_so),
-        cmocka_unit_test(a_model_that_holds_a_nan_is_refused_by_tensor_and_row),
-        cmocka_unit_test(what_can_not_stand_in_a_file_is_refused_when_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

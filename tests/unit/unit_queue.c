@@ -1,12 +1,7 @@
 // The queue between two threads (batching/queue.h): order, bounds, waiting, its descriptor.
 #include "batching/queue.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <poll.h>
 #include <pthread.h>
 
@@ -18,8 +13,7 @@ static struct queue *open_queue(size_t capacity)
 {
     struct queue *queue;
     struct error error;
-    if (queue_create(&queue, capacity, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(queue_create(&queue, capacity, &error), &error);
     return queue;
 }
 
@@ -29,9 +23,8 @@ static bool is_readable(const struct queue *queue)
     return poll(&descriptor, 1, 0) == 1;
 }
 
-static void items_leave_in_the_order_in_which_they_came(void **state)
+TEST(items_leave_in_the_order_in_which_they_came)
 {
-    (void)state;
     struct queue *queue = open_queue(CAPACITY);
     int n_pushed = 0, n_popped = 0;
     for (int round = 0; round < 100; round++) { // the ring is crossed at each of its places
@@ -44,9 +37,8 @@ static void items_leave_in_the_order_in_which_they_came(void **state)
     queue_destroy(queue);
 }
 
-static void a_closed_queue_takes_nothing_and_gives_what_it_holds(void **state)
+TEST(a_closed_queue_takes_nothing_and_gives_what_it_holds)
 {
-    (void)state;
     struct queue *queue = open_queue(CAPACITY);
     for (int i = 0; i < CAPACITY; i++)
         assert_true(queue_push(queue, &items[i]));
@@ -63,9 +55,8 @@ static void a_closed_queue_takes_nothing_and_gives_what_it_holds(void **state)
     queue_destroy(queue);
 }
 
-static void the_descriptor_is_readable_while_a_pop_would_not_wait(void **state)
+TEST(the_descriptor_is_readable_while_a_pop_would_not_wait)
 {
-    (void)state;
     struct queue *queue = open_queue(CAPACITY);
     for (int round = 0; round < 2; round++) {
         assert_false(is_readable(queue));
@@ -101,9 +92,8 @@ static void *push_all(void *context)
     return (void *)n;
 }
 
-static void a_push_waits_for_room_and_a_pop_for_an_item(void **state)
+TEST(a_push_waits_for_room_and_a_pop_for_an_item)
 {
-    (void)state;
     for (size_t capacity = 1; capacity <= CAPACITY; capacity++) {
         struct queue *queue = open_queue(capacity);
         pthread_t pusher;
@@ -122,9 +112,8 @@ static void *pop_one(void *context)
     return queue_pop(context);
 }
 
-static void closing_ends_every_wait(void **state)
+TEST(closing_ends_every_wait)
 {
-    (void)state;
     struct queue *queue = open_queue(CAPACITY);
     pthread_t threads[2];
     void *result;
@@ -146,16 +135,4 @@ static void closing_ends_every_wait(void **state)
         assert_in_range(n, 1, CAPACITY);
     assert_int_equal((uintptr_t)result, n);
     queue_destroy(queue);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_leave_in_the_order_in_which_they_came),
-        cmocka_unit_test(a_closed_queue_takes_nothing_and_gives_what_it_holds),
-        cmocka_unit_test(the_descriptor_is_readable_while_a_pop_would_not_wait),
-        cmocka_unit_test(a_push_waits_for_room_and_a_pop_for_an_item),
-        cmocka_unit_test(closing_ends_every_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

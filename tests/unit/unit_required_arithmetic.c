@@ -1,17 +1,10 @@
 // Requirements on the arithmetic of a worker: lists of parts, whole names.
 #include "consumer/required_arithmetic.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
+#include "tests/cases.h"
 
 #define NAME "sheaf=1 model=9f86d081884c7d65 backend=cuda-sm90 kv-type=f16 placement=device temperature=0"
 
-static void requirements_are_parts_with_a_name_and_a_value(void **state)
+TEST(requirements_are_parts_with_a_name_and_a_value)
 {
     static const char *const bad[] = {"", "  ", "backend", "=cpu", "backend=", "kv-type=f16 backend"};
     static const char *const good[] = {"backend=cpu", "  kv-type=f16  backend=cpu ", "sheaf=1", "a=b=c"};
@@ -21,10 +14,10 @@ static void requirements_are_parts_with_a_name_and_a_value(void **state)
         assert_int_equal(error.code, ERROR_USAGE);
     }
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
-        assert_int_equal(required_arithmetic_validate(good[i], &error), STATUS_OK);
+        assert_ok(required_arithmetic_validate(good[i], &error), &error);
 }
 
-static void a_worker_has_every_required_part(void **state)
+TEST(a_worker_has_every_required_part)
 {
     static const char *const met[] = {"backend=cuda-sm90", "kv-type=f16 backend=cuda-sm90",
                                       " placement=device ", "model=9f86d081884c7d65", NAME};
@@ -49,7 +42,7 @@ static void a_worker_has_every_required_part(void **state)
     }
 }
 
-static void a_whole_name_is_equal(void **state)
+TEST(a_whole_name_is_equal)
 {
     struct error error;
     assert_int_equal(required_arithmetic_check("sheaf=1 backend=cuda-sm90 kv-type=f16 placement=device "
@@ -57,17 +50,6 @@ static void a_whole_name_is_equal(void **state)
                                                NAME, &error),
                      STATUS_REFUSE);
     assert_non_null(strstr(error.text, "no temperature, this worker has temperature=0"));
-    assert_int_equal(required_arithmetic_check("temperature=0 sheaf=1", NAME, &error),
-                     STATUS_OK); // a list of parts
+    assert_ok(required_arithmetic_check("temperature=0 sheaf=1", NAME, &error), &error); // a list of parts
     assert_int_equal(required_arithmetic_check(NAME " quantize=q8_0", NAME, &error), STATUS_REFUSE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requirements_are_parts_with_a_name_and_a_value),
-        cmocka_unit_test(a_worker_has_every_required_part),
-        cmocka_unit_test(a_whole_name_is_equal),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
 // Results: their two encodings, and OpenAI's batch output.
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 
@@ -66,6 +67,24 @@ static struct buffer encode_result(const struct job *job, enum encoding encoding
     return out;
 }
 
+// What is read of a result's record in this encoding.
+static struct job *read_back(const struct job *job, enum encoding encoding)
+{
+    struct buffer record = encode_result(job, encoding);
+    struct job *read = job_create();
+    struct error error;
+    assert_ok(result_decode(read, (struct text){record.data, record.size}, encoding, &error), &error);
+    buffer_finish(&record);
+    return read;
+}
+
+static void check_golden_result(const struct job *job, enum encoding encoding, const char *name)
+{
+    struct buffer out = encode_result(job, encoding);
+    golden_check(name, (struct text){out.data, out.size});
+    buffer_finish(&out);
+}
+
 static void assert_result_reads_back(const struct job *job)
 {
     struct buffer expected = encode_result(job, ENCODING_MSGPACK);
@@ -81,7 +100,6 @@ static void assert_result_reads_back(const struct job *job)
         assert_memory_equal(again.data, expected.data, expected.size);
         assert_int_equal(read->result.status, job->result.status);
         buffer_finish(&again);
-        buffer_finish(&record);
         job_destroy(read);
     }
     buffer_finish(&expected);
@@ -95,7 +113,7 @@ static void echo_first_token(struct choice *choice)
     choice->logprobs[0].chosen.logprob = NAN;
 }
 
-static void the_bytes_of_a_result_do_not_change(void **state)
+TEST(the_bytes_of_a_result_do_not_change)
 {
     struct job *done = make_scored(), *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: 9 tokens\nof 8"),
                *crashed = make_failed(ERROR_CRASHED, "5 workers died"),
@@ -105,15 +123,9 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     done->result.reasoning_tokens = 1;
     done->result.choices[0].tool_calls = &call;
     done->result.choices[0].n_tool_calls = 1;
-    struct buffer out = encode_result(done, ENCODING_JSON);
-    golden_check("result.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
-    out = encode_result(done, ENCODING_MSGPACK);
-    golden_check("result.msgpack", (struct text){out.data, out.size});
-    buffer_finish(&out);
-    out = encode_result(failed, ENCODING_JSON);
-    golden_check("result_failed.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
+    check_golden_result(done, ENCODING_JSON, "result.json");
+    check_golden_result(done, ENCODING_MSGPACK, "result.msgpack");
+    check_golden_result(failed, ENCODING_JSON, "result_failed.json");
     done->result.reports_cached_tokens = true;
     done->figures.cached_tokens = 8;
     struct buffer chat = {0};
@@ -121,9 +133,8 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     done->request.prompt.kind = PROMPT_TEXT;
     echo_first_token(&done->result.choices[0]);
     assert_result_reads_back(done);
-    out = encode_result(done, ENCODING_JSON);
-    golden_check("result_completion.json", (struct text){out.data, out.size});
-    buffer_finish(&out);
+    check_golden_result(done, ENCODING_JSON, "result_completion.json");
+    struct buffer out = {0};
     buffer_add(&out, chat.data, chat.size);
     buffer_finish(&chat);
     buffer_add_byte(&out, '\n');
@@ -143,7 +154,7 @@ static void the_bytes_of_a_result_do_not_change(void **state)
     job_destroy(cancelled);
 }
 
-static void results_read_back_as_they_were_written(void **state)
+TEST(results_read_back_as_they_were_written)
 {
     struct job *done = make_done(), *failed = make_failed(ERROR_TEMPLATE, "line 3"),
                *cancelled = make_failed(ERROR_CANCELLED, "cancelled"), *empty = make_done();
@@ -159,7 +170,7 @@ static void results_read_back_as_they_were_written(void **state)
     job_destroy(empty);
 }
 
-static void scores_of_choices_stand_behind_the_choices(void **state)
+TEST(scores_of_choices_stand_behind_the_choices)
 {
     static const char expected[] =
         "\"choice_logprobs\":[{\"choice\":\"yes\",\"logprob\":-0.125,\"probability\":0.75},"
@@ -176,29 +187,21 @@ static void scores_of_choices_stand_behind_the_choices(void **state)
     job_destroy(job);
 }
 
-static void a_result_names_its_error_and_what_was_asked(void **state)
+TEST(a_result_names_its_error_and_what_was_asked)
 {
-    struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"), *read = job_create();
-    struct buffer out = encode_result(failed, ENCODING_JSON);
-    struct error error;
-    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_JSON, &error),
-                     STATUS_OK);
+    struct job *failed = make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"),
+               *read = read_back(failed, ENCODING_JSON);
     assert_int_equal(read->result.error.code, ERROR_CONTEXT_LENGTH);
     assert_string_equal(read->result.error.text, "prompt: too long");
     assert_int_equal(read->request.prompt.kind, PROMPT_TEXT);
     assert_true(text_equals_string(read->result.model, "asked for")); // the worker has given no name
-    buffer_finish(&out);
     job_destroy(read);
     struct job *done = make_done();
-    read = job_create();
-    out = encode_result(done, ENCODING_MSGPACK);
-    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    read = read_back(done, ENCODING_MSGPACK);
     assert_int_equal(read->request.prompt.kind, PROMPT_MESSAGES);
     assert_int_equal(read->index, 17);
     assert_int_equal(read->result.n_warnings, 1);
     assert_true(read->result.choices[0].logprobs[0].top[2].logprob == -9999); // minus infinity
-    buffer_finish(&out);
     job_destroy(read);
     job_destroy(done);
     job_destroy(failed);
@@ -246,7 +249,7 @@ static struct value openai(const struct job *job, bool chat, struct arena *arena
     return root;
 }
 
-static void a_chat_is_written_as_openai_writes_it(void **state)
+TEST(a_chat_is_written_as_openai_writes_it)
 {
     struct job *job = make_done();
     struct arena arena = {0};
@@ -280,7 +283,7 @@ static void a_chat_is_written_as_openai_writes_it(void **state)
     job_destroy(job);
 }
 
-static void calls_and_thoughts_are_written_as_openai_writes_them(void **state)
+TEST(calls_and_thoughts_are_written_as_openai_writes_them)
 {
     static struct tool_call calls[] = {{TEXT("call_1"), TEXT("f"), TEXT("{\"a\": 1}")},
                                        {TEXT("call_2"), TEXT("g"), TEXT("{}")}};
@@ -301,22 +304,16 @@ static void calls_and_thoughts_are_written_as_openai_writes_them(void **state)
     assert_at(&root, "response.body.choices.1.message",
               "{\"role\":\"assistant\",\"content\":\"cut\",\"refusal\":null,\"reasoning_content\":\"hm\","
               "\"reasoning\":\"hm\"}");
-    struct buffer record = {0};
-    struct error error;
-    struct job *read = job_create();
-    result_encode(job, ENCODING_MSGPACK, &record);
-    assert_int_equal(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     struct value again = openai(read, true, &arena);
     assert_true(value_equal(value_get(value_get(&again, "response"), "body"),
                             value_get(value_get(&root, "response"), "body")));
-    buffer_finish(&record);
     arena_finish(&arena);
     job_destroy(read);
     job_destroy(job);
 }
 
-static void a_plain_completion_is_written_as_openai_writes_it(void **state)
+TEST(a_plain_completion_is_written_as_openai_writes_it)
 {
     struct job *job = make_done();
     struct arena arena = {0};
@@ -340,14 +337,13 @@ static void a_plain_completion_is_written_as_openai_writes_it(void **state)
 }
 
 // In the body, where there is one; else in the line.
-static void warnings_are_where_a_client_reads_them(void **state)
+TEST(warnings_are_where_a_client_reads_them)
 {
     struct job *jobs[] = {make_done(), make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"),
                           make_failed(ERROR_CRASHED, "5 workers died"),
                           make_failed(ERROR_CANCELLED, "cancelled")};
     static const char *const paths[] = {"response.body.warnings", "response.body.warnings",
                                         "response.body.warnings", "warnings"};
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct arena arena = {0};
         jobs[i]->result.n_warnings = 0;
@@ -362,30 +358,24 @@ static void warnings_are_where_a_client_reads_them(void **state)
     }
 }
 
-static void the_tokens_of_thoughts_are_counted_beside_the_others(void **state)
+TEST(the_tokens_of_thoughts_are_counted_beside_the_others)
 {
-    struct job *job = make_done(), *read = job_create();
+    struct job *job = make_done();
     struct arena arena = {0};
-    struct error error;
-    (void)state;
     job->result.reasoning_tokens = 41;
-    struct buffer out = encode_result(job, ENCODING_MSGPACK);
-    assert_int_equal(result_decode(read, (struct text){out.data, out.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     struct value root = openai(read, true, &arena);
     assert_at(&root, "response.body.usage.completion_tokens_details", "{\"reasoning_tokens\":41}");
-    buffer_finish(&out);
     arena_finish(&arena);
     job_destroy(read);
     job_destroy(job);
 }
 
 // Python's str.splitlines ends lines at them.
-static void no_character_of_an_answer_ends_its_line(void **state)
+TEST(no_character_of_an_answer_ends_its_line)
 {
     struct job *job = make_done();
     struct buffer out = {0};
-    (void)state;
     job->result.choices[0].text = TEXT("a\xE2\x80\xA8"
                                        "b\xE2\x80\xA9"
                                        "c\xC2\x85"
@@ -396,7 +386,7 @@ static void no_character_of_an_answer_ends_its_line(void **state)
     job_destroy(job);
 }
 
-static void tokens_that_make_no_key_are_written_as_bytes(void **state)
+TEST(tokens_that_make_no_key_are_written_as_bytes)
 {
     static struct token_logprob tops[4];
     static struct text top_bytes[4] = {{"\0", 1}, {"bytes:\\x00", 10}, {"bytes:", 6}, {"a\"", 2}};
@@ -416,7 +406,7 @@ static void tokens_that_make_no_key_are_written_as_bytes(void **state)
     job_destroy(job);
 }
 
-static void a_failed_job_is_written_as_openai_writes_it(void **state)
+TEST(a_failed_job_is_written_as_openai_writes_it)
 {
     static const struct {
         enum error_code code;
@@ -443,7 +433,7 @@ static void a_failed_job_is_written_as_openai_writes_it(void **state)
     }
 }
 
-static void a_refused_field_is_the_error_s_param(void **state)
+TEST(a_refused_field_is_the_error_s_param)
 {
     static const struct {
         enum error_code code;
@@ -467,7 +457,6 @@ static void a_refused_field_is_the_error_s_param(void **state)
                  {ERROR_INVALID_FIELD, "nobody: knows it", false, "null"},
                  {ERROR_INVALID_FIELD, "temperature", false, "null"},
                  {ERROR_LOGITS_NAN, "prompt: 3", false, "null"}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = make_failed(cases[i].code, cases[i].text);
         struct arena arena = {0};
@@ -478,7 +467,7 @@ static void a_refused_field_is_the_error_s_param(void **state)
     }
 }
 
-static void logprobs_of_no_tokens_are_empty_lists(void **state)
+TEST(logprobs_of_no_tokens_are_empty_lists)
 {
     static struct logprob_entry none;
     struct job *job = make_done();
@@ -494,7 +483,7 @@ static void logprobs_of_no_tokens_are_empty_lists(void **state)
     job_destroy(job);
 }
 
-static void a_result_says_nothing_of_how_it_came_to_be(void **state)
+TEST(a_result_says_nothing_of_how_it_came_to_be)
 {
     struct job *job = make_done();
     struct buffer before = encode_result(job, ENCODING_MSGPACK);
@@ -515,23 +504,18 @@ static void a_result_says_nothing_of_how_it_came_to_be(void **state)
 }
 
 // A record of another producer names no time: its own is the job's.
-static void created_is_the_record_s_time_where_the_job_has_none(void **state)
+TEST(created_is_the_record_s_time_where_the_job_has_none)
 {
     struct job *job = make_done();
-    struct error error;
     job->created_s = 0;
     job->source.written_s = 1700000001;
-    struct buffer record = encode_result(job, ENCODING_MSGPACK);
-    struct job *read = job_create();
-    assert_int_equal(result_decode(read, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    struct job *read = read_back(job, ENCODING_MSGPACK);
     assert_int_equal(read->created_s, 1700000001);
-    buffer_finish(&record);
     job_destroy(read);
     job_destroy(job);
 }
 
-static void values_of_many_choices_count_too(void **state)
+TEST(values_of_many_choices_count_too)
 {
     struct job *job = make_done();
     job->result.choices = arena_allocate_array(&job->arena, JOB_N_MAX, sizeof *job->result.choices);
@@ -563,11 +547,11 @@ static void values_of_many_choices_count_too(void **state)
     job_destroy(job);
 }
 
-static void more_logprobs_than_can_be_read_back_are_reported(void **state)
+TEST(more_logprobs_than_can_be_read_back_are_reported)
 {
     struct job *job = make_done();
     struct error error;
-    assert_int_equal(result_check(job, &error), STATUS_OK);
+    assert_ok(result_check(job, &error), &error);
     // 4 values a token; about a hundred values stand around them.
     for (int32_t n_tokens = (VALUE_COUNT_MAX - 128) / 4; n_tokens <= VALUE_COUNT_MAX / 4; n_tokens += 32) {
         struct logprob_entry *entries = calloc((size_t)n_tokens, sizeof *entries);
@@ -596,46 +580,37 @@ static void more_logprobs_than_can_be_read_back_are_reported(void **state)
     job_destroy(job);
 }
 
-#define FAILED                                                                                               \
-    "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{"
-#define SIXTY_FOUR "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define OF(object, more) "{'job_id':'j','dataset':'d','custom_id':'c','object':'" object "'" more "}"
+#define COMPLETION(more) OF("text_completion", more)
+#define FAILED(error)    COMPLETION(",'status':'failed','error':{" error "}")
+#define DONE(more)       COMPLETION(",'status':'done'" more)
+#define SIXTY_FOUR       "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-static void bad_results_are_refused(void **state)
+TEST(bad_results_are_refused)
 {
     static const struct {
         const char *record, *text;
     } cases[] = {
         {"[]", "result: record: expected an object, got []"},
         {"{}", "result: job_id: expected a string, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'o','status':'done'}",
-         "result: object: expected chat.completion or text_completion, got 'o'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','index':-1}",
-         "result: index: expected a whole number, got -1"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'well'}",
-         "result: status: expected done, failed or cancelled, got 'well'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done'}",
-         "result: choices: expected a list of choices, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed'}",
-         "result: error: expected an object, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'failed','error':{'"
-         "code':'x','message':'m'}}",
-         "result: error.code: expected a known code, got 'x'"},
-        {FAILED "'message':'m'}}", "result: code: expected a string, got null"},
-        {FAILED "'code':'logits_nan'}}", "result: message: expected a string, got null"},
-        {FAILED "'code':'" SIXTY_FOUR "','message':'m'}}",
+        {OF("o", ",'status':'done'"), "result: object: expected chat.completion or text_completion, got 'o'"},
+        {COMPLETION(",'index':-1"), "result: index: expected a whole number, got -1"},
+        {COMPLETION(",'status':'well'"), "result: status: expected done, failed or cancelled, got 'well'"},
+        {DONE(""), "result: choices: expected a list of choices, got null"},
+        {COMPLETION(",'status':'failed'"), "result: error: expected an object, got null"},
+        {FAILED("'code':'x','message':'m'"), "result: error.code: expected a known code, got 'x'"},
+        {FAILED("'message':'m'"), "result: code: expected a string, got null"},
+        {FAILED("'code':'logits_nan'"), "result: message: expected a string, got null"},
+        {FAILED("'code':'" SIXTY_FOUR "','message':'m'"),
          "result: error.code: expected a known code, got "
          "'0123456789abcdef0123456789abcdef0123456789abcdef0123456789a..."},
-        {FAILED "'code':'" SIXTY_FOUR "x','message':'m'}}",
-         "result: code: expected at most 64 bytes, got 65"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[]"
-         ",'usage':{}}",
-         "result: prompt_tokens: expected a whole number, got null"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
-         "'text':'t','finish_reason':'tired'}],'usage':{'prompt_tokens':1,'completion_tokens':1}}",
+        {FAILED("'code':'" SIXTY_FOUR "x','message':'m'"), "result: code: expected at most 64 bytes, got 65"},
+        {DONE(",'choices':[],'usage':{}"), "result: prompt_tokens: expected a whole number, got null"},
+        {DONE(",'choices':[{'text':'t','finish_reason':'tired'}],"
+              "'usage':{'prompt_tokens':1,'completion_tokens':1}"),
          "result: finish_reason: expected stop, length, tool_calls, cancelled or error, got 'tired'"},
-        {"{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':[{"
-         "'text':'t','finish_reason':'stop','completion_tokens':2147483647,'echoed_tokens':1}],'usage':{"
-         "'prompt_tokens':1,'completion_tokens':1}}",
+        {DONE(",'choices':[{'text':'t','finish_reason':'stop','completion_tokens':2147483647,"
+              "'echoed_tokens':1}],'usage':{'prompt_tokens':1,'completion_tokens':1}"),
          "result: echoed_tokens: expected a number of tokens, got 1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -652,25 +627,28 @@ static void bad_results_are_refused(void **state)
     }
 }
 
-// One choice of one token with these logprobs.
-static enum status decode_logprobs(struct job *job, const char *logprobs, struct error *error)
+// One choice of n tokens with these logprobs and what follows them.
+static enum status decode_choice(struct job *job, int n_tokens, const char *logprobs, struct error *error)
 {
     char record[512];
     snprintf(record, sizeof record,
-             "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done',"
-             "'choices':[{'text':'t','finish_reason':'stop','completion_tokens':1,'logprobs':%s}],"
-             "'usage':{'prompt_tokens':1,'completion_tokens':1}}",
-             logprobs);
+             DONE(",'choices':[{'text':'t','finish_reason':'stop','completion_tokens':%d,'logprobs':%s}],"
+                  "'usage':{'prompt_tokens':1,'completion_tokens':%d}"),
+             n_tokens, logprobs, n_tokens);
     unquote(record);
     return result_decode(job, text_from_string(record), ENCODING_JSON, error);
 }
 
-static void a_logprob_may_be_a_whole_number_or_null(void **state)
+static enum status decode_logprobs(struct job *job, const char *logprobs, struct error *error)
 {
-    (void)state;
+    return decode_choice(job, 1, logprobs, error);
+}
+
+TEST(a_logprob_may_be_a_whole_number_or_null)
+{
     struct job *job = job_create();
     struct error error;
-    assert_int_equal(decode_logprobs(job, "[[1,-2,'YQ==',3,null,'YQ==',4,-0.5,'']]", &error), STATUS_OK);
+    assert_ok(decode_logprobs(job, "[[1,-2,'YQ==',3,null,'YQ==',4,-0.5,'']]", &error), &error);
     const struct logprob_entry *entry = job->result.choices[0].logprobs;
     assert_true(entry->chosen.logprob == -2.0f);
     assert_int_equal(entry->n_top, 2);
@@ -679,7 +657,7 @@ static void a_logprob_may_be_a_whole_number_or_null(void **state)
     job_destroy(job);
 }
 
-static void bad_logprobs_are_refused(void **state)
+TEST(bad_logprobs_are_refused)
 {
     static const char *const cases[] = {"[[]]",
                                         "[[1,-0.5]]",
@@ -701,27 +679,20 @@ static void bad_logprobs_are_refused(void **state)
     }
 }
 
-// One choice of two tokens with these offsets.
 static enum status decode_offsets(struct job *job, const char *offsets, struct error *error)
 {
-    char record[512];
-    snprintf(
-        record, sizeof record,
-        "{'job_id':'j','dataset':'d','custom_id':'c','object':'text_completion','status':'done','choices':["
-        "{'text':'t','finish_reason':'stop','completion_tokens':2,'logprobs':[[1,-0.5,''],[2,-0.5,'YQ==']],"
-        "'text_offset':%s}],'usage':{'prompt_tokens':1,'completion_tokens':2}}",
-        offsets);
-    unquote(record);
-    return result_decode(job, text_from_string(record), ENCODING_JSON, error);
+    char logprobs[128];
+    snprintf(logprobs, sizeof logprobs, "[[1,-0.5,''],[2,-0.5,'YQ==']],'text_offset':%s", offsets);
+    return decode_choice(job, 2, logprobs, error);
 }
 
-static void offsets_are_read_for_each_token_and_bad_ones_refused(void **state)
+TEST(offsets_are_read_for_each_token_and_bad_ones_refused)
 {
     static const char *const bad[] = {"[-1,0]", "[0,-1]",  "['0',0]",        "[0,1.5]",
                                       "[0]",    "[0,0,0]", "[2147483648,0]", "{}"};
     struct error error;
     struct job *job = job_create();
-    assert_int_equal(decode_offsets(job, "[2147483647,0]", &error), STATUS_OK);
+    assert_ok(decode_offsets(job, "[2147483647,0]", &error), &error);
     assert_int_equal(job->result.choices[0].logprobs[0].text_offset, INT32_MAX);
     assert_int_equal(job->result.choices[0].logprobs[1].text_offset, 0);
     job_destroy(job);
@@ -733,7 +704,7 @@ static void offsets_are_read_for_each_token_and_bad_ones_refused(void **state)
     }
 }
 
-static void members_of_a_result_that_are_not_known_are_skipped(void **state)
+TEST(members_of_a_result_that_are_not_known_are_skipped)
 {
     char record[] =
         "{'job_id':'j','later':{'x':[1]},'dataset':'d','custom_id':'c','object':'text_completion','status':"
@@ -741,12 +712,12 @@ static void members_of_a_result_that_are_not_known_are_skipped(void **state)
     unquote(record);
     struct job *job = job_create();
     struct error error;
-    assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_OK);
+    assert_ok(result_decode(job, text_from_string(record), ENCODING_JSON, &error), &error);
     assert_int_equal(job->result.n_warnings, 0);
     job_destroy(job);
 }
 
-static void reasons_and_statuses_have_names(void **state)
+TEST(reasons_and_statuses_have_names)
 {
     assert_string_equal(finish_reason_name(FINISH_STOP), "stop");
     assert_string_equal(finish_reason_name(FINISH_LENGTH), "length");
@@ -756,35 +727,4 @@ static void reasons_and_statuses_have_names(void **state)
     assert_string_equal(result_status_name(RESULT_DONE), "done");
     assert_string_equal(result_status_name(RESULT_FAILED), "failed");
     assert_string_equal(result_status_name(RESULT_CANCELLED), "cancelled");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_of_a_result_do_not_change),
-        cmocka_unit_test(results_read_back_as_they_were_written),
-        cmocka_unit_test(scores_of_choices_stand_behind_the_choices),
-        cmocka_unit_test(a_result_names_its_error_and_what_was_asked),
-        cmocka_unit_test(a_chat_is_written_as_openai_writes_it),
-        cmocka_unit_test(calls_and_thoughts_are_written_as_openai_writes_them),
-        cmocka_unit_test(a_plain_completion_is_written_as_openai_writes_it),
-        cmocka_unit_test(warnings_are_where_a_client_reads_them),
-        cmocka_unit_test(the_tokens_of_thoughts_are_counted_beside_the_others),
-        cmocka_unit_test(no_character_of_an_answer_ends_its_line),
-        cmocka_unit_test(tokens_that_make_no_key_are_written_as_bytes),
-        cmocka_unit_test(a_failed_job_is_written_as_openai_writes_it),
-        cmocka_unit_test(a_refused_field_is_the_error_s_param),
-        cmocka_unit_test(logprobs_of_no_tokens_are_empty_lists),
-        cmocka_unit_test(a_result_says_nothing_of_how_it_came_to_be),
-        cmocka_unit_test(created_is_the_record_s_time_where_the_job_has_none),
-        cmocka_unit_test(values_of_many_choices_count_too),
-        cmocka_unit_test(more_logprobs_than_can_be_read_back_are_reported),
-        cmocka_unit_test(bad_results_are_refused),
-        cmocka_unit_test(a_logprob_may_be_a_whole_number_or_null),
-        cmocka_unit_test(bad_logprobs_are_refused),
-        cmocka_unit_test(offsets_are_read_for_each_token_and_bad_ones_refused),
-        cmocka_unit_test(members_of_a_result_that_are_not_known_are_skipped),
-        cmocka_unit_test(reasons_and_statuses_have_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

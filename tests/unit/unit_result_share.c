@@ -1,4 +1,5 @@
 // The result of one job as that of another with an equal request.
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
 static struct job *job_of(const char *record, const char *model)
@@ -26,9 +27,8 @@ static struct buffer answer_of(struct job *job, enum encoding encoding)
 static const char first[] = "{'job_id':'a','dataset':'d','custom_id':'line 1','index':1,'prompt':'x'}",
                   second[] = "{'job_id':'b','dataset':'e','custom_id':'line 2','index':2,'prompt':'x'}";
 
-static void a_shared_answer_leaves_a_job_its_own_names(void **state)
+TEST(a_shared_answer_leaves_a_job_its_own_names)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         enum encoding encoding = i ? ENCODING_MSGPACK : ENCODING_JSON;
         struct job *answered = job_of(first, "m"), *job = job_of(second, "m");
@@ -37,8 +37,7 @@ static void a_shared_answer_leaves_a_job_its_own_names(void **state)
         job->figures.attempts = 2;
         job->figures.queued_us = 5;
         job->result.reports_cached_tokens = true;
-        assert_int_equal(result_share(job, (struct text){record.data, record.size}, encoding, &error),
-                         STATUS_OK);
+        assert_ok(result_share(job, (struct text){record.data, record.size}, encoding, &error), &error);
         assert_true(text_equals_string(job->job_id, "b") && text_equals_string(job->dataset, "e"));
         assert_true(text_equals_string(job->custom_id, "line 2"));
         assert_int_equal(job->index, 2);
@@ -56,9 +55,8 @@ static void a_shared_answer_leaves_a_job_its_own_names(void **state)
     }
 }
 
-static void an_answer_of_another_model_or_a_failure_is_not_shared(void **state)
+TEST(an_answer_of_another_model_or_a_failure_is_not_shared)
 {
-    (void)state;
     struct job *answered = job_of(first, "m"), *job = job_of(second, "other");
     struct buffer record = answer_of(answered, ENCODING_JSON), failure = {0};
     struct text text = {record.data, record.size};
@@ -77,18 +75,9 @@ static void an_answer_of_another_model_or_a_failure_is_not_shared(void **state)
     assert_true(text_equals_string(job->job_id, "b")); // unchanged by all of them
     assert_int_equal(job->result.status, RESULT_NONE);
     assert_false(job->figures.is_duplicate);
-    assert_int_equal(result_share(job, text, ENCODING_JSON, &error), STATUS_OK);
+    assert_ok(result_share(job, text, ENCODING_JSON, &error), &error);
     buffer_finish(&record);
     buffer_finish(&failure);
     job_destroy(answered);
     job_destroy(job);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shared_answer_leaves_a_job_its_own_names),
-        cmocka_unit_test(an_answer_of_another_model_or_a_failure_is_not_shared),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

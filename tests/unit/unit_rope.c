@@ -1,15 +1,8 @@
 #include "engine/base/elementary.h"
 #include "engine/model/rope.h"
 #include "schemas/hash.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 static struct rope_parameters usual_parameters(int32_t n_dims)
 {
@@ -26,8 +19,7 @@ static struct rope make(const struct rope_parameters *parameters)
 {
     struct rope rope;
     struct error error = {0};
-    if (rope_create(&rope, parameters, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(rope_create(&rope, parameters, &error), &error);
     return rope;
 }
 
@@ -40,9 +32,8 @@ static void refuse_parameters(const struct rope_parameters *parameters, const ch
     assert_null(rope.frequencies);
 }
 
-static void elementary_functions_agree_with_long_double_ones(void **state)
+TEST(elementary_functions_agree_with_long_double_ones)
 {
-    (void)state;
     uint64_t random = random_seed(1);
     for (int i = 0; i < 200000; i++) {
         double x = random_double(&random) * 1400.0 - 700.0;
@@ -61,9 +52,8 @@ static void elementary_functions_agree_with_long_double_ones(void **state)
     }
 }
 
-static void elementary_functions_have_exact_ends(void **state)
+TEST(elementary_functions_have_exact_ends)
 {
-    (void)state;
     assert_true(elementary_exp(0.0) == 1.0);
     assert_true(elementary_exp(-709.0) == 0.0);
     assert_true(isinf(elementary_exp(710.0)));
@@ -77,9 +67,8 @@ static void elementary_functions_have_exact_ends(void **state)
     assert_true(sine == 0.0 && cosine == 1.0);
 }
 
-static void frequencies_fall_geometrically_from_one(void **state)
+TEST(frequencies_fall_geometrically_from_one)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(64);
     struct rope rope = make(&parameters);
     assert_true(rope.frequencies[0] == 1.0);
@@ -90,9 +79,8 @@ static void frequencies_fall_geometrically_from_one(void **state)
     rope_finish(&rope);
 }
 
-static void a_table_is_the_same_bytes_on_every_machine(void **state)
+TEST(a_table_is_the_same_bytes_on_every_machine)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(128);
     parameters.base = 500000.0;
     struct rope rope = make(&parameters);
@@ -106,9 +94,8 @@ static void a_table_is_the_same_bytes_on_every_machine(void **state)
     rope_finish(&rope);
 }
 
-static void the_last_position_is_as_exact_as_the_first(void **state)
+TEST(the_last_position_is_as_exact_as_the_first)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(64);
     struct rope rope = make(&parameters);
     float pairs[64];
@@ -125,9 +112,8 @@ static void the_last_position_is_as_exact_as_the_first(void **state)
     rope_finish(&rope);
 }
 
-static void linear_scaling_divides_every_frequency(void **state)
+TEST(linear_scaling_divides_every_frequency)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(32);
     struct rope plain = make(&parameters);
     parameters.scaling = ROPE_SCALING_LINEAR;
@@ -140,9 +126,8 @@ static void linear_scaling_divides_every_frequency(void **state)
     rope_finish(&scaled);
 }
 
-static void yarn_keeps_fast_pairs_scales_slow_ones_and_blends_between(void **state)
+TEST(yarn_keeps_fast_pairs_scales_slow_ones_and_blends_between)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(128);
     struct rope plain = make(&parameters);
     parameters.scaling = ROPE_SCALING_YARN;
@@ -166,9 +151,8 @@ static void yarn_keeps_fast_pairs_scales_slow_ones_and_blends_between(void **sta
     rope_finish(&yarn);
 }
 
-static void divisors_divide_pair_by_pair(void **state)
+TEST(divisors_divide_pair_by_pair)
 {
-    (void)state;
     double divisors[] = {1.0, 2.0, 8.0, 3.0};
     struct rope_parameters parameters = usual_parameters(8);
     struct rope plain = make(&parameters);
@@ -180,9 +164,8 @@ static void divisors_divide_pair_by_pair(void **state)
     rope_finish(&divided);
 }
 
-static void parameters_out_of_range_are_refused_by_name(void **state)
+TEST(parameters_out_of_range_are_refused_by_name)
 {
-    (void)state;
     struct rope_parameters parameters = usual_parameters(7);
     refuse_parameters(&parameters, "rope dimensions: expected an even number in 2..4096, got 7");
     parameters = usual_parameters(ROPE_DIMS_MAX + 2);
@@ -215,20 +198,4 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
     parameters = usual_parameters(ROPE_DIMS_MAX);
     rope = make(&parameters);
     rope_finish(&rope);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(elementary_functions_agree_with_long_double_ones),
-        cmocka_unit_test(elementary_functions_have_exact_ends),
-        cmocka_unit_test(frequencies_fall_geometrically_from_one),
-        cmocka_unit_test(a_table_is_the_same_bytes_on_every_machine),
-        cmocka_unit_test(the_last_position_is_as_exact_as_the_first),
-        cmocka_unit_test(linear_scaling_divides_every_frequency),
-        cmocka_unit_test(yarn_keeps_fast_pairs_scales_slow_ones_and_blends_between),
-        cmocka_unit_test(divisors_divide_pair_by_pair),
-        cmocka_unit_test(parameters_out_of_range_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

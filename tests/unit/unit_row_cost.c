@@ -1,13 +1,7 @@
 // The time of steps by their rows: the guess before one was measured, and what measured steps make of it.
 #include "batching/row_cost.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static void assert_near(double value, double expected, double apart)
 {
@@ -21,9 +15,8 @@ static double tiled_us(int32_t n_rows)
     return 20000.0 + 10000.0 * ((n_rows + 7) / 8);
 }
 
-static void few_rows_are_guessed_to_be_cheap_and_many_to_cost_their_share(void **state)
+TEST(few_rows_are_guessed_to_be_cheap_and_many_to_cost_their_share)
 {
-    (void)state;
     struct row_cost cost = {0};
     assert_near(row_cost_of(&cost, 2) / row_cost_of(&cost, 1), 1.12, 1e-9);
     assert_near(row_cost_of(&cost, ROW_COST_BUSY), 1.0 + 0.12 * (ROW_COST_BUSY - 1), 1e-9);
@@ -35,9 +28,8 @@ static void few_rows_are_guessed_to_be_cheap_and_many_to_cost_their_share(void *
     assert_near(row_cost_of(&cost, 640), 50000.0, 1e-6);
 }
 
-static void measured_sizes_have_their_steps_where_tiles_have_them(void **state)
+TEST(measured_sizes_have_their_steps_where_tiles_have_them)
 {
-    (void)state;
     struct row_cost cost = {0};
     uint64_t random = random_seed(3);
     for (int i = 0; i < 2000; i++) {
@@ -50,9 +42,8 @@ static void measured_sizes_have_their_steps_where_tiles_have_them(void **state)
     assert_near(row_cost_of(&cost, 16) / row_cost_of(&cost, 9), 1.0, 0.08);
 }
 
-static void sizes_between_two_that_were_measured_lie_between_them(void **state)
+TEST(sizes_between_two_that_were_measured_lie_between_them)
 {
-    (void)state;
     struct row_cost cost = {0};
     for (int i = 0; i < 50; i++) {
         row_cost_note(&cost, 4, 1000.0);
@@ -74,9 +65,8 @@ static void sizes_between_two_that_were_measured_lie_between_them(void **state)
     assert_near(row_cost_of(&large, 1), 1000.0, 1e-9);
 }
 
-static void the_scale_follows_a_slower_machine_and_the_shape_stays(void **state)
+TEST(the_scale_follows_a_slower_machine_and_the_shape_stays)
 {
-    (void)state;
     struct row_cost cost = {0};
     for (int i = 0; i < 100; i++)
         row_cost_note(&cost, i % 2 ? 4 : 8, i % 2 ? 1000.0 : 1200.0);
@@ -90,9 +80,8 @@ static void the_scale_follows_a_slower_machine_and_the_shape_stays(void **state)
 
 // Its first time counts in full, its second by half, and from the 16th on each by a sixteenth; of those that
 // are not its first the machine's speed follows by an eighth, for all sizes.
-static void a_new_size_is_learned_at_once_and_a_known_one_slowly(void **state)
+TEST(a_new_size_is_learned_at_once_and_a_known_one_slowly)
 {
-    (void)state;
     struct row_cost cost = {0};
     row_cost_note(&cost, 8, 1000.0);
     row_cost_note(&cost, 4, 900.0);
@@ -115,9 +104,8 @@ static void a_new_size_is_learned_at_once_and_a_known_one_slowly(void **state)
     assert_near(row_cost_of(&cost, 4), before * (1.0 - 1.0 / 3 / 16) * (1.0 - 1.0 / 3 / 8), 1e-9);
 }
 
-static void steps_without_rows_or_time_and_large_ones_are_not_measured(void **state)
+TEST(steps_without_rows_or_time_and_large_ones_are_not_measured)
 {
-    (void)state;
     struct row_cost cost = {0};
     row_cost_note(&cost, 1, 0.0);
     row_cost_note(&cost, 0, 10.0);
@@ -126,17 +114,4 @@ static void steps_without_rows_or_time_and_large_ones_are_not_measured(void **st
     assert_int_equal(cost.n_steps[0], 0);
     row_cost_note(&cost, ROW_COST_SIZES, 10.0);
     assert_near(row_cost_of(&cost, ROW_COST_SIZES), 10.0, 1e-9);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_rows_are_guessed_to_be_cheap_and_many_to_cost_their_share),
-        cmocka_unit_test(measured_sizes_have_their_steps_where_tiles_have_them),
-        cmocka_unit_test(sizes_between_two_that_were_measured_lie_between_them),
-        cmocka_unit_test(the_scale_follows_a_slower_machine_and_the_shape_stays),
-        cmocka_unit_test(a_new_size_is_learned_at_once_and_a_known_one_slowly),
-        cmocka_unit_test(steps_without_rows_or_time_and_large_ones_are_not_measured),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,45 +1,35 @@
 // A table's rows and their jobs, kept in a file between two passes (consumer/table/row_map.h).
 #include "consumer/table/row_map.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-static void rows_are_read_as_they_were_added(void **state)
+TEST(rows_are_read_as_they_were_added)
 {
-    (void)state;
     struct row_map map = {0};
     struct error error;
     int64_t jobs[5];
-    assert_int_equal(row_map_open(&map, &error), STATUS_OK);
-    assert_int_equal(row_map_add(&map, (int64_t[]){7, -1, INT64_MAX}, 3, &error), STATUS_OK);
-    assert_int_equal(row_map_add(&map, (int64_t[]){0}, 0, &error), STATUS_OK);
-    assert_int_equal(row_map_add(&map, (int64_t[]){1, 2}, 2, &error), STATUS_OK);
+    assert_ok(row_map_open(&map, &error), &error);
+    assert_ok(row_map_add(&map, (int64_t[]){7, -1, INT64_MAX}, 3, &error), &error);
+    assert_ok(row_map_add(&map, (int64_t[]){0}, 0, &error), &error);
+    assert_ok(row_map_add(&map, (int64_t[]){1, 2}, 2, &error), &error);
     for (int pass = 0; pass < 2; pass++) {
         static const int64_t expected[] = {7, -1, INT64_MAX, 1, 2};
-        assert_int_equal(row_map_rewind(&map, &error), STATUS_OK);
-        assert_int_equal(row_map_next(&map, jobs, 1, &error), STATUS_OK);
-        assert_int_equal(row_map_next(&map, jobs + 1, 4, &error), STATUS_OK);
+        assert_ok(row_map_rewind(&map, &error), &error);
+        assert_ok(row_map_next(&map, jobs, 1, &error), &error);
+        assert_ok(row_map_next(&map, jobs + 1, 4, &error), &error);
         assert_memory_equal(jobs, expected, sizeof jobs);
         assert_int_equal(row_map_next(&map, jobs, 1, &error), STATUS_REJECT); // more rows than before
         assert_non_null(strstr(error.text, "more rows than before"));
     }
-    assert_int_equal(row_map_rewind(&map, &error), STATUS_OK);
-    assert_int_equal(row_map_next(&map, jobs, 4, &error), STATUS_OK);
+    assert_ok(row_map_rewind(&map, &error), &error);
+    assert_ok(row_map_next(&map, jobs, 4, &error), &error);
     assert_int_equal(row_map_next(&map, jobs, 2, &error), STATUS_REJECT); // one of two
     row_map_close(&map);
     assert_null(map.file);
     row_map_close(&map);
 }
 
-static void a_folder_for_temporary_files_that_is_missing_is_named(void **state)
+TEST(a_folder_for_temporary_files_that_is_missing_is_named)
 {
-    (void)state;
     struct row_map map = {0};
     struct error error = {0};
     assert_int_equal(setenv("TMPDIR", "/proc/no-such-folder", 1), 0);
@@ -50,13 +40,4 @@ static void a_folder_for_temporary_files_that_is_missing_is_named(void **state)
     assert_string_equal(error.text,
                         "a temporary file in /proc/no-such-folder: opening: No such file or directory");
     row_map_close(&map);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_read_as_they_were_added),
-        cmocka_unit_test(a_folder_for_temporary_files_that_is_missing_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // The order of rows and fields against the paper's algorithm, written down as printed there, on tables
 // whose functional dependencies are known.
 #include "consumer/table/row_order.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
 
@@ -155,11 +156,11 @@ static void plan_table(const struct table *table, bool are_fields_free, struct p
     struct error error;
     for (uint32_t i = 0; i < ROWS; i++) {
         struct row_cell *cells;
-        assert_int_equal(row_order_add(&order, &cells, &error), STATUS_OK);
+        assert_ok(row_order_add(&order, &cells, &error), &error);
         for (uint16_t j = 0; j < COLUMNS; j++)
             cells[j] = (struct row_cell){table->values[i][j] * 2654435761u, length_of(table, i, j)};
     }
-    assert_int_equal(row_order_plan(&order, are_fields_free, &error), STATUS_OK);
+    assert_ok(row_order_plan(&order, are_fields_free, &error), &error);
     memcpy(plan->rows, order.rows, sizeof plan->rows);
     for (int i = 0; i < ROWS; i++)
         for (uint16_t j = 0; j < COLUMNS; j++)
@@ -201,12 +202,11 @@ static void make_table(struct table *table, int kind, uint64_t *random)
     }
 }
 
-static void what_is_computed_is_within_2_percent_of_the_papers_algorithm(void **state)
+TEST(what_is_computed_is_within_2_percent_of_the_papers_algorithm)
 {
     static struct table table;
     static struct plan plan, unplanned;
     uint64_t random = random_seed(11);
-    (void)state;
     for (int round = 0; round < 8; round++) {
         make_table(&table, round % 2, &random);
         for (uint32_t i = 0; i < ROWS; i++) {
@@ -223,12 +223,11 @@ static void what_is_computed_is_within_2_percent_of_the_papers_algorithm(void **
     }
 }
 
-static void rows_alone_are_ordered_by_the_fields_as_prompts_have_them(void **state)
+TEST(rows_alone_are_ordered_by_the_fields_as_prompts_have_them)
 {
     static struct table table;
     static struct plan plan;
     uint64_t random = random_seed(5);
-    (void)state;
     make_table(&table, 0, &random);
     for (uint32_t i = 0; i < ROWS; i++) { // so that the first column has repeated values
         table.values[i][0] = table.values[i][2];
@@ -245,22 +244,21 @@ static void rows_alone_are_ordered_by_the_fields_as_prompts_have_them(void **sta
 }
 
 // Many rows are sorted otherwise than few.
-static void rows_with_one_value_stand_together_in_the_tables_order_in_large_tables_too(void **state)
+TEST(rows_with_one_value_stand_together_in_the_tables_order_in_large_tables_too)
 {
     struct error error;
     uint64_t random = random_seed(3);
-    (void)state;
     for (size_t n_rows = 500; n_rows < 4000; n_rows += n_rows == 520 ? 3000 : 1) {
         struct row_order order = {.n_columns = 2};
         uint32_t values[4000], groups = 0;
         for (uint32_t i = 0; i < n_rows; i++) {
             struct row_cell *cells;
-            assert_int_equal(row_order_add(&order, &cells, &error), STATUS_OK);
+            assert_ok(row_order_add(&order, &cells, &error), &error);
             values[i] = (uint32_t)random_below(&random, 150) * 2654435761u;
             cells[0] = (struct row_cell){values[i], 100};
             cells[1] = (struct row_cell){i * 40503u, 1};
         }
-        assert_int_equal(row_order_plan(&order, true, &error), STATUS_OK);
+        assert_ok(row_order_plan(&order, true, &error), &error);
         for (uint32_t i = 0; i < n_rows; i++) {
             bool begins = i == 0 || values[order.rows[i]] != values[order.rows[i - 1]];
             assert_true(begins || order.rows[i] > order.rows[i - 1]);
@@ -271,19 +269,18 @@ static void rows_with_one_value_stand_together_in_the_tables_order_in_large_tabl
     }
 }
 
-static void tables_without_rows_columns_or_differences_have_a_plan(void **state)
+TEST(tables_without_rows_columns_or_differences_have_a_plan)
 {
     struct error error;
-    (void)state;
     struct row_order none = {.n_columns = 3}, one = {.n_columns = 2};
-    assert_int_equal(row_order_plan(&none, true, &error), STATUS_OK);
+    assert_ok(row_order_plan(&none, true, &error), &error);
     row_order_finish(&none);
     struct row_cell *cells;
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(row_order_add(&one, &cells, &error), STATUS_OK);
+        assert_ok(row_order_add(&one, &cells, &error), &error);
         memcpy(cells, (struct row_cell[]){{7, 3}, {8, 0}}, 2 * sizeof *cells);
     }
-    assert_int_equal(row_order_plan(&one, true, &error), STATUS_OK);
+    assert_ok(row_order_plan(&one, true, &error), &error);
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(one.rows[i], i);
         assert_int_equal(one.fields[2 * i] + one.fields[2 * i + 1], 1);
@@ -293,20 +290,9 @@ static void tables_without_rows_columns_or_differences_have_a_plan(void **state)
     enum { N_ROWS = 3000 }; // more than are made room for at first
     struct row_order no_columns = {.n_columns = 0};
     for (int i = 0; i < N_ROWS; i++)
-        assert_int_equal(row_order_add(&no_columns, &cells, &error), STATUS_OK);
-    assert_int_equal(row_order_plan(&no_columns, true, &error), STATUS_OK);
+        assert_ok(row_order_add(&no_columns, &cells, &error), &error);
+    assert_ok(row_order_plan(&no_columns, true, &error), &error);
     for (uint32_t i = 0; i < N_ROWS; i++)
         assert_int_equal(no_columns.rows[i], i);
     row_order_finish(&no_columns);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_computed_is_within_2_percent_of_the_papers_algorithm),
-        cmocka_unit_test(rows_alone_are_ordered_by_the_fields_as_prompts_have_them),
-        cmocka_unit_test(rows_with_one_value_stand_together_in_the_tables_order_in_large_tables_too),
-        cmocka_unit_test(tables_without_rows_columns_or_differences_have_a_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

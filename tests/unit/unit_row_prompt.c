@@ -1,16 +1,8 @@
 // Prompts of a table's rows: which records they become, and what is refused before any row is read.
 #include "consumer/table/row_prompt.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct text names[] = {TEXT("id"), TEXT("review"), TEXT("a.b"), TEXT("row"), TEXT("raw")};
 static const struct table_columns columns = {.names = names, .n = 5};
@@ -39,13 +31,11 @@ static const char *write_file(const char *name, const char *content)
 
 static int create_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     for (size_t i = 0; i < N_FILES; i++)
         unlink(paths[i]);
     return rmdir(folder);
@@ -58,8 +48,7 @@ static struct value fields[5];
 static void open_prompt(struct row_prompt *prompt, const struct row_prompt_options *options)
 {
     struct error error;
-    if (row_prompt_open(prompt, options, &columns, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(row_prompt_open(prompt, options, &columns, &error), &error);
 }
 
 static void assert_record(struct row_prompt *prompt, int64_t seed, const char *expected)
@@ -67,8 +56,7 @@ static void assert_record(struct row_prompt *prompt, int64_t seed, const char *e
     struct buffer record = {0};
     struct error error;
     const struct table_row row = {.fields = fields};
-    if (row_prompt_render(prompt, &row, &record, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(row_prompt_render(prompt, &row, &record, &error), &error);
     row_prompt_end(prompt, seed, &record);
     buffer_add_byte(&record, '\0');
     assert_false(record.failed);
@@ -87,7 +75,6 @@ static void assert_record_of(const struct row_prompt_options *options, const cha
 
 static int fill_row(void **state)
 {
-    (void)state;
     fields[0] = (struct value){.kind = VALUE_INTEGER, .integer = 7};
     fields[REVIEW] = value_string(TEXT("good \"one\""));
     fields[2] = value_string(TEXT("dot"));
@@ -98,9 +85,8 @@ static int fill_row(void **state)
 
 #define USER(content) "{\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]"
 
-static void a_record_holds_the_rendered_messages(void **state)
+TEST_WITH(a_record_holds_the_rendered_messages, fill_row, NULL)
 {
-    (void)state;
     const char *prompt = write_file("p", "{{ review }}: {{ row['a.b'] }}, {{ row.row }}\n");
     assert_record_of(&(struct row_prompt_options){.prompt = prompt},
                      USER("good \\\"one\\\": dot, r") ",\"temperature\":0}");
@@ -116,10 +102,9 @@ static void a_record_holds_the_rendered_messages(void **state)
         "{\"role\":\"user\",\"content\":\"good \\\"one\\\"\"}],\"temperature\":0}");
 }
 
-static void a_prompt_is_rendered_for_one_row_after_another(void **state)
+TEST_WITH(a_prompt_is_rendered_for_one_row_after_another, fill_row, NULL)
 {
     struct row_prompt prompt;
-    (void)state;
     open_prompt(&prompt,
                 &(struct row_prompt_options){
                     .messages = write_file("m", "{\"role\":\"user\",\"content\":\"{{ review }}\"}")});
@@ -130,11 +115,10 @@ static void a_prompt_is_rendered_for_one_row_after_another(void **state)
 }
 
 // `row` as a whole lists its members in the order that the caller gives.
-static void the_members_of_row_have_the_order_that_is_asked_for(void **state)
+TEST_WITH(the_members_of_row_have_the_order_that_is_asked_for, fill_row, NULL)
 {
     static const uint16_t order[] = {RAW, ROW, REVIEW, 0, 2};
     struct row_prompt prompt;
-    (void)state;
     open_prompt(&prompt, &(struct row_prompt_options){.prompt = write_file("p", "{{ row | join('-') }}")});
     assert_true(prompt.read.all && prompt.read.is_used[2]);
     assert_record(&prompt, 0, USER("id-review-a.b-row-raw") ",\"temperature\":0}");
@@ -143,10 +127,9 @@ static void the_members_of_row_have_the_order_that_is_asked_for(void **state)
     row_prompt_close(&prompt);
 }
 
-static void columns_that_templates_name_are_noted_once_in_their_order(void **state)
+TEST_WITH(columns_that_templates_name_are_noted_once_in_their_order, fill_row, NULL)
 {
     struct row_prompt prompt;
-    (void)state;
     open_prompt(&prompt,
                 &(struct row_prompt_options){.prompt = write_file("p", "{{ row.raw }}{{ review }}{{ raw }}"),
                                              .system = write_file("s", "{{ id }}{{ review }}")});
@@ -162,7 +145,7 @@ static void columns_that_templates_name_are_noted_once_in_their_order(void **sta
 
 // ---- fields that no prompt can hold ----
 
-static void a_row_is_rejected_for_what_its_prompt_reads_alone(void **state)
+TEST_WITH(a_row_is_rejected_for_what_its_prompt_reads_alone, fill_row, NULL)
 {
     static const struct {
         struct value value;
@@ -171,7 +154,6 @@ static void a_row_is_rejected_for_what_its_prompt_reads_alone(void **state)
         {{.kind = VALUE_BYTES, .text = TEXT("ab")}, "column \"raw\" holds bytes, which no prompt can read"},
         {{.kind = VALUE_STRING, .text = TEXT("a\xFF")}, "column \"raw\" holds text that is not UTF-8"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         const struct table_row row = {.fields = fields};
         struct buffer record = {0};
@@ -195,9 +177,8 @@ static void a_row_is_rejected_for_what_its_prompt_reads_alone(void **state)
 
 // ---- parameters and seeds ----
 
-static void options_override_the_parameters_of_the_file(void **state)
+TEST_WITH(options_override_the_parameters_of_the_file, fill_row, NULL)
 {
-    (void)state;
     const char *prompt = write_file("p", "x");
     const char *parameters =
         write_file("parameters", "{\"top_p\":0.5,\"temperature\":0.7,\"max_tokens\":5,\"stop\":[\"\\n\"]}");
@@ -209,9 +190,8 @@ static void options_override_the_parameters_of_the_file(void **state)
                      USER("x") ",\"top_p\":0.5,\"stop\":[\"\\n\"],\"max_tokens\":8,\"temperature\":0}");
 }
 
-static void drawn_answers_have_a_seed_in_their_record(void **state)
+TEST_WITH(drawn_answers_have_a_seed_in_their_record, fill_row, NULL)
 {
-    (void)state;
     const char *prompt = write_file("p", "x");
     struct row_prompt_options options = {.prompt = prompt, .given = {{"temperature", "temperature", "0.5"}}};
     assert_record_of(&options, USER("x") ",\"temperature\":0.5,\"seed\":9}");
@@ -223,10 +203,9 @@ static void drawn_answers_have_a_seed_in_their_record(void **state)
     assert_record_of(&options, USER("x") ",\"seed\":9}");
 }
 
-static void a_seed_is_an_option_s_or_the_file_s(void **state)
+TEST_WITH(a_seed_is_an_option_s_or_the_file_s, fill_row, NULL)
 {
     struct row_prompt prompt;
-    (void)state;
     struct row_prompt_options options = {.prompt = write_file("p", "x")};
     open_prompt(&prompt, &options);
     assert_false(prompt.seeding.is_given || prompt.seeding.is_added);
@@ -253,7 +232,7 @@ static void a_seed_is_an_option_s_or_the_file_s(void **state)
     ",\"temperature\":0,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\"," \
     "\"schema\":" schema "}}}"
 
-static void a_schema_with_columns_is_an_object_of_these_alone(void **state)
+TEST_WITH(a_schema_with_columns_is_an_object_of_these_alone, fill_row, NULL)
 {
     static const char *const cases[][2] = {
         {"{\"properties\":{\"a\":true}}",
@@ -269,7 +248,6 @@ static void a_schema_with_columns_is_an_object_of_these_alone(void **state)
          "{\"type\":\"integer\"}"},
     };
     const char *prompt = write_file("p", "x");
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char expected[512];
         snprintf(expected, sizeof expected, FORMAT("%s"), cases[i][1]);
@@ -279,11 +257,10 @@ static void a_schema_with_columns_is_an_object_of_these_alone(void **state)
     }
 }
 
-static void choices_ask_for_the_scores_that_the_columns_need(void **state)
+TEST_WITH(choices_ask_for_the_scores_that_the_columns_need, fill_row, NULL)
 {
     struct row_prompt_options options = {.prompt = write_file("p", "x"),
                                          .choices = (char *[]){"no", "\"a,b\"", NULL}};
-    (void)state;
     assert_record_of(&options,
                      USER("x") ",\"temperature\":0,\"structured_outputs\":{\"choice\":[\"no\",\"a,b\"]}}");
     options.scores_choices = true;
@@ -309,7 +286,7 @@ static void assert_refused(const struct row_prompt_options *options, const struc
     assert_int_equal(error.code, code);
 }
 
-static void names_that_are_no_columns_are_refused_with_a_hint(void **state)
+TEST(names_that_are_no_columns_are_refused_with_a_hint)
 {
     static struct text many[] = {TEXT("one"), TEXT("two"),   TEXT("three"), TEXT("four"), TEXT("five"),
                                  TEXT("six"), TEXT("seven"), TEXT("eight"), TEXT("nine"), TEXT("ten")};
@@ -328,7 +305,6 @@ static void names_that_are_no_columns_are_refused_with_a_hint(void **state)
          "; the table has \"one\", \"two\", \"three\", \"four\", \"five\", \"six\", \"seven\", \"eight\" and 2 "
          "others"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(&(struct row_prompt_options){.prompt = write_file("p", cases[i].template)},
                        cases[i].columns, ERROR_TEMPLATE, cases[i].expected);
@@ -338,11 +314,11 @@ static void names_that_are_no_columns_are_refused_with_a_hint(void **state)
     assert_int_equal(row_prompt_open(&prompt, &options, &eight, &error), STATUS_REFUSE);
     assert_null(strstr(error.text, "others"));
     static const struct table_columns empty = {0}; // an empty table has no rows that could lack one
-    assert_int_equal(row_prompt_open(&prompt, &options, &empty, &error), STATUS_OK);
+    assert_ok(row_prompt_open(&prompt, &options, &empty, &error), &error);
     row_prompt_close(&prompt);
 }
 
-static void parameters_that_no_job_has_are_refused_before_any_row(void **state)
+TEST(parameters_that_no_job_has_are_refused_before_any_row)
 {
     static const struct {
         const char *parameters, *expected;
@@ -357,7 +333,6 @@ static void parameters_that_no_job_has_are_refused_before_any_row(void **state)
         {"{\"temprature\":1}", "--parameters: unknown field \"temprature\"; the nearest is temperature"},
     };
     const char *prompt = write_file("p", "x");
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_refused(&(struct row_prompt_options){.prompt = prompt,
                                                     .parameters =
@@ -370,21 +345,4 @@ static void parameters_that_no_job_has_are_refused_before_any_row(void **state)
                    &columns, ERROR_USAGE, "\"a\" occurs twice");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_record_holds_the_rendered_messages, fill_row),
-        cmocka_unit_test_setup(a_prompt_is_rendered_for_one_row_after_another, fill_row),
-        cmocka_unit_test_setup(the_members_of_row_have_the_order_that_is_asked_for, fill_row),
-        cmocka_unit_test_setup(columns_that_templates_name_are_noted_once_in_their_order, fill_row),
-        cmocka_unit_test_setup(a_row_is_rejected_for_what_its_prompt_reads_alone, fill_row),
-        cmocka_unit_test_setup(options_override_the_parameters_of_the_file, fill_row),
-        cmocka_unit_test_setup(drawn_answers_have_a_seed_in_their_record, fill_row),
-        cmocka_unit_test_setup(a_seed_is_an_option_s_or_the_file_s, fill_row),
-        cmocka_unit_test_setup(a_schema_with_columns_is_an_object_of_these_alone, fill_row),
-        cmocka_unit_test_setup(choices_ask_for_the_scores_that_the_columns_need, fill_row),
-        cmocka_unit_test(names_that_are_no_columns_are_refused_with_a_hint),
-        cmocka_unit_test(parameters_that_no_job_has_are_refused_before_any_row),
-    };
-    return cmocka_run_group_tests(tests, create_folder, remove_folder);
-}
+GROUP_FIXTURE(create_folder, remove_folder);

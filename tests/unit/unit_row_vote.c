@@ -1,14 +1,6 @@
 // Which properties of a schema are voted on, and what the draws' vote is.
 #include "consumer/table/row_vote.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { DRAWS_MAX = 8 };
 
@@ -68,9 +60,8 @@ static void assert_vote(const char *schema, const char *const *draws, const char
 #define VOTE(schema, winner, n_agreeing, ...)                                                                \
     assert_vote(schema, (const char *const[]){__VA_ARGS__, NULL}, winner, n_agreeing)
 
-static void properties_of_few_values_are_voted_on(void **state)
+TEST(properties_of_few_values_are_voted_on)
 {
-    (void)state;
     assert_kind("{\"enum\":[\"a\",1,null]}", VOTE_BY_VALUE);
     assert_kind("{\"type\":\"string\",\"const\":\"a\"}", VOTE_BY_VALUE);
     assert_kind("{\"type\":\"boolean\"}", VOTE_BY_VALUE);
@@ -88,9 +79,8 @@ static void properties_of_few_values_are_voted_on(void **state)
     assert_kind("true", VOTE_NONE);
 }
 
-static void integers_are_voted_on_up_to_sixteen_values(void **state)
+TEST(integers_are_voted_on_up_to_sixteen_values)
 {
-    (void)state;
     assert_kind("{\"type\":\"integer\",\"minimum\":1,\"maximum\":16}", VOTE_BY_VALUE);
     assert_kind("{\"type\":\"integer\",\"minimum\":0,\"maximum\":16}", VOTE_NONE);
     assert_kind("{\"type\":\"integer\",\"exclusiveMinimum\":0,\"exclusiveMaximum\":17}", VOTE_BY_VALUE);
@@ -105,9 +95,8 @@ static void integers_are_voted_on_up_to_sixteen_values(void **state)
     assert_kind("{\"type\":\"integer\"}", VOTE_NONE);
 }
 
-static void arrays_of_few_values_are_voted_on_by_member(void **state)
+TEST(arrays_of_few_values_are_voted_on_by_member)
 {
-    (void)state;
     assert_kind("{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/mood\"}}", VOTE_BY_MEMBER);
     assert_kind("{\"anyOf\":[{\"type\":\"array\",\"items\":{\"enum\":[1]}},{\"type\":\"null\"}]}",
                 VOTE_BY_MEMBER);
@@ -118,9 +107,8 @@ static void arrays_of_few_values_are_voted_on_by_member(void **state)
     assert_kind("{\"type\":\"array\"}", VOTE_NONE);
 }
 
-static void most_draws_win_and_the_first_drawn_of_as_many(void **state)
+TEST(most_draws_win_and_the_first_drawn_of_as_many)
 {
-    (void)state;
     const char *mood = "{\"enum\":[\"x\",\"y\",\"z\"]}";
     VOTE(mood, "\"y\"", 2, "\"x\"", "\"y\"", "\"y\"", "\"z\"");
     VOTE(mood, "\"z\"", 2, "\"z\"", "\"x\"", "\"x\"", "\"z\"");
@@ -129,9 +117,8 @@ static void most_draws_win_and_the_first_drawn_of_as_many(void **state)
     VOTE("{\"type\":\"integer\",\"minimum\":1,\"maximum\":5}", "4", 2, "5", "4", "4.0");
 }
 
-static void members_of_arrays_are_voted_on_one_by_one(void **state)
+TEST(members_of_arrays_are_voted_on_one_by_one)
 {
-    (void)state;
     const char *tags = "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",\"c\"]}}";
     VOTE(tags, "[\"a\",\"b\"]", 2, "[\"a\",\"c\"]", "[\"b\",\"a\"]", "[\"b\",\"a\"]");
     VOTE(tags, "[\"a\"]", 2, "[\"a\"]", "[\"a\",\"b\"]", "[]"); // a: 2 of 3, b: 1 of 3
@@ -144,26 +131,12 @@ static void members_of_arrays_are_voted_on_one_by_one(void **state)
          "[1]");
 }
 
-static void a_vote_on_members_keeps_to_the_number_of_items(void **state)
+TEST(a_vote_on_members_keeps_to_the_number_of_items)
 {
-    (void)state;
     const char *one =
         "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",\"c\"]},\"minItems\":1,\"maxItems\":1}";
     const char *three = "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\"]},\"minItems\":3}";
     VOTE(one, "[\"a\"]", 1, "[\"a\"]", "[\"b\"]", "[\"c\"]");
     VOTE(one, "[\"c\"]", 2, "[\"a\"]", "[\"b\"]", "[\"c\"]", "[\"c\"]");
     VOTE(three, "[\"a\",\"b\",\"a\"]", 2, "[\"a\",\"b\",\"a\"]", "[\"b\",\"b\",\"a\"]"); // as it was drawn
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(properties_of_few_values_are_voted_on),
-        cmocka_unit_test(integers_are_voted_on_up_to_sixteen_values),
-        cmocka_unit_test(arrays_of_few_values_are_voted_on_by_member),
-        cmocka_unit_test(most_draws_win_and_the_first_drawn_of_as_many),
-        cmocka_unit_test(members_of_arrays_are_voted_on_one_by_one),
-        cmocka_unit_test(a_vote_on_members_keeps_to_the_number_of_items),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,7 @@
 // safetensors files: valid files open, others are refused with the tensor's name.
 #include "engine/file/safetensors.h"
+#include "tests/cases.h"
 #include "tests/safetensors_writer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 struct weights_folder {
     char directory[64], path[128];
@@ -33,8 +28,7 @@ static struct safetensors *open_or_fail(const char *path)
 {
     struct safetensors *safetensors;
     struct error error;
-    if (safetensors_open(&safetensors, path, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(safetensors_open(&safetensors, path, &error), &error);
     return safetensors;
 }
 
@@ -48,7 +42,7 @@ static void assert_refused(const char *path, const char *words)
         fail_msg("expected \"%s\" in: %s", words, error.text);
 }
 
-static void a_file_s_tensors_are_found_by_name_with_rows_first(void **state)
+TEST(a_file_s_tensors_are_found_by_name_with_rows_first)
 {
     struct weights_folder *place = *state;
     struct safetensors_writer writer = {0};
@@ -78,7 +72,7 @@ static void a_file_s_tensors_are_found_by_name_with_rows_first(void **state)
     safetensors_close(safetensors);
 }
 
-static void headers_that_make_no_sense_are_refused(void **state)
+TEST(headers_that_make_no_sense_are_refused)
 {
     static const struct {
         const char *header, *words;
@@ -120,7 +114,7 @@ static void headers_that_make_no_sense_are_refused(void **state)
     assert_refused("/nonexistent", "No such file");
 }
 
-static void a_name_s_size_is_limited(void **state)
+TEST(a_name_s_size_is_limited)
 {
     struct weights_folder *place = *state;
     for (int over = 0; over < 2; over++) {
@@ -144,7 +138,7 @@ static void write_text(const struct weights_folder *place, const char *name, con
     write_file(path, text, strlen(text));
 }
 
-static void a_folder_opens_by_its_index_or_its_single_file(void **state)
+TEST(a_folder_opens_by_its_index_or_its_single_file)
 {
     struct weights_folder *place = *state;
     char path[192];
@@ -196,14 +190,4 @@ static void a_folder_opens_by_its_index_or_its_single_file(void **state)
     assert_refused(place->directory, "tensor x is in two files");
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_place, remove_place)
-    const struct CMUnitTest tests[] = {
-        TEST(a_file_s_tensors_are_found_by_name_with_rows_first),
-        TEST(headers_that_make_no_sense_are_refused),
-        TEST(a_name_s_size_is_limited),
-        TEST(a_folder_opens_by_its_index_or_its_single_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(make_place, remove_place);

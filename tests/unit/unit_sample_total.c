@@ -1,6 +1,7 @@
 // The interval of a sample's estimate: how often the total lies in it, over many samples of tables whose
 // figures are skewed, repeat, or follow from how often a request repeats.
 #include "consumer/table/sample_total.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
 
@@ -92,7 +93,7 @@ static void measure(enum figures figures, bool repeats, uint32_t n, uint32_t n_r
            repeats ? "requests repeat" : "all different", n, n_rows, *coverage, *bias);
 }
 
-static void the_total_lies_in_19_of_20_intervals(void **state)
+TEST(the_total_lies_in_19_of_20_intervals)
 {
     static const struct {
         enum figures figures;
@@ -104,7 +105,6 @@ static void the_total_lies_in_19_of_20_intervals(void **state)
                  {LOGNORMAL, false, 20, 400, 90},      {LOGNORMAL, false, 200, 2000, 91.5},
                  {LOGNORMAL, false, 100, 20000, 92},   {EVEN, true, 100, 1000, 91},
                  {RARE_ONES_LONG, true, 50, 1000, 92}, {RARE_ONES_LONG, true, 200, 2000, 92}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double coverage, bias;
         measure(cases[i].figures, cases[i].repeats, cases[i].n, cases[i].n_rows, &coverage, &bias);
@@ -113,11 +113,10 @@ static void the_total_lies_in_19_of_20_intervals(void **state)
     }
 }
 
-static void figures_without_skew_have_students_interval_of_a_mean(void **state)
+TEST(figures_without_skew_have_students_interval_of_a_mean)
 {
     enum { N = 12, ROWS = 60 };
     struct sample_total total = {.share = (double)N / ROWS};
-    (void)state;
     for (int i = 0; i < N; i++)
         sample_total_add(&total, 1000 + i % 2, 1);
     struct estimate estimate = sample_total_of(&total, ROWS);
@@ -127,10 +126,9 @@ static void figures_without_skew_have_students_interval_of_a_mean(void **state)
     assert_float_equal(estimate.value - estimate.low, margin, 0.01 * margin);
 }
 
-static void a_table_that_is_known_has_no_interval(void **state)
+TEST(a_table_that_is_known_has_no_interval)
 {
     struct sample_total total = {.share = 0.5}, one = {.share = 0.5}, equal = {.share = 0.1};
-    (void)state;
     sample_total_add(&total, 3, 4);
     sample_total_add(&total, 5, 1);
     struct estimate estimate = sample_total_of(&total, 2);
@@ -153,27 +151,15 @@ static void a_table_that_is_known_has_no_interval(void **state)
 }
 
 // Of tables of the distribution, to their third digit; its expansion is within 1 % of them.
-static void a_quantile_of_students_distribution_depends_on_its_degrees(void **state)
+TEST(a_quantile_of_students_distribution_depends_on_its_degrees)
 {
     static const struct {
         double degrees, quantile;
     } known[] = {{1, 12.706}, {2, 4.303},  {2.9, 4.303}, {3, 3.182},
                  {4, 2.776},  {10, 2.228}, {30, 2.042},  {1000, 1.962}};
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const double quantile = student_quantile(known[i].degrees);
         if (fabs(quantile / known[i].quantile - 1) > 0.01)
             fail_msg("%g degrees: %g instead of %g", known[i].degrees, quantile, known[i].quantile);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_total_lies_in_19_of_20_intervals),
-        cmocka_unit_test(figures_without_skew_have_students_interval_of_a_mean),
-        cmocka_unit_test(a_table_that_is_known_has_no_interval),
-        cmocka_unit_test(a_quantile_of_students_distribution_depends_on_its_degrees),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

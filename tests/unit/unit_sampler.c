@@ -1,16 +1,9 @@
 #include "engine/philox.h"
 #include "engine/sampler.h"
+#include "tests/cases.h"
 
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_WIDE = 1000 };
 
@@ -25,7 +18,7 @@ static struct sample_result draw_result(const float *logits, int32_t n, const st
 {
     struct sampler *sampler;
     struct error error;
-    assert_int_equal(sampler_create(&sampler, n, &error), STATUS_OK);
+    assert_ok(sampler_create(&sampler, n, &error), &error);
     float *copy = malloc((size_t)n * sizeof *copy);
     memcpy(copy, logits, (size_t)n * sizeof *copy);
     struct sample_result result;
@@ -46,7 +39,7 @@ static void draw_many(const float *logits, int32_t n, const struct sampling *sam
 {
     struct sampler *sampler;
     struct error error;
-    assert_int_equal(sampler_create(&sampler, n, &error), STATUS_OK);
+    assert_ok(sampler_create(&sampler, n, &error), &error);
     float copy[N_WIDE];
     for (int i = 0; i < n; i++)
         counts[i] = 0;
@@ -75,9 +68,8 @@ static void set_allowed(uint32_t *mask, const int32_t *tokens, int32_t n)
 }
 
 // The distribution over the allowed tokens, as if the others were not in the vocabulary.
-static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state)
+TEST(only_allowed_tokens_are_drawn_and_share_all_probability)
 {
-    (void)state;
     static const int32_t tokens[] = {3, 31, 32, 64, 69};
     enum { N = 70, N_TOKENS = sizeof tokens / sizeof *tokens };
     struct sampling sampling = {
@@ -112,9 +104,8 @@ static void only_allowed_tokens_are_drawn_and_share_all_probability(void **state
     }
 }
 
-static void philox_gives_the_published_words(void **state)
+TEST(philox_gives_the_published_words)
 {
-    (void)state;
     // Known answers of the paper's implementation, Random123.
     struct philox words = philox4x32((struct philox){{0, 0, 0, 0}}, 0);
     const uint32_t zeros[] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
@@ -128,9 +119,8 @@ static void philox_gives_the_published_words(void **state)
     assert_memory_equal(words.words, pi, sizeof pi);
 }
 
-static void greedy_takes_the_largest_and_of_equals_the_lowest_id(void **state)
+TEST(greedy_takes_the_largest_and_of_equals_the_lowest_id)
 {
-    (void)state;
     struct sampling greedy = plain_sampling(0.0f);
     float logits[40] = {0};
     for (int i = 0; i < 40; i++)
@@ -143,9 +133,8 @@ static void greedy_takes_the_largest_and_of_equals_the_lowest_id(void **state)
     assert_int_equal(draw_token(zeros, 2, &greedy, 0), 0);
 }
 
-static void logits_that_are_no_numbers_give_no_token(void **state)
+TEST(logits_that_are_no_numbers_give_no_token)
 {
-    (void)state;
     struct sampling samplings[] = {plain_sampling(0.0f), plain_sampling(1.0f)};
     for (int s = 0; s < 2; s++)
         for (int at = 0; at < 40; at++) {
@@ -165,9 +154,8 @@ static void logits_that_are_no_numbers_give_no_token(void **state)
     assert_int_equal(draw_token(nothing, 3, &samplings[1], 0), 1);
 }
 
-static void a_draw_depends_on_seed_choice_and_index_alone(void **state)
+TEST(a_draw_depends_on_seed_choice_and_index_alone)
 {
-    (void)state;
     float logits[N_WIDE];
     make_logits(logits, N_WIDE, 1);
     struct sampling sampling = plain_sampling(1.0f), other = plain_sampling(1.0f);
@@ -185,9 +173,8 @@ static void a_draw_depends_on_seed_choice_and_index_alone(void **state)
     assert_true(same_seed < 10 && same_choice < 10 && same_index < 10);
 }
 
-static void draws_are_those_of_every_other_machine(void **state)
+TEST(draws_are_those_of_every_other_machine)
 {
-    (void)state;
     float logits[N_WIDE];
     make_logits(logits, N_WIDE, 2);
     struct sampling sampling = plain_sampling(0.8f);
@@ -210,9 +197,8 @@ static double chi_squared(const int *counts, const double *probabilities, int n,
     return sum;
 }
 
-static void tokens_come_as_often_as_their_probability(void **state)
+TEST(tokens_come_as_often_as_their_probability)
 {
-    (void)state;
     double probabilities[] = {0.05, 0.5, 0.15, 0.3};
     float logits[4];
     int counts[4];
@@ -250,9 +236,8 @@ static int drawn_token(const struct sampling *sampling)
     return bits;
 }
 
-static void top_k_keeps_the_k_best(void **state)
+TEST(top_k_keeps_the_k_best)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(1.0f);
     const int kept[] = {15, 2, 10, 14, 15, 15};
     for (int k = 0; k < 6; k++) {
@@ -263,9 +248,8 @@ static void top_k_keeps_the_k_best(void **state)
     assert_int_equal(drawn_token(&sampling), 15);
 }
 
-static void of_equals_at_the_edge_of_top_k_the_lower_ids_stay(void **state)
+TEST(of_equals_at_the_edge_of_top_k_the_lower_ids_stay)
 {
-    (void)state;
     float logits[100];
     int counts[100];
     for (int i = 0; i < 100; i++)
@@ -277,9 +261,8 @@ static void of_equals_at_the_edge_of_top_k_the_lower_ids_stay(void **state)
         assert_int_equal(counts[i] > 0, i < 3 || i == 50);
 }
 
-static void top_p_keeps_the_fewest_that_reach_it(void **state)
+TEST(top_p_keeps_the_fewest_that_reach_it)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(1.0f);
     static const struct {
         float top_p;
@@ -294,13 +277,12 @@ static void top_p_keeps_the_fewest_that_reach_it(void **state)
 
 // Weights of less than 2^-53 are lost where each is added to a 1, and are not where they are added up before: so the
 // total is above 2, and half of it above the first token's weight, in 1,024 lanes and no smaller power of 2.
-static void the_sum_of_weights_has_1024_lanes(void **state)
+TEST(the_sum_of_weights_has_1024_lanes)
 {
     enum { N = 8192 };
     static float logits[N];
     struct sampling sampling = plain_sampling(1.0f);
     int n_second = 0;
-    (void)state;
     sampling.top_p = 0.5f;
     for (int i = 0; i < N; i++)
         logits[i] = i < 2 ? 0.0f : i % 1024 == 512 ? -36.75f : -INFINITY;
@@ -309,9 +291,8 @@ static void the_sum_of_weights_has_1024_lanes(void **state)
     assert_in_range(n_second, 10, 40);
 }
 
-static void min_p_drops_what_is_too_far_below_the_best(void **state)
+TEST(min_p_drops_what_is_too_far_below_the_best)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(1.0f);
     static const struct {
         float min_p;
@@ -324,9 +305,8 @@ static void min_p_drops_what_is_too_far_below_the_best(void **state)
     }
 }
 
-static void min_p_keeps_all_that_are_as_likely_as_the_best(void **state)
+TEST(min_p_keeps_all_that_are_as_likely_as_the_best)
 {
-    (void)state;
     float logits[] = {2.0f, 1.0f, 2.0f, nextafterf(2.0f, 0.0f), 2.0f};
     int counts[5];
     struct sampling sampling = plain_sampling(0x1p-20f); // the next smaller number is far below
@@ -336,9 +316,8 @@ static void min_p_keeps_all_that_are_as_likely_as_the_best(void **state)
         assert_int_equal(counts[i] > 0, logits[i] == 2.0f);
 }
 
-static void top_p_counts_what_top_k_left(void **state)
+TEST(top_p_counts_what_top_k_left)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(1.0f);
     sampling.top_k = 2; // 0.625, 0.375
     sampling.top_p = 0.62f;
@@ -388,9 +367,8 @@ static int32_t draw_by_sorting(const float *logits, int32_t n, const struct samp
     return order[i];
 }
 
-static void partial_sorting_draws_what_full_sorting_draws(void **state)
+TEST(partial_sorting_draws_what_full_sorting_draws)
 {
-    (void)state;
     float logits[N_WIDE];
     for (uint32_t i = 0; i < 3000; i++) {
         struct philox random = philox4x32((struct philox){{i, 0, 0, 1}}, 5);
@@ -406,9 +384,8 @@ static void partial_sorting_draws_what_full_sorting_draws(void **state)
 
 // --- Bias and penalties ---
 
-static void logit_bias_adds_to_the_logit(void **state)
+TEST(logit_bias_adds_to_the_logit)
 {
-    (void)state;
     struct sampling greedy = plain_sampling(0.0f);
     float logits[] = {1.0f, 2.0f, 3.0f, -INFINITY};
     struct logit_bias biases[] = {{0, 2.5f}, {3, 100.0f}};
@@ -441,9 +418,8 @@ static void assert_logit(const float *logits, const struct sample_request *reque
     assert_int_equal(draw_result(with, 9, &probe).token, token);
 }
 
-static void penalties_count_prompt_and_generated_tokens_as_documented(void **state)
+TEST(penalties_count_prompt_and_generated_tokens_as_documented)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(0.0f);
     sampling.repetition_penalty = 2.0f;
     sampling.presence_penalty = 0.5f;
@@ -462,9 +438,8 @@ static void penalties_count_prompt_and_generated_tokens_as_documented(void **sta
     assert_logit(logits, &request, 1, 2.0f + 2.0f - 0.75f);
 }
 
-static void extreme_penalties_leave_finite_logits(void **state)
+TEST(extreme_penalties_leave_finite_logits)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(0.0f);
     sampling.repetition_penalty = 1e-30f;
     float logits[] = {1e30f, 2e30f, -1e30f};
@@ -475,12 +450,11 @@ static void extreme_penalties_leave_finite_logits(void **state)
     assert_int_equal(draw_result(logits, 3, &request).token, 0);
 }
 
-static void a_penalised_draw_leaves_nothing_behind(void **state)
+TEST(a_penalised_draw_leaves_nothing_behind)
 {
-    (void)state;
     struct sampler *sampler;
     struct error error;
-    assert_int_equal(sampler_create(&sampler, N_WIDE, &error), STATUS_OK);
+    assert_ok(sampler_create(&sampler, N_WIDE, &error), &error);
     struct sampling penalised = plain_sampling(1.0f), other = plain_sampling(1.0f);
     penalised.repetition_penalty = 3.0f;
     penalised.frequency_penalty = 1.0f;
@@ -511,9 +485,8 @@ static void a_penalised_draw_leaves_nothing_behind(void **state)
 
 // --- Logprobs ---
 
-static void logprobs_are_those_before_temperature_bias_and_filters(void **state)
+TEST(logprobs_are_those_before_temperature_bias_and_filters)
 {
-    (void)state;
     const double probabilities[] = {0.1, 0.4, 0.3, 0.15, 0.05};
     float logits[5];
     for (int i = 0; i < 5; i++)
@@ -539,9 +512,8 @@ static void logprobs_are_those_before_temperature_bias_and_filters(void **state)
     }
 }
 
-static void top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id(void **state)
+TEST(top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id)
 {
-    (void)state;
     struct sampling sampling = plain_sampling(0.0f);
     sampling.logprobs = true;
     sampling.top_logprobs = JOB_TOP_LOGPROBS_MAX;
@@ -561,32 +533,4 @@ static void top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id(void **st
     result = draw_result(logits, 3, &request);
     assert_int_equal(result.n_top, 0);
     assert_true(fabs((double)result.logprob + log(3.0)) < 1e-6);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_allowed_tokens_are_drawn_and_share_all_probability),
-        cmocka_unit_test(philox_gives_the_published_words),
-        cmocka_unit_test(greedy_takes_the_largest_and_of_equals_the_lowest_id),
-        cmocka_unit_test(logits_that_are_no_numbers_give_no_token),
-        cmocka_unit_test(a_draw_depends_on_seed_choice_and_index_alone),
-        cmocka_unit_test(draws_are_those_of_every_other_machine),
-        cmocka_unit_test(tokens_come_as_often_as_their_probability),
-        cmocka_unit_test(top_k_keeps_the_k_best),
-        cmocka_unit_test(of_equals_at_the_edge_of_top_k_the_lower_ids_stay),
-        cmocka_unit_test(top_p_keeps_the_fewest_that_reach_it),
-        cmocka_unit_test(the_sum_of_weights_has_1024_lanes),
-        cmocka_unit_test(min_p_drops_what_is_too_far_below_the_best),
-        cmocka_unit_test(min_p_keeps_all_that_are_as_likely_as_the_best),
-        cmocka_unit_test(top_p_counts_what_top_k_left),
-        cmocka_unit_test(partial_sorting_draws_what_full_sorting_draws),
-        cmocka_unit_test(logit_bias_adds_to_the_logit),
-        cmocka_unit_test(penalties_count_prompt_and_generated_tokens_as_documented),
-        cmocka_unit_test(extreme_penalties_leave_finite_logits),
-        cmocka_unit_test(a_penalised_draw_leaves_nothing_behind),
-        cmocka_unit_test(logprobs_are_those_before_temperature_bias_and_filters),
-        cmocka_unit_test(top_logprobs_stop_at_the_vocabulary_and_order_equals_by_id),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

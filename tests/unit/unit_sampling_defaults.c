@@ -2,16 +2,8 @@
 #include "consumer/log.h"
 #include "consumer/sampling_defaults.h"
 #include "engine/file/gguf_made.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static struct gguf *make_model(const char *const (*keys)[2])
@@ -41,8 +33,7 @@ static void assert_names(const char *const (*keys)[2], const struct settings *se
 {
     struct sampling_defaults defaults;
     struct error error;
-    if (read_defaults(keys, settings, &defaults, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(read_defaults(keys, settings, &defaults, &error), &error);
     assert_string_equal(defaults.names, expected);
 }
 
@@ -54,7 +45,7 @@ static const char *const qwen[][2] = {{"general.sampling.temp", "0.6"},
                                       {"general.sampling.max_new_tokens", "2048"},
                                       {NULL, NULL}};
 
-static void options_come_before_the_model_and_the_model_before_nothing(void **state)
+TEST(options_come_before_the_model_and_the_model_before_nothing)
 {
     assert_names(NULL, &(struct settings){0}, "");
     assert_names(qwen, &(struct settings){0},
@@ -72,7 +63,7 @@ static void options_come_before_the_model_and_the_model_before_nothing(void **st
                  "repetition-penalty=1.05 max-tokens=9");
 }
 
-static void numbers_out_of_range_are_refused_with_their_name(void **state)
+TEST(numbers_out_of_range_are_refused_with_their_name)
 {
     static const char *const cold[][2] = {{"general.sampling.temp", "-1"}, {NULL, NULL}};
     struct sampling_defaults defaults;
@@ -100,23 +91,21 @@ static void numbers_out_of_range_are_refused_with_their_name(void **state)
     }
 }
 
-static void a_job_takes_only_the_defaults_of_what_it_does_not_name(void **state)
+TEST(a_job_takes_only_the_defaults_of_what_it_does_not_name)
 {
     struct sampling_defaults defaults;
     struct error error;
-    assert_int_equal(read_defaults(qwen, &(struct settings){0}, &defaults, &error), STATUS_OK);
+    assert_ok(read_defaults(qwen, &(struct settings){0}, &defaults, &error), &error);
     struct job *job = job_create();
-    assert_int_equal(job_decode(job,
-                                TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"),
-                                ENCODING_JSON, &error),
-                     STATUS_OK);
+    assert_ok(job_decode(job, TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"),
+                         ENCODING_JSON, &error),
+              &error);
     // Through the queue and back: what was named at its default stays named.
     struct buffer record = {0};
     job_encode(job, ENCODING_MSGPACK, &record);
     job_destroy(job);
     job = job_create();
-    assert_int_equal(job_decode(job, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error),
-                     STATUS_OK);
+    assert_ok(job_decode(job, (struct text){record.data, record.size}, ENCODING_MSGPACK, &error), &error);
     struct sampling *sampling = &job->request.sampling;
     for (int time = 0; time < 2; time++) { // the second changes nothing
         sampling_complete(sampling, &defaults.sampling);
@@ -138,10 +127,9 @@ static void assert_warnings(const char *const (*keys)[2], char *defaults, const 
     close(fd);
     struct sampling_defaults ignored;
     struct error error;
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error),
-                     STATUS_OK);
-    assert_int_equal(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error),
-                     STATUS_OK);
+    assert_ok(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error), &error);
+    assert_ok(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error),
+              &error);
     FILE *file = fopen(path, "r");
     assert_non_null(file);
     while (fgets(line, sizeof line, file)) {
@@ -160,7 +148,7 @@ static void assert_warnings(const char *const (*keys)[2], char *defaults, const 
     assert_string_equal(names, expected);
 }
 
-static void settings_of_the_model_that_are_not_built_are_named_where_they_change_an_answer(void **state)
+TEST(settings_of_the_model_that_are_not_built_are_named_where_they_change_an_answer)
 {
     static const char *const effective[][2] = {{"general.sampling.mirostat", "2"},
                                                {"general.sampling.xtc_probability", "0.25"},
@@ -184,15 +172,4 @@ static void settings_of_the_model_that_are_not_built_are_named_where_they_change
     assert_warnings(idle, "model", "");
     assert_warnings(high, "model", "");
     assert_warnings(effective, "none", "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_come_before_the_model_and_the_model_before_nothing),
-        cmocka_unit_test(numbers_out_of_range_are_refused_with_their_name),
-        cmocka_unit_test(settings_of_the_model_that_are_not_built_are_named_where_they_change_an_answer),
-        cmocka_unit_test(a_job_takes_only_the_defaults_of_what_it_does_not_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

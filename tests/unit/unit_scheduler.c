@@ -1,5 +1,6 @@
 // The scheduler: tokens of a step, shared and released pages, figures of a job.
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 
 static struct job *long_job(int32_t first, int32_t n_prompt, int32_t max_tokens, const char *id)
 {
@@ -15,15 +16,14 @@ static struct step_figures run_round(struct bench *bench)
 {
     struct step_figures figures;
     struct error error;
-    assert_int_equal(batcher_round(bench->batcher, &bench->finished, &figures, &error), STATUS_OK);
+    assert_ok(batcher_round(bench->batcher, &bench->finished, &figures, &error), &error);
     bench->preempted += figures.n_preempted;
     return figures;
 }
 
 // Its last page is half computed: nobody may share that.
-static void a_job_cancelled_within_a_page_leaves_only_its_whole_pages(void **state)
+TEST(a_job_cancelled_within_a_page_leaves_only_its_whole_pages)
 {
-    (void)state;
     enum { PAGE = 4, PROMPT = 40 };
     for (int32_t n_rows = 1; n_rows <= 11; n_rows++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 1,
@@ -47,9 +47,8 @@ static void a_job_cancelled_within_a_page_leaves_only_its_whole_pages(void **sta
 }
 
 // Admitted because short answers are expected, preempted when they turn out long, admitted again.
-static void tokens_a_preempted_job_shared_are_counted_once(void **state)
+TEST(tokens_a_preempted_job_shared_are_counted_once)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 6, .n_tokens_max = 16, .n_jobs_max = 300, .n_pages = 64, .page_positions = 4});
     for (int j = 0; j < 200; j++)
@@ -72,9 +71,8 @@ static void tokens_a_preempted_job_shared_are_counted_once(void **state)
     bench_close(&bench);
 }
 
-static void several_answers_of_a_job_count_its_cached_prompt_once(void **state)
+TEST(several_answers_of_a_job_count_its_cached_prompt_once)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 2, .n_tokens_max = 16, .n_jobs_max = 8, .n_pages = 64, .page_positions = 4});
     for (int j = 0; j < 2; j++) {
@@ -89,9 +87,8 @@ static void several_answers_of_a_job_count_its_cached_prompt_once(void **state)
     bench_close(&bench);
 }
 
-static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **state)
+TEST(a_long_prompt_fills_every_step_and_answers_go_on_beside_it)
 {
-    (void)state;
     enum { ROWS = 10, ANSWERS = 3 };
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 8, .n_tokens_max = ROWS, .n_jobs_max = 8, .n_pages = 100, .page_positions = 4});
@@ -115,9 +112,8 @@ static void a_long_prompt_fills_every_step_and_answers_go_on_beside_it(void **st
 
 // An answer of 20 pages, and another one beside the 21 that the first is expected to reach; else it would
 // have to give its pages back.
-static void jobs_wait_for_the_pages_that_running_ones_are_expected_to_take(void **state)
+TEST(jobs_wait_for_the_pages_that_running_ones_are_expected_to_take)
 {
-    (void)state;
     for (int32_t n_pages = 40; n_pages <= 41; n_pages++) {
         struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 8,
                                                               .n_tokens_max = 32,
@@ -136,9 +132,8 @@ static void jobs_wait_for_the_pages_that_running_ones_are_expected_to_take(void 
 }
 
 // An answer that is expected to be larger than the memory may end early: it starts when nothing else runs.
-static void a_job_expected_to_outgrow_the_memory_starts_alone(void **state)
+TEST(a_job_expected_to_outgrow_the_memory_starts_alone)
 {
-    (void)state;
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 8, .n_tokens_max = 32, .n_jobs_max = 8, .n_pages = 20, .page_positions = 4});
     int32_t answer[80], first = 20;
@@ -181,9 +176,8 @@ static enum status collect_with_alternatives(void *context, struct step *step, s
     return status;
 }
 
-static void a_result_too_large_to_be_read_back_is_an_error(void **state)
+TEST(a_result_too_large_to_be_read_back_is_an_error)
 {
-    (void)state;
     // A plain completion's token has 2 values, and 3 for each alternative and for itself.
     enum {
         CHOICES = 64,
@@ -207,7 +201,7 @@ static void a_result_too_large_to_be_read_back_is_an_error(void **state)
         config.engine.step = step_with_alternatives;
         config.engine.collect = ahead ? collect_with_alternatives : NULL;
         batcher_destroy(bench.batcher);
-        assert_int_equal(batcher_create(&bench.batcher, &config, &error), STATUS_OK);
+        assert_ok(batcher_create(&bench.batcher, &config, &error), &error);
         struct job *job = long_job(20, 3, over ? MOST + 1 : MOST - 2, "job");
         job->request.n = CHOICES;
         job->request.sampling.logprobs = true;
@@ -222,16 +216,7 @@ static void a_result_too_large_to_be_read_back_is_an_error(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_job_cancelled_within_a_page_leaves_only_its_whole_pages),
-        cmocka_unit_test(tokens_a_preempted_job_shared_are_counted_once),
-        cmocka_unit_test(several_answers_of_a_job_count_its_cached_prompt_once),
-        cmocka_unit_test(a_long_prompt_fills_every_step_and_answers_go_on_beside_it),
-        cmocka_unit_test(jobs_wait_for_the_pages_that_running_ones_are_expected_to_take),
-        cmocka_unit_test(a_job_expected_to_outgrow_the_memory_starts_alone),
-        cmocka_unit_test(a_result_too_large_to_be_read_back_is_an_error),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

@@ -1,6 +1,7 @@
 // The JSON Schemas agree with the codecs: the same fields, the same limits, and no record that the schema
 // refuses is accepted.
 #include "schemas/request.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"
 #include "tests/schema_validator.h"
@@ -49,7 +50,7 @@ static const struct value *property(const struct field *field)
     return found;
 }
 
-static void schema_and_codec_know_the_same_fields(void **state)
+TEST(schema_and_codec_know_the_same_fields)
 {
     size_t n_fields;
     const struct field *fields = request_fields(&n_fields);
@@ -70,7 +71,7 @@ static void assert_number(const struct value *rule, const char *keyword, int64_t
         fail_msg("%s: expected %lld", keyword, (long long)expected);
 }
 
-static void limits_of_the_schema_are_the_codecs(void **state)
+TEST(limits_of_the_schema_are_the_codecs)
 {
     size_t n_fields;
     const struct field *fields = request_fields(&n_fields);
@@ -94,7 +95,7 @@ static void limits_of_the_schema_are_the_codecs(void **state)
     }
 }
 
-static void counts_of_the_schema_are_the_named_limits(void **state)
+TEST(counts_of_the_schema_are_the_named_limits)
 {
     const struct value *request = value_get(definition(&job_root, "request"), "properties");
     const struct value *stop = value_get(value_get(request, "stop"), "anyOf");
@@ -288,7 +289,7 @@ static bool may_differ(const struct field *field, const char *candidate)
     return false;
 }
 
-static void what_the_schema_refuses_the_codec_refuses(void **state)
+TEST(what_the_schema_refuses_the_codec_refuses)
 {
     size_t n_fields, n_taken = 0, n_refused = 0;
     const struct field *fields = request_fields(&n_fields);
@@ -326,7 +327,7 @@ static void what_the_schema_refuses_the_codec_refuses(void **state)
     assert_true(n_taken > n_fields && n_refused > 20 * n_fields);
 }
 
-static void rules_between_fields_hold_in_the_schema_too(void **state)
+TEST(rules_between_fields_hold_in_the_schema_too)
 {
     static const struct {
         const char *record;
@@ -371,7 +372,7 @@ static struct value decode_golden(const char *name)
     return value;
 }
 
-static void the_golden_bytes_fit_the_schemas(void **state)
+TEST(the_golden_bytes_fit_the_schemas)
 {
     static const char *const jobs[] = {"job.json", "job.msgpack"};
     static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json",
@@ -413,7 +414,7 @@ static void assert_same_members(const struct value *rule, const struct value *fi
                 fail_msg("%s is not in the schema", objects[i]->object.members[j].key.data);
 }
 
-static void the_result_schema_has_the_members_that_are_written(void **state)
+TEST(the_result_schema_has_the_members_that_are_written)
 {
     struct value done = decode_golden("result.json"), failed = decode_golden("result_failed.json"),
                  plain = decode_golden("result_completion.json");
@@ -431,7 +432,7 @@ static void the_result_schema_has_the_members_that_are_written(void **state)
                         &value_get(&done, "choice_logprobs")->array.items[0], NULL);
 }
 
-static void the_lines_for_openais_clients_fit_their_schema(void **state)
+TEST(the_lines_for_openais_clients_fit_their_schema)
 {
     struct buffer file = golden_read("openai.jsonl");
     struct error error;
@@ -439,8 +440,7 @@ static void the_lines_for_openais_clients_fit_their_schema(void **state)
     for (char *line = file.data, *end; (end = memchr(line, '\n', (size_t)(file.data + file.size - line)));
          line = end + 1) {
         struct value value;
-        assert_int_equal(json_decode((struct text){line, (size_t)(end - line)}, &arena, &value, &error),
-                         STATUS_OK);
+        assert_ok(json_decode((struct text){line, (size_t)(end - line)}, &arena, &value, &error), &error);
         if (!schema_takes(&openai_root, &value))
             fail_msg("%.*s: refused by the schema", (int)(end - line), line);
         n_lines++;
@@ -449,7 +449,7 @@ static void the_lines_for_openais_clients_fit_their_schema(void **state)
     buffer_finish(&file);
 }
 
-static void the_result_schema_has_the_names_that_are_written(void **state)
+TEST(the_result_schema_has_the_names_that_are_written)
 {
     const struct value *properties = value_get(&result_root, "properties");
     const struct value *codes =
@@ -469,7 +469,7 @@ static void the_result_schema_has_the_names_that_are_written(void **state)
 }
 
 // A result without one of its members, or with another value there.
-static void results_that_the_schema_refuses_are_refused(void **state)
+TEST(results_that_the_schema_refuses_are_refused)
 {
     static const struct {
         const char *member, *value; // NULL: left out
@@ -514,8 +514,8 @@ static void results_that_the_schema_refuses_are_refused(void **state)
             if (text_equals_string(member->key, cases[i].member)) {
                 if (!cases[i].value)
                     continue;
-                assert_int_equal(json_decode(text_from_string(cases[i].value), &arena, &replacement, &error),
-                                 STATUS_OK);
+                assert_ok(json_decode(text_from_string(cases[i].value), &arena, &replacement, &error),
+                          &error);
                 member->value = replacement;
             }
             result.object.members[n_kept++] = *member;
@@ -535,19 +535,4 @@ static void results_that_the_schema_refuses_are_refused(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schema_and_codec_know_the_same_fields),
-        cmocka_unit_test(limits_of_the_schema_are_the_codecs),
-        cmocka_unit_test(counts_of_the_schema_are_the_named_limits),
-        cmocka_unit_test(what_the_schema_refuses_the_codec_refuses),
-        cmocka_unit_test(rules_between_fields_hold_in_the_schema_too),
-        cmocka_unit_test(the_golden_bytes_fit_the_schemas),
-        cmocka_unit_test(the_result_schema_has_the_members_that_are_written),
-        cmocka_unit_test(the_lines_for_openais_clients_fit_their_schema),
-        cmocka_unit_test(the_result_schema_has_the_names_that_are_written),
-        cmocka_unit_test(results_that_the_schema_refuses_are_refused),
-    };
-    return cmocka_run_group_tests(tests, load_schemas, free_schemas);
-}
+GROUP_FIXTURE(load_schemas, free_schemas);

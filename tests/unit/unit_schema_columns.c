@@ -1,13 +1,7 @@
 // Which members of an answer a schema names.
 #include "consumer/table/schema_columns.h"
 #include "schemas/text.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 // expected: names separated by '|', then '+' where there may be others, and '!' where the answer may be no
 // object.
@@ -18,7 +12,7 @@ static void assert_columns(const char *schema, const char *expected)
     struct error error;
     struct schema_columns columns;
     struct buffer found = {0};
-    assert_int_equal(json_decode(text_from_string(schema), &arena, &root, &error), STATUS_OK);
+    assert_ok(json_decode(text_from_string(schema), &arena, &root, &error), &error);
     assert_true(schema_columns_find(&root, &arena, &columns));
     for (size_t i = 0; i < columns.n; i++) {
         buffer_add_string(&found, i ? "|" : "");
@@ -33,9 +27,8 @@ static void assert_columns(const char *schema, const char *expected)
     arena_finish(&arena);
 }
 
-static void columns_are_the_properties_that_always_apply(void **state)
+TEST(columns_are_the_properties_that_always_apply)
 {
-    (void)state;
     assert_columns(
         "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":true},\"additionalProperties\":false}", "a|b");
     assert_columns("{\"properties\":{\"a\":{}}}", "a+!");
@@ -62,9 +55,8 @@ static void columns_are_the_properties_that_always_apply(void **state)
     assert_columns("{\"properties\":7,\"allOf\":{},\"required\":\"a\",\"type\":{}}", "+!");
 }
 
-static void what_cannot_be_known_leaves_the_columns_open(void **state)
+TEST(what_cannot_be_known_leaves_the_columns_open)
 {
-    (void)state;
     static const char old[] = "{\"$schema\":\"http://json-schema.org/draft-07/schema#\",%s}";
     struct buffer schema = {0};
     assert_columns(
@@ -92,9 +84,8 @@ static void what_cannot_be_known_leaves_the_columns_open(void **state)
     buffer_finish(&schema);
 }
 
-static void a_schema_that_says_nothing_of_other_members_is_silent(void **state)
+TEST(a_schema_that_says_nothing_of_other_members_is_silent)
 {
-    (void)state;
     static const struct {
         const char *beside; // of "properties"
         bool is_silent;
@@ -115,7 +106,7 @@ static void a_schema_that_says_nothing_of_other_members_is_silent(void **state)
         struct schema_columns columns;
         struct buffer schema = {0};
         buffer_add_format(&schema, "{\"properties\":{\"a\":{}},%s}", cases[i].beside);
-        assert_int_equal(json_decode(text_from_string(schema.data), &arena, &root, &error), STATUS_OK);
+        assert_ok(json_decode(text_from_string(schema.data), &arena, &root, &error), &error);
         assert_true(schema_columns_find(&root, &arena, &columns));
         if (columns.is_silent != cases[i].is_silent)
             fail_msg("%s: is_silent is %d", schema.data, columns.is_silent);
@@ -140,21 +131,10 @@ static void assert_found_within(int depth, int width, bool is_found)
     buffer_finish(&schema);
 }
 
-static void schemas_are_followed_to_a_limit(void **state)
+TEST(schemas_are_followed_to_a_limit)
 {
-    (void)state;
     assert_found_within(16, 1, true);
     assert_found_within(17, 1, false);
     assert_found_within(1, 1023, true);
     assert_found_within(1, 1024, false);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(columns_are_the_properties_that_always_apply),
-                                       cmocka_unit_test(what_cannot_be_known_leaves_the_columns_open),
-                                       cmocka_unit_test(
-                                           a_schema_that_says_nothing_of_other_members_is_silent),
-                                       cmocka_unit_test(schemas_are_followed_to_a_limit)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,10 @@
 // (tests/fake_model.h): the same sums in every batch, with little memory, and with an engine that computes
 // while the next step is planned.
 #include "tests/batcher_bench.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static uint64_t random_state;
 
@@ -58,7 +58,7 @@ static void check_scores(const struct job *job)
         struct text choice = request->constraint.choices[i];
         struct token_array targets = {0};
         struct error error;
-        assert_int_equal(tokenizer_encode(NULL, choice, 0, &targets, &error), STATUS_OK);
+        assert_ok(tokenizer_encode(NULL, choice, 0, &targets, &error), &error);
         if (request->scores.include_end)
             token_array_add(&targets, FAKE_EOS);
         double expected = fake_model_score(request->prompt.tokens, request->prompt.n_tokens, targets.ids,
@@ -85,9 +85,8 @@ static void compile_choices(struct bench *bench)
     bench->preempted = 0;
 }
 
-static void choices_are_scored_the_same_whatever_the_batch_and_the_memory(void **state)
+TEST(choices_are_scored_the_same_whatever_the_batch_and_the_memory)
 {
-    (void)state;
     int64_t n_preempted = 0;
     for (int c = 0; c < N_BATCHES; c++)
         for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -114,9 +113,8 @@ static void choices_are_scored_the_same_whatever_the_batch_and_the_memory(void *
 }
 
 // Branches read the prompt's whole pages: its own last tokens, and the choice's but the last, are theirs.
-static void a_prompt_is_computed_once_for_all_its_choices(void **state)
+TEST(a_prompt_is_computed_once_for_all_its_choices)
 {
-    (void)state;
     struct bench bench = bench_open(batches[3]);
     int32_t tokens[16 * 5 + 3];
     for (int32_t i = 0; i < 16 * 5 + 3; i++)
@@ -136,9 +134,8 @@ static void a_prompt_is_computed_once_for_all_its_choices(void **state)
 }
 
 // With an answer its sequence is the first; without one the first branch is.
-static void the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer(void **state)
+TEST(the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer)
 {
-    (void)state;
     enum { PROMPT = 16 * 5 + 3 };
     int32_t tokens[PROMPT];
     for (int32_t i = 0; i < PROMPT; i++)
@@ -165,9 +162,8 @@ static void the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answe
         }
 }
 
-static void choices_that_fit_no_context_fail_their_job_alone(void **state)
+TEST(choices_that_fit_no_context_fail_their_job_alone)
 {
-    (void)state;
     struct bench bench = bench_open(batches[3]);
     static int32_t tokens[4096];
     for (int32_t i = 0; i < 4096; i++)
@@ -217,9 +213,8 @@ static void check_prompt(const struct job *job)
     }
 }
 
-static void prompts_are_scored_the_same_whatever_the_batch_and_the_memory(void **state)
+TEST(prompts_are_scored_the_same_whatever_the_batch_and_the_memory)
 {
-    (void)state;
     int64_t n_preempted = 0;
     for (int c = 0; c < N_BATCHES; c++)
         for (uint64_t seed = 1; seed <= 3; seed++) {
@@ -247,9 +242,8 @@ static void prompts_are_scored_the_same_whatever_the_batch_and_the_memory(void *
 }
 
 // Both orders: the scored prompt is first and is shared, or finds its pages in the cache.
-static void a_scored_prompt_shares_its_pages_and_computes_its_rows(void **state)
+TEST(a_scored_prompt_shares_its_pages_and_computes_its_rows)
 {
-    (void)state;
     int32_t tokens[16 * 3 + 1];
     for (int32_t i = 0; i < 16 * 3 + 1; i++)
         tokens[i] = 20 + i;
@@ -270,9 +264,8 @@ static void a_scored_prompt_shares_its_pages_and_computes_its_rows(void **state)
     }
 }
 
-static void an_echo_stands_before_the_answer_with_its_tokens(void **state)
+TEST(an_echo_stands_before_the_answer_with_its_tokens)
 {
-    (void)state;
     struct bench bench = bench_open(batches[3]);
     const int32_t tokens[] = {30, 31, 32, 33, 34};
     for (int with_logprobs = 0; with_logprobs < 2; with_logprobs++)
@@ -314,9 +307,8 @@ static void an_echo_stands_before_the_answer_with_its_tokens(void **state)
 }
 
 // A score of no tokens would be that of certainty.
-static void a_choice_without_tokens_is_refused(void **state)
+TEST(a_choice_without_tokens_is_refused)
 {
-    (void)state;
     struct text unspelled[] = {TEXT("ab"), {(const char[]){FAKE_UNSPELLED}, 1}};
     const int32_t tokens[] = {30, 31};
     for (int with_end = 0; with_end < 2; with_end++) {
@@ -336,9 +328,8 @@ static void a_choice_without_tokens_is_refused(void **state)
 }
 
 // A long choice is named by its first 64 bytes, which end with a whole character.
-static void a_choice_that_is_refused_is_quoted_in_short(void **state)
+TEST(a_choice_that_is_refused_is_quoted_in_short)
 {
-    (void)state;
     char bytes[80];
     memset(bytes, FAKE_UNSPELLED, sizeof bytes);
     const int32_t tokens[] = {30, 31};
@@ -361,18 +352,7 @@ static void a_choice_that_is_refused_is_quoted_in_short(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices_are_scored_the_same_whatever_the_batch_and_the_memory),
-        cmocka_unit_test(a_choice_without_tokens_is_refused),
-        cmocka_unit_test(a_choice_that_is_refused_is_quoted_in_short),
-        cmocka_unit_test(a_prompt_is_computed_once_for_all_its_choices),
-        cmocka_unit_test(the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer),
-        cmocka_unit_test(choices_that_fit_no_context_fail_their_job_alone),
-        cmocka_unit_test(prompts_are_scored_the_same_whatever_the_batch_and_the_memory),
-        cmocka_unit_test(a_scored_prompt_shares_its_pages_and_computes_its_rows),
-        cmocka_unit_test(an_echo_stands_before_the_answer_with_its_tokens),
-    };
-    int n_failed = cmocka_run_group_tests_name("step by step", tests, NULL, NULL);
+    int n_failed = cases_run_named("step by step");
     ahead = true;
-    return n_failed + cmocka_run_group_tests_name("ahead", tests, NULL, NULL);
+    return n_failed + cases_run_named("ahead");
 }

@@ -1,13 +1,7 @@
 // The batcher's engine over a session: which calls it has, and that each is the session's. The session is this
 // program's.
 #include "batching/session_engine.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct session session;
 static struct step step;
@@ -65,9 +59,8 @@ void session_take_findings(struct session *of, struct step_findings *out)
     (void)call("take_findings", STATUS_OK, of);
 }
 
-static void each_call_is_the_session_s(void **state)
+TEST(each_call_is_the_session_s)
 {
-    (void)state;
     can_compute_ahead = true;
     n_calls = 0;
     const struct engine engine = session_engine_bind(&session, true);
@@ -87,9 +80,8 @@ static void each_call_is_the_session_s(void **state)
     assert_int_equal(n_calls, 5);
 }
 
-static void steps_are_submitted_ahead_where_it_is_wanted_and_possible(void **state)
+TEST(steps_are_submitted_ahead_where_it_is_wanted_and_possible)
 {
-    (void)state;
     for (int i = 0; i < 4; i++) {
         const bool wanted = i & 1;
         can_compute_ahead = i & 2;
@@ -100,13 +92,4 @@ static void steps_are_submitted_ahead_where_it_is_wanted_and_possible(void **sta
         assert_int_equal(engine.collect != NULL, is_ahead);
         assert_true(engine.step && engine.take_findings);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_is_the_session_s),
-        cmocka_unit_test(steps_are_submitted_ahead_where_it_is_wanted_and_possible),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

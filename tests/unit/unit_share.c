@@ -1,6 +1,7 @@
 // Equal workers of one store answer equal shares of equal jobs: claims as a worker's loop makes them
 // (consumer/ahead.h, store/share.h), without a clock.
 #include "consumer/ahead.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 enum { N_JOBS = 1000, WORKERS_MAX = 5, BATCH_MAX = 64 };
@@ -77,7 +78,7 @@ static void share_equal_jobs(int n_workers, int n_batch)
     }
 }
 
-static void equal_workers_answer_equal_shares_of_equal_jobs(void **state)
+TEST(equal_workers_answer_equal_shares_of_equal_jobs)
 {
     for (int n_workers = 2; n_workers <= WORKERS_MAX; n_workers++)
         for (int n_batch = 16; n_batch <= BATCH_MAX && n_workers * n_batch * 5 <= N_JOBS; n_batch *= 2) {
@@ -87,9 +88,8 @@ static void equal_workers_answer_equal_shares_of_equal_jobs(void **state)
 }
 
 // A few jobs of each batch end at a time.
-static void batches_stay_full_until_the_last_jobs_are_claimed(void **state)
+TEST_WITH(batches_stay_full_until_the_last_jobs_are_claimed, fresh_path, NULL)
 {
-    (void)state;
     enum { N_WORKERS = 3, N_ENDED = 4 };
     struct equal_worker workers[N_WORKERS];
     open_workers(workers, N_WORKERS, BATCH_MAX);
@@ -136,9 +136,8 @@ static void end_two(struct equal_worker workers[2])
     }
 }
 
-static void few_jobs_are_computed_in_one_batch_of_each_worker(void **state)
+TEST_WITH(few_jobs_are_computed_in_one_batch_of_each_worker, fresh_path, NULL)
 {
-    (void)state;
     struct equal_worker workers[2];
     open_two(workers);
     for (int round = 0; round < 3; round++) { // the workers have answered jobs before, or not
@@ -151,9 +150,8 @@ static void few_jobs_are_computed_in_one_batch_of_each_worker(void **state)
     store_close(workers[1].store);
 }
 
-static void jobs_that_are_submitted_later_do_not_wait_for_the_end_of_a_long_one(void **state)
+TEST_WITH(jobs_that_are_submitted_later_do_not_wait_for_the_end_of_a_long_one, fresh_path, NULL)
 {
-    (void)state;
     struct equal_worker workers[2];
     open_two(workers);
     for (size_t n = 1; n < 20; n++) {
@@ -166,14 +164,4 @@ static void jobs_that_are_submitted_later_do_not_wait_for_the_end_of_a_long_one(
     store_close(workers[1].store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_workers_answer_equal_shares_of_equal_jobs),
-        cmocka_unit_test_setup(batches_stay_full_until_the_last_jobs_are_claimed, fresh_path),
-        cmocka_unit_test_setup(few_jobs_are_computed_in_one_batch_of_each_worker, fresh_path),
-        cmocka_unit_test_setup(jobs_that_are_submitted_later_do_not_wait_for_the_end_of_a_long_one,
-                               fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -1,14 +1,8 @@
 // Which segments of attention are computed for several sequences at once, found from block tables.
 #include "gpu/shared_prefix.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-#include <stdlib.h>
 
 enum {
     PAGE_POSITIONS = 64,
@@ -104,7 +98,7 @@ static void find_shared(struct world *world, const struct shared_rules *rules)
     check_tiles(world, rules);
 }
 
-static void two_hundred_and_fifty_six_sequences_read_512_positions_16_times(void **state)
+TEST(two_hundred_and_fifty_six_sequences_read_512_positions_16_times)
 {
     struct world *world = *state;
     clear(world);
@@ -117,7 +111,7 @@ static void two_hundred_and_fifty_six_sequences_read_512_positions_16_times(void
     assert_int_equal(world->shared.n_segments, 2);
 }
 
-static void prefixes_branch(void **state)
+TEST(prefixes_branch)
 {
     struct world *world = *state;
     clear(world);
@@ -140,7 +134,7 @@ static void prefixes_branch(void **state)
 }
 
 // Sequences of three lengths in any order: those that read further share on, whichever are between them.
-static void sequences_that_end_within_a_prefix_part_no_others(void **state)
+TEST(sequences_that_end_within_a_prefix_part_no_others)
 {
     struct world *world = *state;
     uint64_t random = random_seed(20261123);
@@ -163,7 +157,7 @@ static void sequences_that_end_within_a_prefix_part_no_others(void **state)
     }
 }
 
-static void few_sequences_short_prefixes_and_prompts_share_nothing(void **state)
+TEST(few_sequences_short_prefixes_and_prompts_share_nothing)
 {
     struct world *world = *state;
     clear(world);
@@ -193,7 +187,7 @@ static void few_sequences_short_prefixes_and_prompts_share_nothing(void **state)
 }
 
 // 128 heads of one key-value head fill tiles by themselves.
-static void who_fills_tiles_alone_shares_nothing(void **state)
+TEST(who_fills_tiles_alone_shares_nothing)
 {
     struct world *world = *state;
     struct shared_rules latent = llama;
@@ -208,7 +202,7 @@ static void who_fills_tiles_alone_shares_nothing(void **state)
     assert_int_equal(world->shared.n_part_rows, 64);
 }
 
-static void scratch_and_tiles_bound_what_is_shared(void **state)
+TEST(scratch_and_tiles_bound_what_is_shared)
 {
     struct world *world = *state;
     struct shared_rules rules = llama;
@@ -234,9 +228,8 @@ static void scratch_and_tiles_bound_what_is_shared(void **state)
 }
 
 // shared_prefix_init allocates five times.
-static void each_allocation_that_fails_is_an_error(void **state)
+TEST(each_allocation_that_fails_is_an_error)
 {
-    (void)state;
     for (int n_good = 0; n_good <= 5; n_good++) {
         struct shared_prefix shared;
         struct error error;
@@ -251,16 +244,4 @@ static void each_allocation_that_fails_is_an_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_allocation_that_fails_is_an_error),
-        cmocka_unit_test(two_hundred_and_fifty_six_sequences_read_512_positions_16_times),
-        cmocka_unit_test(prefixes_branch),
-        cmocka_unit_test(sequences_that_end_within_a_prefix_part_no_others),
-        cmocka_unit_test(few_sequences_short_prefixes_and_prompts_share_nothing),
-        cmocka_unit_test(who_fills_tiles_alone_shares_nothing),
-        cmocka_unit_test(scratch_and_tiles_bound_what_is_shared),
-    };
-    return cmocka_run_group_tests(tests, open_world, close_world);
-}
+GROUP_FIXTURE(open_world, close_world);

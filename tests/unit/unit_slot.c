@@ -1,17 +1,10 @@
 // The slots of Kafka workers beside one store: files that hold their ids, one worker each.
 #include "consumer/kafka/slot.h"
+#include "tests/cases.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char folder[64];
 
@@ -32,12 +25,11 @@ static struct slot open_slot(const char *group)
 {
     struct slot slot;
     struct error error;
-    if (slot_open(&slot, folder, group, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(slot_open(&slot, folder, group, &error), &error);
     return slot;
 }
 
-static void a_slot_is_held_by_one_worker_and_keeps_its_id(void **state)
+TEST_WITH(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder, remove_folder)
 {
     struct slot first = open_slot("g"), second = open_slot("g");
     assert_int_equal(first.number, 0);
@@ -60,7 +52,7 @@ static void a_slot_is_held_by_one_worker_and_keeps_its_id(void **state)
     slot_close(&first); // twice is fine
 }
 
-static void a_slot_file_cut_short_gets_a_new_id(void **state)
+TEST_WITH(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder)
 {
     struct slot slot = open_slot("g");
     char before[sizeof slot.id], path[128];
@@ -82,11 +74,10 @@ static void a_slot_file_cut_short_gets_a_new_id(void **state)
 static void open_named(struct slot *slot)
 {
     struct error error;
-    if (slot_open_named(slot, folder, "g", "pod-7", &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(slot_open_named(slot, folder, "g", "pod-7", &error), &error);
 }
 
-static void a_slot_keeps_the_member_id_of_its_last_process(void **state)
+TEST_WITH(a_slot_keeps_the_member_id_of_its_last_process, make_folder, remove_folder)
 {
     char longest[SLOT_MEMBER_BYTES_MAX + 1];
     struct slot slot = open_slot("g");
@@ -114,7 +105,7 @@ static void a_slot_keeps_the_member_id_of_its_last_process(void **state)
     slot_close(&slot);
 }
 
-static void a_member_id_of_a_copied_or_cut_file_is_not_believed(void **state)
+TEST_WITH(a_member_id_of_a_copied_or_cut_file_is_not_believed, make_folder, remove_folder)
 {
     char command[512], path[128];
     struct slot slot;
@@ -152,33 +143,33 @@ static void a_member_id_of_a_copied_or_cut_file_is_not_believed(void **state)
     }
 }
 
-static void a_member_s_name_is_held_by_one_worker(void **state)
+TEST_WITH(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder)
 {
     struct slot first, second;
     struct error error;
     char longest[SLOT_NAME_BYTES_MAX + 2];
     char group[SLOT_GROUP_BYTES_MAX + 2] = "";
     memset(group, 'g', SLOT_GROUP_BYTES_MAX);
-    assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_OK);
+    assert_ok(slot_open_named(&first, folder, group, "pod-7", &error), &error);
     slot_close(&first);
     group[SLOT_GROUP_BYTES_MAX] = 'g';
     assert_int_equal(slot_open_named(&first, folder, group, "pod-7", &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "longer than"));
-    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    assert_ok(slot_open_named(&first, folder, "g", "pod-7", &error), &error);
     assert_string_equal(first.id, "pod-7");
     assert_int_equal(slot_open_named(&second, folder, "g", "pod-7", &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_USAGE);
     assert_non_null(strstr(error.text, "pod-7"));
-    assert_int_equal(slot_open_named(&second, folder, "another", "pod-7", &error), STATUS_OK);
+    assert_ok(slot_open_named(&second, folder, "another", "pod-7", &error), &error);
     slot_close(&second);
     slot_close(&first);
-    assert_int_equal(slot_open_named(&first, folder, "g", "pod-7", &error), STATUS_OK);
+    assert_ok(slot_open_named(&first, folder, "g", "pod-7", &error), &error);
     slot_close(&first);
     assert_int_equal(slot_open_named(&first, folder, "g", "../pod", &error), STATUS_REFUSE);
     assert_int_equal(slot_open_named(&first, folder, "g", "", &error), STATUS_REFUSE);
     memset(longest, 'n', sizeof longest);
     longest[SLOT_NAME_BYTES_MAX] = '\0';
-    assert_int_equal(slot_open_named(&first, folder, "g", longest, &error), STATUS_OK);
+    assert_ok(slot_open_named(&first, folder, "g", longest, &error), &error);
     slot_close(&first);
     longest[SLOT_NAME_BYTES_MAX] = 'n';
     longest[SLOT_NAME_BYTES_MAX + 1] = '\0';
@@ -186,12 +177,11 @@ static void a_member_s_name_is_held_by_one_worker(void **state)
 }
 
 // librdkafka commits no other group's offsets in a transaction.
-static void a_group_is_printable_ascii(void **state)
+TEST(a_group_is_printable_ascii)
 {
     static const char *const refused[] = {"\xc3\xa9", "a\tb", "a\n", "\x7f"};
     struct error error;
-    (void)state;
-    assert_int_equal(slot_check(" a\"%/~", NULL, &error), STATUS_OK);
+    assert_ok(slot_check(" a\"%/~", NULL, &error), &error);
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         assert_int_equal(slot_check(refused[i], i % 2 ? "pod" : NULL, &error), STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_USAGE);
@@ -199,26 +189,26 @@ static void a_group_is_printable_ascii(void **state)
     }
 }
 
-static void without_a_file_a_slot_has_the_given_name_or_a_random_one(void **state)
+TEST(without_a_file_a_slot_has_the_given_name_or_a_random_one)
 {
     struct slot first, second;
     struct error error;
     assert_int_equal(slot_open_named(&first, "/no/such/folder", "g", "pod-7", &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_FILE);
-    assert_int_equal(slot_open_without_file(&first, "pod-7", &error), STATUS_OK);
+    assert_ok(slot_open_without_file(&first, "pod-7", &error), &error);
     assert_string_equal(first.id, "pod-7");
     assert_int_equal(slot_open_without_file(&first, "no name", &error), STATUS_REFUSE);
     memset(&first, '?', sizeof first);
     memset(&second, '?', sizeof second);
-    assert_int_equal(slot_open_without_file(&first, NULL, &error), STATUS_OK);
-    assert_int_equal(slot_open_without_file(&second, NULL, &error), STATUS_OK);
+    assert_ok(slot_open_without_file(&first, NULL, &error), &error);
+    assert_ok(slot_open_without_file(&second, NULL, &error), &error);
     assert_string_not_equal(first.id, second.id);
     assert_int_equal(strlen(first.id), SLOT_ID_BYTES);
     assert_int_equal(strspn(first.id, "0123456789abcdef"), SLOT_ID_BYTES);
     slot_close(&first); // nothing to close
 }
 
-static void any_group_name_makes_a_file_name(void **state)
+TEST_WITH(any_group_name_makes_a_file_name, make_folder, remove_folder)
 {
     char longest[SLOT_GROUP_BYTES_MAX + 2], path[512];
     struct slot slot = open_slot("../a b%");
@@ -243,7 +233,7 @@ static void any_group_name_makes_a_file_name(void **state)
 }
 
 // Not by the error of a file, after which a worker continues without one.
-static void a_group_whose_name_no_file_can_have_is_refused_by_its_length(void **state)
+TEST_WITH(a_group_whose_name_no_file_can_have_is_refused_by_its_length, make_folder, remove_folder)
 {
     static const struct {
         const char *member;
@@ -273,7 +263,7 @@ static void a_group_whose_name_no_file_can_have_is_refused_by_its_length(void **
 }
 
 // Only letters, digits, '-' and '_' are written as they are: not their neighbors in ASCII either.
-static void each_end_of_a_range_of_characters_is_in_it(void **state)
+TEST_WITH(each_end_of_a_range_of_characters_is_in_it, make_folder, remove_folder)
 {
     char path[512];
     struct slot slot = open_slot("azAZ09-_`{@[/:");
@@ -283,7 +273,7 @@ static void each_end_of_a_range_of_characters_is_in_it(void **state)
 }
 
 // Where a service manager starts workers without a standard input.
-static void a_slot_whose_file_is_descriptor_0_is_given_back_too(void **state)
+TEST_WITH(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder, remove_folder)
 {
     int input = dup(STDIN_FILENO);
     close(STDIN_FILENO);
@@ -300,7 +290,7 @@ static void a_slot_whose_file_is_descriptor_0_is_given_back_too(void **state)
 }
 
 // A file of a shorter name would be another worker's lock.
-static void a_path_beyond_the_system_s_limit_is_refused_and_not_cut(void **state)
+TEST_WITH(a_path_beyond_the_system_s_limit_is_refused_and_not_cut, make_folder, remove_folder)
 {
     static char longest[PATH_MAX + 1];
     struct slot slot;
@@ -321,30 +311,4 @@ static void a_path_beyond_the_system_s_limit_is_refused_and_not_cut(void **state
             }
             slot_close(&slot);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_slot_is_held_by_one_worker_and_keeps_its_id, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_slot_file_cut_short_gets_a_new_id, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_slot_keeps_the_member_id_of_its_last_process, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_member_id_of_a_copied_or_cut_file_is_not_believed, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_member_s_name_is_held_by_one_worker, make_folder, remove_folder),
-        cmocka_unit_test(a_group_is_printable_ascii),
-        cmocka_unit_test(without_a_file_a_slot_has_the_given_name_or_a_random_one),
-        cmocka_unit_test_setup_teardown(any_group_name_makes_a_file_name, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(a_group_whose_name_no_file_can_have_is_refused_by_its_length,
-                                        make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(each_end_of_a_range_of_characters_is_in_it, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_path_beyond_the_system_s_limit_is_refused_and_not_cut, make_folder,
-                                        remove_folder),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

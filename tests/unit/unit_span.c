@@ -1,16 +1,7 @@
 // Parts of a text (schemas/span.h): joined where they meet, cut with the text, found where another part
 // touches them.
 #include "schemas/span.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/cases.h"
 
 // As "1-3 5-9".
 static void assert_spans(const struct text_spans *spans, const char *expected)
@@ -24,9 +15,8 @@ static void assert_spans(const struct text_spans *spans, const char *expected)
     assert_false(spans->failed);
 }
 
-static void parts_that_meet_are_one_and_empty_ones_none(void **state)
+TEST(parts_that_meet_are_one_and_empty_ones_none)
 {
-    (void)state;
     struct text_spans spans = {0};
     text_spans_add(&spans, 2, 2);
     assert_spans(&spans, "");
@@ -40,7 +30,7 @@ static void parts_that_meet_are_one_and_empty_ones_none(void **state)
     assert_spans(&spans, "");
 }
 
-static void parts_are_kept_in_their_own_memory_however_many(void **state)
+TEST(parts_are_kept_in_their_own_memory_however_many)
 {
     enum { N = 500, BESIDE = 4096 };
     struct text_spans spans = {0};
@@ -62,9 +52,8 @@ static void parts_are_kept_in_their_own_memory_however_many(void **state)
     text_spans_finish(&spans);
 }
 
-static void a_cut_takes_what_lies_behind_it(void **state)
+TEST(a_cut_takes_what_lies_behind_it)
 {
-    (void)state;
     static const char *const expected[] = {"",    "",    "",        "2-3",     "2-4",
                                            "2-5", "2-5", "2-5 6-7", "2-5 6-8", "2-5 6-8"};
     for (size_t size = 0; size < 10; size++) {
@@ -78,9 +67,8 @@ static void a_cut_takes_what_lies_behind_it(void **state)
 }
 
 // Against a flag for each byte.
-static void a_part_touches_the_bytes_that_it_shares_with_another(void **state)
+TEST(a_part_touches_the_bytes_that_it_shares_with_another)
 {
-    (void)state;
     enum { SIZE = 210, WIDTH = 3, STRIDE = 5 };
     struct text_spans spans = {0};
     bool is_part[SIZE] = {0};
@@ -98,15 +86,4 @@ static void a_part_touches_the_bytes_that_it_shares_with_another(void **state)
         }
     text_spans_finish(&spans);
     assert_false(text_spans_touch(&spans, 0, SIZE));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_that_meet_are_one_and_empty_ones_none),
-        cmocka_unit_test(parts_are_kept_in_their_own_memory_however_many),
-        cmocka_unit_test(a_cut_takes_what_lies_behind_it),
-        cmocka_unit_test(a_part_touches_the_bytes_that_it_shares_with_another),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

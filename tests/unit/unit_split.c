@@ -4,16 +4,10 @@
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/split_stage.h"
 #include "engine/tokenizer/unicode_class.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { STAGES_MAX = 6 };
 
@@ -178,14 +172,14 @@ static void assert_same(const char *name, const struct pieces *got, const struct
     fail_msg("%s", message.data);
 }
 
-static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
+TEST(hand_written_patterns_cut_as_their_regular_expressions)
 {
     for (size_t o = 0; o < ORIGINAL_COUNT; o++) {
         struct error error;
         struct splitter *splitter;
         struct split_pattern *patterns[STAGES_MAX];
         size_t n_patterns = 0;
-        assert_int_equal(splitter_open(&splitter, text_from_string(originals[o].name), &error), STATUS_OK);
+        assert_ok(splitter_open(&splitter, text_from_string(originals[o].name), &error), &error);
         for (; n_patterns < STAGES_MAX && originals[o].expressions[n_patterns]; n_patterns++)
             if (split_pattern_open(&patterns[n_patterns],
                                    text_from_string(originals[o].expressions[n_patterns]), &error))
@@ -206,7 +200,7 @@ static void hand_written_patterns_cut_as_their_regular_expressions(void **state)
     }
 }
 
-static void every_hand_written_pre_tokenizer_is_tested_here(void **state)
+TEST(every_hand_written_pre_tokenizer_is_tested_here)
 {
     for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
          definition++) {
@@ -227,7 +221,7 @@ static void assert_cut(const char *name, const char *text, const char *joined)
     struct error error;
     struct pieces pieces = {.text = text};
     struct buffer got = {0};
-    assert_int_equal(splitter_open(&splitter, text_from_string(name), &error), STATUS_OK);
+    assert_ok(splitter_open(&splitter, text_from_string(name), &error), &error);
     assert_true(splitter_run(splitter, text_from_string(text), add_pieces, &pieces));
     for (size_t i = 0, start = 0; i < pieces.n_ends; start = pieces.ends[i++])
         buffer_add_format(&got, "%s%.*s", i ? "|" : "", (int)(pieces.ends[i] - start), text + start);
@@ -236,7 +230,7 @@ static void assert_cut(const char *name, const char *text, const char *joined)
     splitter_close(splitter);
 }
 
-static void known_texts_are_cut_as_published(void **state)
+TEST(known_texts_are_cut_as_published)
 {
     assert_cut("gpt-2", "I'll pay  10000 now\n\nOK ", "I|'ll| pay| | 10000| now|\n|\n|OK| ");
     assert_cut("llama-bpe", "I'LL pay  10000 now\n\nOK ", "I|'LL| pay| | |100|00| now|\n\n|OK| ");
@@ -254,7 +248,7 @@ static void known_texts_are_cut_as_published(void **state)
     assert_cut("jais-2", "a       b", "a|    |  | b");
 }
 
-static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
+TEST(aliases_mean_the_same_and_unknown_names_are_refused)
 {
     static const char *const names[] = {"default",   "gpt-2",        "llama-bpe",      "llama3",
                                         "qwen2",     "deepseek-llm", "deepseek-coder", "deepseek-v3",
@@ -265,7 +259,7 @@ static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
     struct splitter *splitter;
     struct error error;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        assert_int_equal(splitter_open(&splitter, text_from_string(names[i]), &error), STATUS_OK);
+        assert_ok(splitter_open(&splitter, text_from_string(names[i]), &error), &error);
         splitter_close(splitter);
     }
     assert_int_equal(splitter_open(&splitter, TEXT("klingon"), &error), STATUS_REFUSE);
@@ -274,15 +268,14 @@ static void aliases_mean_the_same_and_unknown_names_are_refused(void **state)
     assert_null(splitter);
 }
 
-static void invalid_utf_8_is_cut_into_whole_bytes(void **state)
+TEST(invalid_utf_8_is_cut_into_whole_bytes)
 {
     random_state = random_seed(11);
     for (const struct splitter_definition *definition = splitter_definitions; definition->traits.name;
          definition++) {
         struct splitter *splitter;
         struct error error;
-        assert_int_equal(splitter_open(&splitter, text_from_string(definition->traits.name), &error),
-                         STATUS_OK);
+        assert_ok(splitter_open(&splitter, text_from_string(definition->traits.name), &error), &error);
         for (int round = 0; round < 500; round++) {
             char bytes[64];
             size_t size = random_below(&random_state, sizeof bytes);
@@ -302,7 +295,7 @@ static void count_pieces(void *context, const char *data, const size_t *sizes, s
     *(size_t *)context += n_pieces;
 }
 
-static void long_texts_of_anything_are_cut_in_one_pass(void **state)
+TEST(long_texts_of_anything_are_cut_in_one_pass)
 {
     static const char *const units[] = {"a",   "A",  " ",   "\n", "1",    "'",  ".",   "中",
                                         "中A", " a", "\n ", "́",   "\xFF", "'s", "\x01"};
@@ -317,8 +310,7 @@ static void long_texts_of_anything_are_cut_in_one_pass(void **state)
             struct splitter *splitter;
             struct error error;
             size_t n_pieces = 0;
-            assert_int_equal(splitter_open(&splitter, text_from_string(definition->traits.name), &error),
-                             STATUS_OK);
+            assert_ok(splitter_open(&splitter, text_from_string(definition->traits.name), &error), &error);
             clock_t start = clock();
             assert_true(splitter_run(splitter, (struct text){text.data, text.size}, count_pieces, &n_pieces));
             double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
@@ -331,7 +323,7 @@ static void long_texts_of_anything_are_cut_in_one_pass(void **state)
     buffer_finish(&text);
 }
 
-static void a_pattern_is_limited_and_a_wrong_one_refused(void **state)
+TEST(a_pattern_is_limited_and_a_wrong_one_refused)
 {
     struct split_pattern *pattern;
     struct error error;
@@ -340,8 +332,7 @@ static void a_pattern_is_limited_and_a_wrong_one_refused(void **state)
     struct buffer expression = {0};
     for (size_t i = 0; i < PATTERN_BYTES_MAX; i++)
         buffer_add_byte(&expression, 'a');
-    assert_int_equal(split_pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
-                     STATUS_OK);
+    assert_ok(split_pattern_open(&pattern, (struct text){expression.data, expression.size}, &error), &error);
     split_pattern_close(pattern);
     buffer_add_byte(&expression, 'a');
     assert_int_equal(split_pattern_open(&pattern, (struct text){expression.data, expression.size}, &error),
@@ -351,7 +342,7 @@ static void a_pattern_is_limited_and_a_wrong_one_refused(void **state)
 }
 
 // Where PCRE2 by itself reads an expression otherwise than the tokenizers' own matchers.
-static void white_space_and_scripts_are_unicode_s(void **state)
+TEST(white_space_and_scripts_are_unicode_s)
 {
     static const struct {
         const char *expression, *text;
@@ -365,8 +356,7 @@ static void white_space_and_scripts_are_unicode_s(void **state)
         struct split_pattern *pattern;
         struct error error;
         size_t start, end;
-        assert_int_equal(split_pattern_open(&pattern, text_from_string(cases[i].expression), &error),
-                         STATUS_OK);
+        assert_ok(split_pattern_open(&pattern, text_from_string(cases[i].expression), &error), &error);
         assert_true(split_pattern_find(pattern, text_from_string(cases[i].text), 0, &start, &end));
         if (start != cases[i].start || end != cases[i].end)
             fail_msg("%s: matches %zu..%zu, expected %zu..%zu", cases[i].expression, start, end,
@@ -375,7 +365,7 @@ static void white_space_and_scripts_are_unicode_s(void **state)
     }
 }
 
-static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state)
+TEST(a_pattern_beyond_the_fast_matcher_s_stack_still_matches)
 {
     struct split_pattern *pattern;
     struct error error;
@@ -383,7 +373,7 @@ static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state
     size_t start, end;
     for (int i = 0; i < 200000; i++)
         buffer_add_string(&text, "ab");
-    assert_int_equal(split_pattern_open(&pattern, TEXT("(?:(a)|(b))+"), &error), STATUS_OK);
+    assert_ok(split_pattern_open(&pattern, TEXT("(?:(a)|(b))+"), &error), &error);
     assert_true(split_pattern_find(pattern, (struct text){text.data, text.size}, 0, &start, &end));
     assert_true(start == 0 && end == text.size);
     split_pattern_close(pattern);
@@ -391,7 +381,7 @@ static void a_pattern_beyond_the_fast_matcher_s_stack_still_matches(void **state
 }
 
 // The expected hash is of the ranges as make_unicode_ranges.py writes them, looked up one codepoint after another.
-static void every_codepoint_has_its_class(void **state)
+TEST(every_codepoint_has_its_class)
 {
     struct unicode_table *table = unicode_table_create();
     uint64_t hash = 0;
@@ -402,21 +392,4 @@ static void every_codepoint_has_its_class(void **state)
         hash = (hash ^ table->ascii[byte]) * 0x100000001B3u;
     assert_true(hash == 0x333D8BB2B51DD188u);
     unicode_table_destroy(table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hand_written_patterns_cut_as_their_regular_expressions),
-        cmocka_unit_test(every_hand_written_pre_tokenizer_is_tested_here),
-        cmocka_unit_test(every_codepoint_has_its_class),
-        cmocka_unit_test(known_texts_are_cut_as_published),
-        cmocka_unit_test(aliases_mean_the_same_and_unknown_names_are_refused),
-        cmocka_unit_test(invalid_utf_8_is_cut_into_whole_bytes),
-        cmocka_unit_test(long_texts_of_anything_are_cut_in_one_pass),
-        cmocka_unit_test(a_pattern_is_limited_and_a_wrong_one_refused),
-        cmocka_unit_test(white_space_and_scripts_are_unicode_s),
-        cmocka_unit_test(a_pattern_beyond_the_fast_matcher_s_stack_still_matches),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,8 @@
 // that notes what it is asked for (gpu/staging.h, gpu/phases.h).
 #include "gpu/phases.h"
 #include "gpu/staging.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 struct noted_event {
     int number;
@@ -47,13 +39,11 @@ struct device_event *device_event_create(struct device *of)
 
 void device_event_destroy(struct device *of, struct device_event *event)
 {
-    (void)of;
     world.n_destroyed += event != NULL;
 }
 
 void device_event_record(struct device *of, struct device_event *event)
 {
-    (void)of;
     struct noted_event *noted = (struct noted_event *)event;
     noted->recorded = true;
     noted->waited = false;
@@ -65,7 +55,6 @@ void device_event_record(struct device *of, struct device_event *event)
 
 void device_event_wait(struct device *of, struct device_event *event)
 {
-    (void)of;
     struct noted_event *noted = (struct noted_event *)event;
     assert_true(noted->recorded);
     noted->waited = true;
@@ -83,7 +72,6 @@ double device_event_between_us(const struct device_event *begin, const struct de
 
 void *device_pin(struct device *of, size_t size_bytes)
 {
-    (void)of;
     if (world.n_pins_left == 0)
         return NULL;
     world.n_pins_left -= world.n_pins_left > 0;
@@ -93,7 +81,6 @@ void *device_pin(struct device *of, size_t size_bytes)
 
 void device_unpin(struct device *of, void *memory)
 {
-    (void)of;
     for (int i = 0; i < 2; i++)
         assert_true(!memory || world.uploading[i] != memory);
     world.n_unpinned += memory != NULL;
@@ -103,7 +90,6 @@ void device_unpin(struct device *of, void *memory)
 // The copy runs until the event behind it was waited for.
 void device_upload(struct device *of, void *to, const void *from, size_t size_bytes)
 {
-    (void)of;
     int i = world.uploading[0] ? 1 : 0;
     assert_null(world.uploading[i]);
     world.uploading[i] = from;
@@ -115,14 +101,12 @@ void device_upload(struct device *of, void *to, const void *from, size_t size_by
 
 enum status device_status(struct device *of, struct error *error)
 {
-    (void)of;
     return world.status == STATUS_OK ? STATUS_OK
                                      : error_set(error, world.status, ERROR_FILE, "the device is lost");
 }
 
 static int start(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.n_events_left = world.n_pins_left = -1;
     return 0;
@@ -136,14 +120,13 @@ static void nothing_is_left(void)
     assert_int_equal(world.n_unpinned, world.n_pinned);
 }
 
-static void a_buffer_is_filled_again_only_when_its_copy_has_run(void **state)
+TEST(a_buffer_is_filled_again_only_when_its_copy_has_run)
 {
-    (void)state;
     enum { SIZE = STAGING_BYTES };
     struct staging staging;
     struct error error;
     unsigned char to[16];
-    assert_int_equal(staging_init(&staging, device, &error), STATUS_OK);
+    assert_ok(staging_init(&staging, device, &error), &error);
     assert_int_equal(staging.size_bytes, SIZE);
     unsigned char *buffers[5];
     for (int i = 0; i < 5; i++) {
@@ -167,7 +150,7 @@ static void a_buffer_is_filled_again_only_when_its_copy_has_run(void **state)
     nothing_is_left();
 }
 
-static void memory_of_any_size_is_copied_in_pieces(void **state)
+TEST(memory_of_any_size_is_copied_in_pieces)
 {
     static const struct {
         size_t size;
@@ -187,7 +170,7 @@ static void memory_of_any_size_is_copied_in_pieces(void **state)
         struct error error;
         start(state);
         memset(to, 0xee, 4 * STAGING_BYTES);
-        assert_int_equal(staging_init(&staging, device, &error), STATUS_OK);
+        assert_ok(staging_init(&staging, device, &error), &error);
         staging_copy(&staging, to, from, rows[i].size);
         assert_string_equal(world.log, rows[i].pieces);
         assert_memory_equal(to, from, rows[i].size);
@@ -199,18 +182,17 @@ static void memory_of_any_size_is_copied_in_pieces(void **state)
     free(to);
 }
 
-static void buffers_grow_and_never_shrink(void **state)
+TEST(buffers_grow_and_never_shrink)
 {
-    (void)state;
     struct staging staging;
     struct error error;
     unsigned char to[4] = {0};
-    assert_int_equal(staging_init(&staging, device, &error), STATUS_OK);
+    assert_ok(staging_init(&staging, device, &error), &error);
     unsigned char *buffer = staging_take(&staging);
-    assert_int_equal(staging_reserve(&staging, STAGING_BYTES, &error), STATUS_OK);
+    assert_ok(staging_reserve(&staging, STAGING_BYTES, &error), &error);
     assert_ptr_equal(staging_take(&staging), buffer);
     staging_send(&staging, to, sizeof to);
-    assert_int_equal(staging_reserve(&staging, STAGING_BYTES + 1, &error), STATUS_OK);
+    assert_ok(staging_reserve(&staging, STAGING_BYTES + 1, &error), &error);
     assert_int_equal(staging.size_bytes, STAGING_BYTES + 1);
     assert_ptr_equal(staging.device, device);
     assert_int_equal(world.n_unpinned, 2);
@@ -222,7 +204,7 @@ static void buffers_grow_and_never_shrink(void **state)
     nothing_is_left();
 }
 
-static void without_memory_nothing_is_kept(void **state)
+TEST(without_memory_nothing_is_kept)
 {
     struct staging staging;
     struct error error;
@@ -246,9 +228,8 @@ static void without_memory_nothing_is_kept(void **state)
 
 // ---- phases ----
 
-static void the_time_of_a_phase_is_what_passes_until_the_next_mark(void **state)
+TEST(the_time_of_a_phase_is_what_passes_until_the_next_mark)
 {
-    (void)state;
     struct phases phases = {0};
     struct step_times times = {0};
     for (int round = 1; round <= 2; round++) { // events are used again
@@ -278,9 +259,8 @@ static void the_time_of_a_phase_is_what_passes_until_the_next_mark(void **state)
     phases_add(&phases, &times);
 }
 
-static void marks_beyond_the_most_extend_the_last_phase(void **state)
+TEST(marks_beyond_the_most_extend_the_last_phase)
 {
-    (void)state;
     struct phases phases = {0};
     struct step_times times = {0};
     for (int i = 0; i < PHASES_MAX + 5; i++, world.now_us++)
@@ -294,7 +274,7 @@ static void marks_beyond_the_most_extend_the_last_phase(void **state)
     assert_int_equal(world.n_destroyed, PHASES_MAX);
 }
 
-static void without_memory_or_events_the_last_phase_is_extended(void **state)
+TEST(without_memory_or_events_the_last_phase_is_extended)
 {
     failing_memory.fails_alone = true;
     for (int n_good = 0; n_good < 4; n_good++) { // two arrays, grown once
@@ -326,17 +306,4 @@ static void without_memory_or_events_the_last_phase_is_extended(void **state)
     assert_int_equal(world.n_destroyed, 1);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, start)
-    const struct CMUnitTest tests[] = {
-        TEST(a_buffer_is_filled_again_only_when_its_copy_has_run),
-        TEST(memory_of_any_size_is_copied_in_pieces),
-        TEST(buffers_grow_and_never_shrink),
-        TEST(without_memory_nothing_is_kept),
-        TEST(the_time_of_a_phase_is_what_passes_until_the_next_mark),
-        TEST(marks_beyond_the_most_extend_the_last_phase),
-        TEST(without_memory_or_events_the_last_phase_is_extended),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(start, NULL);

@@ -1,14 +1,14 @@
 // The store: the embedded queue's transactions, workers that die, the projection, foreign files.
 #include "store/hashed_jobs.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <signal.h>
 
-static void jobs_pass_from_submission_to_result_once(void **state)
+TEST(jobs_pass_from_submission_to_result_once)
 {
-    (void)state;
     struct store *store = open_store(true);
     assert_int_equal(submit(store, "a", 0, 5), 5);
     struct claims first = claim(store, "", 3), second = claim(store, "", 10), third = claim(store, "", 10);
@@ -33,9 +33,8 @@ static void jobs_pass_from_submission_to_result_once(void **state)
     store_close(store);
 }
 
-static void progress_counts_the_jobs_that_run_of_each_dataset_by_itself(void **state)
+TEST(progress_counts_the_jobs_that_run_of_each_dataset_by_itself)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "a", 0, 3);
     submit(store, "b", 0, 2);
@@ -50,9 +49,8 @@ static void progress_counts_the_jobs_that_run_of_each_dataset_by_itself(void **s
     store_close(store);
 }
 
-static void a_repeated_submission_adds_only_what_is_missing(void **state)
+TEST(a_repeated_submission_adds_only_what_is_missing)
 {
-    (void)state;
     struct store *store = open_store(false);
     assert_int_equal(submit(store, "a", 0, 3), 3);
     assert_int_equal(submit(store, "a", 0, 5), 2);
@@ -77,8 +75,7 @@ static size_t submit_requests(struct store *store, const int numbers[REQUESTS], 
                                              .index = -1,
                                              .record = text_from_string(records[i])};
     }
-    assert_int_equal(store_submit_requests(store, TEXT("a"), submissions, REQUESTS, ids, &n_added, &error),
-                     STATUS_OK);
+    assert_ok(store_submit_requests(store, TEXT("a"), submissions, REQUESTS, ids, &n_added, &error), &error);
     return n_added;
 }
 
@@ -96,9 +93,8 @@ static void check_request(void *context, const struct claimed_job *job)
 }
 
 // Several jobs are queued by one statement. Some of them are there already, some twice in it.
-static void requests_that_repeat_within_and_across_submissions_are_queued_once(void **state)
+TEST(requests_that_repeat_within_and_across_submissions_are_queued_once)
 {
-    (void)state;
     struct store *store = open_store(true);
     int numbers[REQUESTS];
     int64_t ids[REQUESTS], id_of[3 * REQUESTS] = {0};
@@ -122,9 +118,9 @@ static void requests_that_repeat_within_and_across_submissions_are_queued_once(v
         n_different += n_new;
     }
     assert_int_equal(progress_of(store, "a").submitted, n_different);
-    assert_int_equal(store_claim(store, TEXT("a"), n_different + 1, INT64_MAX, check_request, id_of,
-                                 &n_claimed, &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, TEXT("a"), n_different + 1, INT64_MAX, check_request, id_of, &n_claimed,
+                          &error),
+              &error);
     assert_int_equal(n_claimed, n_different);
     store_close(store);
 }
@@ -142,50 +138,47 @@ static enum status submit_lines(struct store *store, int64_t from, int64_t upto,
                               &(struct dataset_mark){upto, (uint64_t)upto * 77}, n_added, &error);
 }
 
-static void a_dataset_remembers_how_far_its_file_was_submitted(void **state)
+TEST(a_dataset_remembers_how_far_its_file_was_submitted)
 {
-    (void)state;
     struct store *store = open_store(false);
     struct dataset_mark mark = {1, 1};
     size_t n_added;
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("a"), &mark, &error), &error);
     assert_true(mark.n_lines == 0 && mark.hash == 0);
     assert_int_equal(submit_lines(store, 0, 3, &n_added), STATUS_OK);
     assert_int_equal(n_added, 1);
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("a"), &mark, &error), &error);
     assert_true(mark.n_lines == 3 && mark.hash == 3 * 77);
     assert_int_equal(submit_lines(store, 3, 5, &n_added), STATUS_OK);
     assert_int_equal(submit_lines(store, 3, 4, &n_added), STATUS_RETRY); // somebody was faster
     assert_non_null(strstr(error.text, "another process"));
     assert_int_equal(progress_of(store, "a").submitted, 2);
-    assert_int_equal(store_dataset_begin(store, TEXT("a"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("a"), &mark, &error), &error);
     assert_true(mark.n_lines == 5 && mark.hash == 5 * 77);
     store_close(store);
 }
 
-static void a_claim_filters_by_dataset(void **state)
+TEST(a_claim_filters_by_dataset)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "a", 0, 2);
     submit(store, "b", 0, 3);
     struct claims claims = claim(store, "b", 10);
     assert_int_equal(claims.n, 3);
     bool drained = false;
-    assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
+    assert_ok(store_queue_is_drained(store, TEXT("b"), &drained, &error), &error);
     assert_false(drained); // claimed is not finished
     finish_claims(store, &claims);
-    assert_int_equal(store_queue_is_drained(store, TEXT("b"), &drained, &error), STATUS_OK);
+    assert_ok(store_queue_is_drained(store, TEXT("b"), &drained, &error), &error);
     assert_true(drained);
-    assert_int_equal(store_queue_is_drained(store, (struct text){0}, &drained, &error), STATUS_OK);
+    assert_ok(store_queue_is_drained(store, (struct text){0}, &drained, &error), &error);
     assert_false(drained);
     drop(&claims);
     store_close(store);
 }
 
-static void a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once(void **state)
+TEST(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once)
 {
-    (void)state;
     struct store *other = open_store(true);
     submit(other, "a", 0, 4);
     int ready[2];
@@ -218,35 +211,33 @@ static void a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once(
     store_close(other);
 }
 
-static void a_store_that_was_deleted_under_a_worker_takes_another_one(void **state)
+TEST(a_store_that_was_deleted_under_a_worker_takes_another_one)
 {
-    (void)state;
     char command[512];
     int64_t worker;
     struct store *old = open_store(true), *second;
     snprintf(command, sizeof command, "rm %s %s-wal %s-shm", path, path, path);
     assert_int_equal(system(command), 0);
-    assert_int_equal(store_open(&second, path, STORE_CREATE, &error), STATUS_OK);
-    assert_int_equal(store_worker_start(second, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_open(&second, path, STORE_CREATE, &error), &error);
+    assert_ok(store_worker_start(second, &description, &worker, &error), &error);
     assert_int_equal(worker, 2); // byte 1 is the old one's
     submit(second, "a", 0, 2);
     struct claims claims = claim(second, "a", 2);
     assert_int_equal(claims.n, 2);
-    assert_int_equal(store_worker_stop(second, &error), STATUS_OK);
+    assert_ok(store_worker_stop(second, &error), &error);
     drop(&claims);
     store_close(second);
     store_close(old);
 }
 
-static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void **state)
+TEST(released_jobs_are_free_again_and_their_attempt_is_not_counted)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "a", 0, 2);
     struct claims claims = claim(store, "", 2);
     int64_t ids[] = {claims.jobs[0]->source.offset, claims.jobs[1]->source.offset};
-    assert_int_equal(store_release(store, ids, 2, &error), STATUS_OK);
-    assert_int_equal(store_worker_stop(store, &error), STATUS_OK); // else half of them are kept for it
+    assert_ok(store_release(store, ids, 2, &error), &error);
+    assert_ok(store_worker_stop(store, &error), &error); // else half of them are kept for it
     struct store *second = open_store(true);
     struct claims again = claim(second, "", 2);
     assert_int_equal(again.n, 2);
@@ -259,14 +250,13 @@ static void released_jobs_are_free_again_and_their_attempt_is_not_counted(void *
     store_close(store);
 }
 
-static void a_job_that_another_worker_holds_is_not_released(void **state)
+TEST(a_job_that_another_worker_holds_is_not_released)
 {
-    (void)state;
     struct store *first = open_store(true), *second = open_store(true);
     submit(first, "a", 0, 2);
     struct claims mine = claim(first, "", 1), other = claim(second, "", 1);
     assert_int_equal(other.n, 1);
-    assert_int_equal(store_release(first, &other.jobs[0]->source.offset, 1, &error), STATUS_OK);
+    assert_ok(store_release(first, &other.jobs[0]->source.offset, 1, &error), &error);
     struct claims again = claim(first, "", 2);
     assert_int_equal(again.n, 0);
     assert_int_equal(finish_claims(second, &other), 1);
@@ -286,12 +276,11 @@ static void submit_urgent(struct store *store, const char *id, int32_t priority,
                                     .priority = priority,
                                     .deadline_s = deadline_s};
     size_t n_added;
-    assert_int_equal(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), STATUS_OK);
+    assert_ok(store_submit(store, TEXT("a"), &submission, 1, &n_added, &error), &error);
 }
 
-static void claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest(void **state)
+TEST(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit_urgent(store, "old-1", -5, 0);
     submit_urgent(store, "old-2", -5, 0);
@@ -332,8 +321,7 @@ static void die_computing(const char *suspects, bool alone)
         if (strchr(suspects, letter))
             ids[n++] = claims.jobs[i]->source.offset;
     }
-    assert_int_equal(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error),
-                     STATUS_OK);
+    assert_ok(store_suspect(store, ids, n, alone ? SUSPECT_ALONE : SUSPECT_AMONG_FEW, &error), &error);
     drop(&claims);
     store_close(store); // which drops its lock
 }
@@ -349,18 +337,16 @@ static void assert_crashes(const char *digits)
     struct store *store = open_store(true);
     int crashes[4] = {-1, -1, -1, -1};
     size_t n;
-    assert_int_equal(store_claim(store, (struct text){0}, 4, INT64_MAX, keep_crashes, crashes, &n, &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, 4, INT64_MAX, keep_crashes, crashes, &n, &error), &error);
     for (int i = 0; i < 4; i++)
         assert_int_equal(crashes[i], digits[i] - '0');
     int64_t ids[] = {1, 2, 3, 4};
-    assert_int_equal(store_release(store, ids, 4, &error), STATUS_OK); // a worker that leaves is no crash
+    assert_ok(store_release(store, ids, 4, &error), &error); // a worker that leaves is no crash
     store_close(store);
 }
 
-static void a_crash_is_blamed_on_what_was_computed(void **state)
+TEST(a_crash_is_blamed_on_what_was_computed)
 {
-    (void)state;
     struct store *store = open_store(false);
     submit(store, "a", 0, 4);
     store_close(store);
@@ -391,18 +377,15 @@ static void write_suspect(void *context, const struct suspect_job *job)
 static void assert_shown(struct store *store, const char *dataset, size_t n_suspects, const char *expected)
 {
     struct buffer shown = {0};
-    assert_int_equal(store_waiting(store, text_from_string(dataset), write_waiting, &shown, &error),
-                     STATUS_OK);
-    assert_int_equal(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &shown,
-                                    &error),
-                     STATUS_OK);
+    assert_ok(store_waiting(store, text_from_string(dataset), write_waiting, &shown, &error), &error);
+    assert_ok(store_suspects(store, text_from_string(dataset), n_suspects, write_suspect, &shown, &error),
+              &error);
     assert_string_equal(shown.size ? shown.data : "", expected);
     buffer_finish(&shown);
 }
 
-static void unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects(void **state)
+TEST(unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects)
 {
-    (void)state;
     struct store *store = open_store(false);
     submit(store, "a", 0, 3);
     submit_urgent(store, "past", 4, 1);
@@ -418,7 +401,7 @@ static void unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects(
     store = open_store(true);
     struct claims claims = claim(store, "b", 2);
     int64_t alone = claims.jobs[0]->source.offset;
-    assert_int_equal(store_suspect(store, &alone, 1, SUSPECT_ALONE, &error), STATUS_OK);
+    assert_ok(store_suspect(store, &alone, 1, SUSPECT_ALONE, &error), &error);
     assert_shown(store, "b", 9, "b 0: 0+2 late 0 suspects 2\nb b-1 2/3 0\nb b-0 1/3 2\n");
     assert_shown(store, "a", 1, "a 4: 2+0 late 1 suspects 2\na 0: 3+0 late 0 suspects 3\na a-1 2/2 0\n");
     drop(&claims);
@@ -430,23 +413,22 @@ static void on_cancelled(void *context, struct text dataset)
     snprintf(context, 16, "%.*s", (int)dataset.size, dataset.data);
 }
 
-static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **state)
+TEST(cancelling_answers_waiting_jobs_now_and_tells_the_workers)
 {
-    (void)state;
     struct store *worker = open_store(true), *canceller = open_store(false);
     submit(worker, "a", 0, 5);
     submit(worker, "b", 0, 1);
     struct claims claims = claim(worker, "", 2);
     char cancelled[16] = "";
-    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_ok(store_poll_cancelled(worker, on_cancelled, cancelled, &error), &error);
     assert_string_equal(cancelled, "");
     int64_t n_cancelled;
-    assert_int_equal(store_cancel(canceller, TEXT("a"), &n_cancelled, &error), STATUS_OK);
+    assert_ok(store_cancel(canceller, TEXT("a"), &n_cancelled, &error), &error);
     assert_int_equal(n_cancelled, 3);
-    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_ok(store_poll_cancelled(worker, on_cancelled, cancelled, &error), &error);
     assert_string_equal(cancelled, "a");
     cancelled[0] = '\0';
-    assert_int_equal(store_poll_cancelled(worker, on_cancelled, cancelled, &error), STATUS_OK);
+    assert_ok(store_poll_cancelled(worker, on_cancelled, cancelled, &error), &error);
     assert_string_equal(cancelled, ""); // once
     for (size_t i = 0; i < claims.n; i++)
         claims.jobs[i]->result.status = RESULT_CANCELLED;
@@ -469,13 +451,11 @@ static void cancelling_answers_waiting_jobs_now_and_tells_the_workers(void **sta
 
 static void count_cancelled(void *context, struct text dataset)
 {
-    (void)dataset;
     *(int *)context += 1;
 }
 
-static void a_worker_reads_each_cancellation_once(void **state)
+TEST(a_worker_reads_each_cancellation_once)
 {
-    (void)state;
     struct store *worker = open_store(true), *canceller = open_store(false);
     static const char *const datasets[] = {"a", "b", "c"};
     for (int i = 0; i < 3; i++)
@@ -483,23 +463,21 @@ static void a_worker_reads_each_cancellation_once(void **state)
     for (int i = 0; i < 3; i++) {
         int n_cancellations = 0;
         int64_t n_cancelled;
-        assert_int_equal(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error),
-                         STATUS_OK);
-        assert_int_equal(store_poll_cancelled(worker, count_cancelled, &n_cancellations, &error), STATUS_OK);
+        assert_ok(store_cancel(canceller, text_from_string(datasets[i]), &n_cancelled, &error), &error);
+        assert_ok(store_poll_cancelled(worker, count_cancelled, &n_cancellations, &error), &error);
         assert_int_equal(n_cancellations, 1);
     }
     store_close(canceller);
     store_close(worker);
 }
 
-static void jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled(void **state)
+TEST(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled)
 {
-    (void)state;
     struct store *dead = open_store(true), *other = open_store(true);
     submit(dead, "a", 0, 3);
     struct claims claims = claim(dead, "", 2);
     int64_t n_cancelled;
-    assert_int_equal(store_cancel(other, TEXT("a"), &n_cancelled, &error), STATUS_OK);
+    assert_ok(store_cancel(other, TEXT("a"), &n_cancelled, &error), &error);
     assert_int_equal(n_cancelled, 1);
     store_close(dead); // which drops its lock
     assert_int_equal(claim(other, "", 10).n, 0);
@@ -518,9 +496,8 @@ static void limit_pages(struct store *store, bool limited)
                      SQLITE_OK);
 }
 
-static void a_full_disk_is_one_clear_error_and_loses_nothing(void **state)
+TEST(a_full_disk_is_one_clear_error_and_loses_nothing)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "a", 0, 8);
     struct claims claims = claim(store, "", 8);
@@ -535,7 +512,7 @@ static void a_full_disk_is_one_clear_error_and_loses_nothing(void **state)
     assert_int_equal(store_finish(store, finished, 8, committed, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "full"));
     limit_pages(store, false);
-    assert_int_equal(store_finish(store, finished, 8, committed, &error), STATUS_OK);
+    assert_ok(store_finish(store, finished, 8, committed, &error), &error);
     struct collected collected;
     assert_int_equal(collect(store, "a", &collected), 0);
     free(large);
@@ -543,9 +520,8 @@ static void a_full_disk_is_one_clear_error_and_loses_nothing(void **state)
     store_close(store);
 }
 
-static void files_that_are_no_store_are_refused_and_left_alone(void **state)
+TEST(files_that_are_no_store_are_refused_and_left_alone)
 {
-    (void)state;
     struct store *store = NULL;
     FILE *file = fopen(path, "w");
     fputs("this is a text file, and a long enough one for SQLite to look at its "
@@ -567,9 +543,8 @@ static void files_that_are_no_store_are_refused_and_left_alone(void **state)
     assert_int_equal(store_open(&store, "/nonexistent/folder/x.db", STORE_CREATE, &error), STATUS_REFUSE);
 }
 
-static void a_store_of_a_newer_version_is_refused(void **state)
+TEST(a_store_of_a_newer_version_is_refused)
 {
-    (void)state;
     store_close(open_store(false));
     char command[256];
     snprintf(command, sizeof command, "sqlite3 %s 'PRAGMA user_version = 99'", path);
@@ -580,9 +555,8 @@ static void a_store_of_a_newer_version_is_refused(void **state)
     assert_non_null(strstr(error.text, "99"));
 }
 
-static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
+TEST(a_store_of_version_1_is_carried_over_with_its_jobs)
 {
-    (void)state;
     char command[1024];
     snprintf(
         command, sizeof command,
@@ -592,13 +566,13 @@ static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
         path, SOURCE_ROOT);
     assert_int_equal(system(command), 0);
     struct store *store = NULL;
-    assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_EXISTING, &error), &error);
     bool drained = true;
-    assert_int_equal(store_queue_is_drained(store, TEXT("old"), &drained, &error), STATUS_OK);
+    assert_ok(store_queue_is_drained(store, TEXT("old"), &drained, &error), &error);
     assert_false(drained);
     store_close(store);
     // Again: there is nothing left to change.
-    assert_int_equal(store_open(&store, path, STORE_EXISTING, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_EXISTING, &error), &error);
     store_close(store);
     snprintf(command, sizeof command,
              "test \"$(sqlite3 %s 'PRAGMA user_version; SELECT count(made_by), "
@@ -607,25 +581,22 @@ static void a_store_of_version_1_is_carried_over_with_its_jobs(void **state)
     assert_int_equal(system(command), 0);
 }
 
-static void the_file_is_readable_by_its_owner_only(void **state)
+TEST(the_file_is_readable_by_its_owner_only)
 {
-    (void)state;
     store_close(open_store(false));
     struct stat about;
     assert_int_equal(stat(path, &about), 0);
     assert_int_equal(about.st_mode & 0777, 0600);
 }
 
-static void a_store_mirrors_one_jobs_topic(void **state)
+TEST(a_store_mirrors_one_jobs_topic)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct text jobs = TEXT("a-jobs"), results = TEXT("results");
     struct mirrored_position positions[] = {{jobs, 0, 3}, {results, 0, 2}};
-    assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
-    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2},
-                                  &error),
-                     STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs, results, &error), &error);
+    assert_ok(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 2}, &error),
+              &error);
     const struct mirrored_position expected[] = {
         {jobs, 0, 3}, {results, 0, 2}, {jobs, 1, -1}, {TEXT("x"), 0, -1}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
@@ -634,70 +605,38 @@ static void a_store_mirrors_one_jobs_topic(void **state)
             store_mirror_position(store, expected[i].topic, expected[i].partition, &next, &error), STATUS_OK);
         assert_int_equal(next, expected[i].next);
     }
-    assert_int_equal(store_mirror_start(store, jobs, results, &error), STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs, results, &error), &error);
     assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "mirrors topic a-jobs, not only b-jobs and results"));
-    assert_int_equal(store_mirror_reset(store, &error), STATUS_OK);
-    assert_int_equal(store_mirror_start(store, TEXT("b-jobs"), results, &error), STATUS_OK);
+    assert_ok(store_mirror_reset(store, &error), &error);
+    assert_ok(store_mirror_start(store, TEXT("b-jobs"), results, &error), &error);
     store_close(store);
 }
 
-static void of_two_mirrors_of_a_store_the_one_that_began_last_goes_on(void **state)
+TEST(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on)
 {
-    (void)state;
     struct store *first = open_store(true), *second = open_store(false);
     struct text jobs = TEXT("a-jobs"), results = TEXT("results");
     struct mirrored_position position = {jobs, 0, 3};
     struct mirror_record record = {.positions = &position, .n_positions = 1};
-    assert_int_equal(store_mirror_start(first, jobs, results, &error), STATUS_OK);
-    assert_int_equal(store_mirror(first, &record, &error), STATUS_OK);
-    assert_int_equal(store_mirror_reset(second, &error), STATUS_OK); // sheaf status --rebuild
+    assert_ok(store_mirror_start(first, jobs, results, &error), &error);
+    assert_ok(store_mirror(first, &record, &error), &error);
+    assert_ok(store_mirror_reset(second, &error), &error); // sheaf status --rebuild
     assert_int_equal(store_mirror(first, &record, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "another process began to mirror into it"));
-    assert_int_equal(store_mirror_start(second, jobs, results, &error), STATUS_OK);
+    assert_ok(store_mirror_start(second, jobs, results, &error), &error);
     position.next = 5;
-    assert_int_equal(store_mirror(second, &record, &error), STATUS_OK);
+    assert_ok(store_mirror(second, &record, &error), &error);
     position.next = 4;
     assert_int_equal(store_mirror(first, &record, &error), STATUS_REFUSE);
     int64_t next = 0;
-    assert_int_equal(store_mirror_position(second, jobs, 0, &next, &error), STATUS_OK);
+    assert_ok(store_mirror_position(second, jobs, 0, &next, &error), &error);
     assert_int_equal(next, 5);
-    assert_int_equal(store_mirror_start(first, jobs, results, &error), STATUS_OK); // without a reset
+    assert_ok(store_mirror_start(first, jobs, results, &error), &error); // without a reset
     assert_int_equal(store_mirror(second, &record, &error), STATUS_REFUSE);
     store_close(first);
     store_close(second);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(of_two_mirrors_of_a_store_the_one_that_began_last_goes_on, fresh_path),
-        cmocka_unit_test_setup(jobs_pass_from_submission_to_result_once, fresh_path),
-        cmocka_unit_test_setup(progress_counts_the_jobs_that_run_of_each_dataset_by_itself, fresh_path),
-        cmocka_unit_test_setup(a_repeated_submission_adds_only_what_is_missing, fresh_path),
-        cmocka_unit_test_setup(requests_that_repeat_within_and_across_submissions_are_queued_once,
-                               fresh_path),
-        cmocka_unit_test_setup(a_dataset_remembers_how_far_its_file_was_submitted, fresh_path),
-        cmocka_unit_test_setup(a_claim_filters_by_dataset, fresh_path),
-        cmocka_unit_test_setup(a_living_worker_keeps_its_jobs_and_a_killed_one_s_come_back_at_once,
-                               fresh_path),
-        cmocka_unit_test_setup(a_store_that_was_deleted_under_a_worker_takes_another_one, fresh_path),
-        cmocka_unit_test_setup(released_jobs_are_free_again_and_their_attempt_is_not_counted, fresh_path),
-        cmocka_unit_test_setup(a_job_that_another_worker_holds_is_not_released, fresh_path),
-        cmocka_unit_test_setup(claims_go_by_priority_and_deadline_and_every_eighth_to_the_oldest, fresh_path),
-        cmocka_unit_test_setup(a_crash_is_blamed_on_what_was_computed, fresh_path),
-        cmocka_unit_test_setup(unfinished_jobs_are_counted_by_priority_with_late_jobs_and_suspects,
-                               fresh_path),
-        cmocka_unit_test_setup(cancelling_answers_waiting_jobs_now_and_tells_the_workers, fresh_path),
-        cmocka_unit_test_setup(a_worker_reads_each_cancellation_once, fresh_path),
-        cmocka_unit_test_setup(jobs_of_a_dead_worker_in_a_cancelled_dataset_are_answered_as_cancelled,
-                               fresh_path),
-        cmocka_unit_test_setup(a_full_disk_is_one_clear_error_and_loses_nothing, fresh_path),
-        cmocka_unit_test_setup(files_that_are_no_store_are_refused_and_left_alone, fresh_path),
-        cmocka_unit_test_setup(a_store_of_a_newer_version_is_refused, fresh_path),
-        cmocka_unit_test_setup(a_store_of_version_1_is_carried_over_with_its_jobs, fresh_path),
-        cmocka_unit_test_setup(the_file_is_readable_by_its_owner_only, fresh_path),
-        cmocka_unit_test_setup(a_store_mirrors_one_jobs_topic, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

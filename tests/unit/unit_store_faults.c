@@ -2,19 +2,11 @@
 // not read must not remain claimed.
 #include "store/database.h"
 #include "store/step_cost.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { N_JOBS = 8 };
 
@@ -27,18 +19,13 @@ static struct error error;
 static time_t lock_file_made_s; // no time passes from then on, however slow the machine
 static char folder[] = "/tmp/sheaf-store-XXXXXX";
 
-time_t __wrap_time(time_t *now);
-
 time_t __wrap_time(time_t *now)
 {
-    (void)now;
     return lock_file_made_s;
 }
 
 int __real_sqlite3_step(sqlite3_stmt *statement);
-int __wrap_sqlite3_step(sqlite3_stmt *statement);
 int __real_sqlite3_extended_errcode(sqlite3 *sqlite);
-int __wrap_sqlite3_extended_errcode(sqlite3 *sqlite);
 
 int __wrap_sqlite3_step(sqlite3_stmt *statement)
 {
@@ -62,8 +49,8 @@ static struct store *open_worker(int number)
     struct store *store = NULL;
     int64_t worker;
     snprintf(path, sizeof path, "%s/%d.db", folder, number);
-    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_OK);
-    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_CREATE, &error), &error);
+    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     return store;
 }
 
@@ -78,7 +65,7 @@ static struct store *open_queue(int number)
         submissions[i] = (struct submission){
             text_from_string(ids[i]), text_from_string(ids[i]), i, TEXT("{}"), ENCODING_JSON, 0, 0};
     }
-    assert_int_equal(store_submit(store, TEXT("set"), submissions, N_JOBS, &n_added, &error), STATUS_OK);
+    assert_ok(store_submit(store, TEXT("set"), submissions, N_JOBS, &n_added, &error), &error);
     return store;
 }
 
@@ -94,9 +81,8 @@ static void count_job(void *context, const struct claimed_job *job)
     count_any(context, job);
 }
 
-static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **state)
+TEST(jobs_that_were_claimed_and_could_not_be_read_are_free_again)
 {
-    (void)state;
     struct store *store = open_queue(0);
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
@@ -110,9 +96,8 @@ static void jobs_that_were_claimed_and_could_not_be_read_are_free_again(void **s
     for (int i = 0; i < N_JOBS; i++)
         n_seen += n_times[i];
     assert_int_equal(n_seen, 3);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
-                                 &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed, &error),
+              &error);
     assert_int_equal(n_claimed, N_JOBS - 3);
     for (int i = 0; i < N_JOBS; i++)
         assert_int_equal(n_times[i], 1);
@@ -125,15 +110,13 @@ static sqlite3 *other;
 static void lock_store(void *context, const struct claimed_job *job)
 {
     const struct store *store = context;
-    (void)job;
     sqlite3_busy_timeout(store->database.sqlite, 1);
     assert_int_equal(sqlite3_open(store_path(store), &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 }
 
-static void a_worker_that_can_t_give_them_back_must_end(void **state)
+TEST(a_worker_that_can_t_give_them_back_must_end)
 {
-    (void)state;
     struct store *store = open_queue(1);
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
@@ -147,24 +130,21 @@ static void a_worker_that_can_t_give_them_back_must_end(void **state)
     sqlite3_close(other);
     store_close(store); // the process ends
     store = open_worker(1);
-    assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_any, n_times, &n_claimed,
-                                 &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_any, n_times, &n_claimed, &error),
+              &error);
     assert_int_equal(n_claimed, N_JOBS);
     store_close(store);
 }
 
 // Its lock was in another file of that name, as its row says.
-static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(void **state)
+TEST(a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read)
 {
-    (void)state;
     struct store *store = open_queue(5);
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
     char locks[64];
-    assert_int_equal(store_claim(store, (struct text){0}, 2, INT64_MAX, count_job, n_times, &n_claimed,
-                                 &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, 2, INT64_MAX, count_job, n_times, &n_claimed, &error),
+              &error);
     snprintf(locks, sizeof locks, "%s-workers", store_path(store));
     assert_int_equal(unlink(locks), 0);
     struct store *second = open_worker(5);
@@ -179,9 +159,9 @@ static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(vo
                      STATUS_RETRY);
     assert_int_equal(n_bad, 0);
     assert_int_equal(n_claimed, 0);
-    assert_int_equal(store_claim(second, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
-                                 &error),
-                     STATUS_OK);
+    assert_ok(store_claim(second, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
+                          &error),
+              &error);
     assert_true(n_claimed > 0 && n_claimed <= N_JOBS - 2);
     for (int i = 0; i < N_JOBS; i++)
         assert_true(n_times[i] <= 1);
@@ -189,9 +169,8 @@ static void a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read(vo
     store_close(store);
 }
 
-static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker(void **state)
+TEST(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker)
 {
-    (void)state;
     static const struct {
         int code;
         enum status status;
@@ -221,13 +200,11 @@ static void a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_w
 
 static int make_folder(void **state)
 {
-    (void)state;
     return mkdtemp(folder) ? 0 : -1;
 }
 
 static int remove_folder(void **state)
 {
-    (void)state;
     char command[64];
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
@@ -235,29 +212,16 @@ static int remove_folder(void **state)
 
 // ---- reading for people and programs ----
 
-static void pass_progress(void *context, const struct dataset_progress *progress)
-{
-    (void)context, (void)progress;
-}
+static void pass_progress(void *context, const struct dataset_progress *progress) {}
 
-static void pass_waiting(void *context, const struct waiting_jobs *jobs)
-{
-    (void)context, (void)jobs;
-}
+static void pass_waiting(void *context, const struct waiting_jobs *jobs) {}
 
-static void pass_suspect(void *context, const struct suspect_job *job)
-{
-    (void)context, (void)job;
-}
+static void pass_suspect(void *context, const struct suspect_job *job) {}
 
-static void pass_row(void *context, const struct dataset_row *row)
-{
-    (void)context, (void)row;
-}
+static void pass_row(void *context, const struct dataset_row *row) {}
 
 static enum status pass_record(void *context, struct text record, struct error *ignored)
 {
-    (void)context, (void)record, (void)ignored;
     return STATUS_OK;
 }
 
@@ -331,9 +295,8 @@ static enum status retry_failed(struct store *store)
 }
 
 // A row that could not be read must not look like the last one.
-static void what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails(void **state)
+TEST(what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails)
 {
-    (void)state;
     static enum status (*const reads[])(struct store * store) = {read_progress, read_waiting,  read_suspects,
                                                                  read_totals,   read_datasets, read_results,
                                                                  read_drained,  read_cost,     read_lag,
@@ -360,14 +323,4 @@ static void what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails(voi
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(jobs_that_were_claimed_and_could_not_be_read_are_free_again),
-        cmocka_unit_test(a_worker_that_can_t_give_them_back_must_end),
-        cmocka_unit_test(a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read),
-        cmocka_unit_test(what_could_not_be_read_whole_is_an_error_wherever_the_disk_fails),
-        cmocka_unit_test(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -2,6 +2,7 @@
 #include "store/finish.h"
 #include "store/projection.h"
 #include "store/step_cost.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <math.h>
@@ -16,15 +17,14 @@ static int64_t query_number(struct store *store, const char *sql)
     return value;
 }
 
-static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
+TEST(a_worker_is_busy_in_every_phase_of_a_step)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct step_figures steps[] = {
         {.finished_us = 1, .prepare_us = 1, .plan_us = 20, .compute_us = 300, .finish_us = 4000},
         {.finished_us = 2, .prepare_us = 50000, .plan_us = 600000}};
     struct store_record record = {.steps = steps, .n_steps = 2};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_int_equal(query_number(store, "SELECT busy_us FROM workers"), 654321);
     assert_int_equal(
         query_number(store, "SELECT 1000 * sum(prepare_ms + plan_ms + compute_ms + finish_ms) FROM steps"),
@@ -33,9 +33,8 @@ static void a_worker_is_busy_in_every_phase_of_a_step(void **state)
 }
 
 // Of steps whose every figure has its own number: 1000 of a figure for the first, 1 for the second.
-static void each_figure_of_a_step_has_its_column_and_its_sum(void **state)
+TEST(each_figure_of_a_step_has_its_column_and_its_sum)
 {
-    (void)state;
     // A statement is kept by its text's address.
 #define STEPS(column)   "SELECT max(" column ") * 10000 + min(" column ") FROM steps"
 #define WORKERS(column) "SELECT " column " FROM workers"
@@ -75,7 +74,7 @@ static void each_figure_of_a_step_has_its_column_and_its_sum(void **state)
     }
     struct store_record record = {.steps = steps, .n_steps = 2};
     for (int commit = 1; commit <= 2; commit++) { // a later commit adds to the sums
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_ok(store_record(store, &record, &error), &error);
         assert_int_equal(query_number(store, "SELECT n_steps FROM workers"), 2 * commit);
         for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
             assert_int_equal(query_number(store, columns[i].of_steps), columns[i].number * 10000001);
@@ -86,9 +85,8 @@ static void each_figure_of_a_step_has_its_column_and_its_sum(void **state)
     store_close(store);
 }
 
-static void the_report_on_prefixes_is_the_worker_s_latest(void **state)
+TEST(the_report_on_prefixes_is_the_worker_s_latest)
 {
-    (void)state;
     static const char *const columns[] = {WORKERS("prefix_lookups"), WORKERS("prefix_hits"),
                                           WORKERS("prefix_tokens"),  WORKERS("tokens_saved"),
                                           WORKERS("evictions"),      WORKERS("pages_shared"),
@@ -103,7 +101,7 @@ static void the_report_on_prefixes_is_the_worker_s_latest(void **state)
                                              .pages_shared = (int32_t)n + 6,
                                              .pages_idle = (int32_t)n + 7};
         struct store_record record = {.prefixes = &report};
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_ok(store_record(store, &record, &error), &error);
         for (int i = 0; i < 7; i++)
             assert_int_equal(query_number(store, columns[i]), n + 1 + i);
     }
@@ -114,11 +112,11 @@ static struct step_cost cost_of(const struct step_figures *steps, size_t n_steps
 {
     struct store *store = open_store(true);
     struct step_cost cost = {.n_steps = 77};
-    assert_int_equal(store_step_cost(store, &cost, &error), STATUS_OK);
+    assert_ok(store_step_cost(store, &cost, &error), &error);
     assert_int_equal(cost.n_steps, 0); // none yet
     struct store_record record = {.steps = steps, .n_steps = n_steps};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-    assert_int_equal(store_step_cost(store, &cost, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
+    assert_ok(store_step_cost(store, &cost, &error), &error);
     assert_int_equal(cost.n_steps, n_steps);
     store_close(store);
     fresh_path(NULL);
@@ -132,9 +130,8 @@ static void assert_cost(struct step_cost cost, double base_ms, double token_ms)
 }
 
 // Estimates are made of it, so neither part is ever negative.
-static void the_cost_of_a_step_is_a_base_and_so_much_a_token(void **state)
+TEST(the_cost_of_a_step_is_a_base_and_so_much_a_token)
 {
-    (void)state;
     struct step_figures line[] = {
         {.n_tokens = 4, .prefill_tokens = 3, .n_generated = 1, .prepare_us = 1000, .plan_us = 3000},
         {.n_tokens = 10, .n_generated = 2, .compute_us = 4000, .finish_us = 3000},
@@ -162,9 +159,8 @@ static void the_cost_of_a_step_is_a_base_and_so_much_a_token(void **state)
 }
 
 // Steps that the prompts' tokens fill hold fewer sequences than fit.
-static void the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens(void **state)
+TEST(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens)
 {
-    (void)state;
     struct step_figures steps[] = {
         {.n_tokens = description.n_tokens_max, .n_sequences = 1, .n_waiting = 9},
         {.n_tokens = 4, .n_sequences = 2},
@@ -175,19 +171,18 @@ static void the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens
     assert_true(cost_of(steps, 4).n_sequences_full == 4);
 }
 
-static void a_later_report_on_a_prefix_replaces_the_earlier_one(void **state)
+TEST(a_later_report_on_a_prefix_replaces_the_earlier_one)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct prefix_report report = {
         .n_entries = 2,
         .entries = {{.hash = 1, .n_tokens = 16, .n_hits = 3, .tokens_saved = 48, .text = "a"},
                     {.hash = UINT64_MAX, .n_tokens = 32, .n_hits = 1, .tokens_saved = 32, .text = "b"}}};
     struct store_record record = {.prefixes = &report};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     report.entries[1].n_hits = 5;
     report.entries[1].tokens_saved = 160;
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_int_equal(query_number(store, "SELECT count(*) FROM prefixes"), 2);
     assert_int_equal(query_number(store, "SELECT n_hits FROM prefixes WHERE hash = 1"), 3);
     assert_int_equal(query_number(store, "SELECT tokens_saved FROM prefixes WHERE hash = 1"), 48);
@@ -223,9 +218,8 @@ static void assert_constraints(struct store *store, const char *expected)
 }
 
 // A job without a draft has none.
-static void draft_tokens_are_counted_by_job_step_and_worker(void **state)
+TEST(draft_tokens_are_counted_by_job_step_and_worker)
 {
-    (void)state;
     struct store *store = open_store(true);
     const struct job *jobs[PROJECTION_ROWS + 3];
     for (int i = 0; i < PROJECTION_ROWS + 3; i++) { // by rows of many and of one
@@ -238,7 +232,7 @@ static void draft_tokens_are_counted_by_job_step_and_worker(void **state)
     }
     struct step_figures steps[] = {{.n_drafted = 9, .n_accepted = 5}, {.n_drafted = 4}};
     struct store_record record = {.jobs = jobs, .n_jobs = PROJECTION_ROWS + 3, .steps = steps, .n_steps = 2};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     int64_t n_drafted = (PROJECTION_ROWS + 3) / 2;
     assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE drafted_tokens IS NULL"),
                      PROJECTION_ROWS + 3 - n_drafted);
@@ -254,9 +248,8 @@ static void draft_tokens_are_counted_by_job_step_and_worker(void **state)
 }
 
 // The request's constraint where the worker has it, and the one that a mirror read in the record's headers.
-static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
+TEST(constrained_jobs_are_counted_with_their_forced_tokens)
 {
-    (void)state;
     struct store *store = open_store(true);
     const struct job *jobs[20];
     struct choice cut = {.finish_reason = FINISH_LENGTH};
@@ -278,7 +271,7 @@ static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
     }
     struct step_figures steps[] = {{.n_generated = 9, .n_forced = 5}, {.n_generated = 3, .n_forced = 2}};
     struct store_record record = {.jobs = jobs, .n_jobs = 20, .steps = steps, .n_steps = 2};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_constraints(store, "none|11|11|0|0|NULL\njson|6|5|1|1|15\nregex|2|2|0|0|0\ntools|1|1|0|0|7\n");
     assert_int_equal(query_number(store, "SELECT sum(forced) FROM steps"), 7);
     assert_int_equal(query_number(store, "SELECT forced_tokens FROM workers"), 7);
@@ -290,14 +283,13 @@ static void constrained_jobs_are_counted_with_their_forced_tokens(void **state)
     store_close(store);
 }
 
-static void a_recorded_job_was_submitted_when_it_was_created(void **state)
+TEST(a_recorded_job_was_submitted_when_it_was_created)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct job *known = finished_job("known", 1700000000), *unknown = finished_job("unknown", 0);
     const struct job *jobs[] = {known, unknown};
     struct store_record record = {.jobs = jobs, .n_jobs = 2};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_int_equal(query_number(store, "SELECT submitted_at_us FROM jobs WHERE job_id = 'known'"),
                      1700000000000000);
     assert_int_equal(query_number(store, "SELECT submitted_at_us IS NULL FROM jobs WHERE job_id = 'unknown'"),
@@ -318,14 +310,13 @@ static void record_of_topic(struct store *store, const char *topic, int n_jobs)
         jobs[i]->source.offset = i;
     }
     struct store_record record = {.jobs = (const struct job *const *)jobs, .n_jobs = (size_t)n_jobs};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     for (int i = 0; i < n_jobs; i++)
         job_destroy(jobs[i]);
 }
 
-static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart(void **state)
+TEST(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart)
 {
-    (void)state;
     struct store *store = open_store(true);
     for (int i = 0; i < 2; i++) { // again: what is there already is counted once
         record_of_topic(store, "ja", 40);
@@ -342,7 +333,7 @@ static void datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apar
     assert_true(job_set_text(job, &job->dataset, TEXT("e")) &&
                 job_set_text(job, &job->source.topic, TEXT("ja")));
     struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_int_equal(
         query_number(store, "SELECT count(*) FROM jobs WHERE dataset = 'e' AND status = 'queued'"), 3);
     assert_int_equal(
@@ -372,13 +363,12 @@ static void mirror_jobs(struct store *store, const char *dataset, const char *to
     struct mirrored_result result = {.job = job, .worker = TEXT("w"), .finished_at_us = 5};
     struct mirror_record record = {
         .jobs = jobs, .n_jobs = (size_t)n_jobs, .results = &result, .n_results = 1};
-    assert_int_equal(store_mirror(store, &record, &error), STATUS_OK);
+    assert_ok(store_mirror(store, &record, &error), &error);
     job_destroy(job);
 }
 
-static void a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name(void **state)
+TEST(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name)
 {
-    (void)state;
     struct store *store = open_store(true);
     submit(store, "e", 0, 3);
     for (int i = 0; i < 2; i++)
@@ -396,32 +386,30 @@ static void a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name
     store_close(store);
 }
 
-static void the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store(void **state)
+TEST(the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct dataset_mark mark;
     mirror_jobs(store, "f", "ja", 2);
     assert_int_equal(store_dataset_begin(store, TEXT("f"), &mark, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "dataset f is one of topic ja in this store"));
-    assert_int_equal(store_dataset_begin(store, TEXT("e"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("e"), &mark, &error), &error);
     store_close(store);
 }
 
 static void write_totals(struct store *store, const struct job *job, const int64_t *times_us, size_t n)
 {
     struct dataset_totals totals = {0};
-    assert_int_equal(database_begin(&store->database, &error), STATUS_OK);
+    assert_ok(database_begin(&store->database, &error), &error);
     for (size_t i = 0; i < n; i++)
-        assert_int_equal(totals_add(&totals, job, true, times_us[i], &error), STATUS_OK);
+        assert_ok(totals_add(&totals, job, true, times_us[i], &error), &error);
     enum status status = totals_write(store, &totals, &error);
-    assert_int_equal(database_end(&store->database, status, &error), STATUS_OK);
+    assert_ok(database_end(&store->database, status, &error), &error);
     totals_finish(&totals);
 }
 
-static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order(void **state)
+TEST(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct job *job = finished_job("j", 0);
     static const struct {
@@ -438,9 +426,8 @@ static void a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_orde
     store_close(store);
 }
 
-static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **state)
+TEST(a_recorded_job_has_its_place_in_the_file_where_it_is_known)
 {
-    (void)state;
     struct store *store = open_store(true);
     for (int64_t index = -1; index < 2; index++) {
         char id[16];
@@ -448,7 +435,7 @@ static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **st
         struct job *job = finished_job(id, 0);
         job->index = index;
         struct store_record record = {.jobs = (const struct job *const *)&job, .n_jobs = 1};
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_ok(store_record(store, &record, &error), &error);
         job_destroy(job);
     }
     assert_int_equal(
@@ -460,27 +447,5 @@ static void a_recorded_job_has_its_place_in_the_file_where_it_is_known(void **st
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_recorded_job_has_its_place_in_the_file_where_it_is_known, fresh_path),
-        cmocka_unit_test_setup(a_worker_is_busy_in_every_phase_of_a_step, fresh_path),
-        cmocka_unit_test_setup(each_figure_of_a_step_has_its_column_and_its_sum, fresh_path),
-        cmocka_unit_test_setup(the_report_on_prefixes_is_the_worker_s_latest, fresh_path),
-        cmocka_unit_test_setup(the_cost_of_a_step_is_a_base_and_so_much_a_token, fresh_path),
-        cmocka_unit_test_setup(the_sequences_of_a_full_step_are_those_of_steps_with_room_for_tokens,
-                               fresh_path),
-        cmocka_unit_test_setup(a_later_report_on_a_prefix_replaces_the_earlier_one, fresh_path),
-        cmocka_unit_test_setup(draft_tokens_are_counted_by_job_step_and_worker, fresh_path),
-        cmocka_unit_test_setup(constrained_jobs_are_counted_with_their_forced_tokens, fresh_path),
-        cmocka_unit_test_setup(a_recorded_job_was_submitted_when_it_was_created, fresh_path),
-        cmocka_unit_test_setup(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart,
-                               fresh_path),
-        cmocka_unit_test_setup(a_mirrored_dataset_keeps_its_rows_apart_from_the_queue_s_of_its_name,
-                               fresh_path),
-        cmocka_unit_test_setup(the_queue_refuses_a_name_that_a_topic_s_dataset_has_in_the_store, fresh_path),
-        cmocka_unit_test_setup(a_dataset_s_first_and_last_end_are_those_of_all_its_jobs_in_any_order,
-                               fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

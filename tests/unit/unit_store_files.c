@@ -1,5 +1,6 @@
 // Files of the store that are deleted under a worker: the store itself, and the file that workers hold their
 // locks in.
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include <fcntl.h>
@@ -14,7 +15,6 @@ static char *path_with(const char *suffix)
 }
 
 time_t __real_time(time_t *now);
-time_t __wrap_time(time_t *now);
 
 static bool locks_are_new; // no time passes from the making of the lock file on, however slow the machine
 
@@ -24,16 +24,15 @@ time_t __wrap_time(time_t *now)
     return locks_are_new && stat(path_with("-workers"), &about) == 0 ? about.st_mtime : __real_time(now);
 }
 
-static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
+TEST(a_deleted_or_replaced_file_of_the_store_is_named)
 {
-    (void)state;
     static const char *const suffixes[] = {"", "-wal", "-shm"};
     for (int i = 0; i < 3; i++)
         for (int replaced = 0; replaced < 2; replaced++) {
             fresh_path(NULL);
             struct store *store = open_store(true);
             submit(store, "d", 0, 2);
-            assert_int_equal(store_check_files(store, &error), STATUS_OK);
+            assert_ok(store_check_files(store, &error), &error);
             char kept[160];
             snprintf(kept, sizeof kept, "%s.kept", path);
             assert_int_equal(rename(path_with(suffixes[i]), kept), 0);
@@ -47,9 +46,8 @@ static void a_deleted_or_replaced_file_of_the_store_is_named(void **state)
 }
 
 // A file in the place of the folder leaves no store; a folder that can't be searched says nothing of it.
-static void a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look(void **state)
+TEST_WITH(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look, fresh_path, NULL)
 {
-    (void)state;
     char place[64], kept[64];
     snprintf(place, sizeof place, "%s/place", folder);
     snprintf(kept, sizeof kept, "%s/kept", folder);
@@ -58,7 +56,7 @@ static void a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_ca
     struct store *store = open_store(true);
     assert_int_equal(rename(place, kept), 0);
     assert_int_equal(symlink(place, place), 0); // a loop
-    assert_int_equal(store_check_files(store, &error), STATUS_OK);
+    assert_ok(store_check_files(store, &error), &error);
     assert_int_equal(unlink(place), 0);
     fclose(fopen(place, "w"));
     assert_int_equal(store_check_files(store, &error), STATUS_REFUSE);
@@ -66,9 +64,8 @@ static void a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_ca
     store_close(store);
 }
 
-static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state)
+TEST_WITH(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path, NULL)
 {
-    (void)state;
     struct store *first = open_store(true), *second = open_store(true);
     submit(first, "d", 0, 8);
     struct claims mine = claim(first, "", 2), theirs = claim(second, "", 2);
@@ -77,7 +74,7 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     assert_int_equal(unlink(path_with("-workers")), 0);
     // finds the file deleted; the first worker does not know of it yet
     struct claims more = claim(second, "", 8);
-    assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
+    assert_ok(store_keep_lock(first, &error), &error);
     struct claims rest = claim(second, "", 8);
     locks_are_new = false;
     assert_int_equal(finish_claims(first, &mine), n_first);
@@ -87,9 +84,8 @@ static void living_workers_lock_a_new_file_where_theirs_was_deleted(void **state
     store_close(second);
 }
 
-static void a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once(void **state)
+TEST_WITH(a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once, fresh_path, NULL)
 {
-    (void)state;
     struct store *first = open_store(true);
     submit(first, "d", 0, 2);
     struct claims mine = claim(first, "", 2);
@@ -97,7 +93,7 @@ static void a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once(voi
     struct store *second = open_store(true);
     locks_are_new = true;
     assert_int_equal(unlink(path_with("-workers")), 0);
-    assert_int_equal(store_keep_lock(first, &error), STATUS_OK);
+    assert_ok(store_keep_lock(first, &error), &error);
     store_close(first); // dies: its lock was in the new file, as its row says
     struct claims theirs = claim(second, "", 2);
     locks_are_new = false;
@@ -107,17 +103,16 @@ static void a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once(voi
 }
 
 // Where a service manager starts workers without a standard input.
-static void a_lock_file_that_is_descriptor_0_is_kept_too(void **state)
+TEST_WITH(a_lock_file_that_is_descriptor_0_is_kept_too, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(false);
     int input = dup(STDIN_FILENO);
     int64_t worker;
     close(STDIN_FILENO);
-    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     assert_int_equal(store->lock_fd, STDIN_FILENO);
     assert_int_equal(unlink(path_with("-workers")), 0);
-    assert_int_equal(store_keep_lock(store, &error), STATUS_OK);
+    assert_ok(store_keep_lock(store, &error), &error);
     assert_int_equal(access(path_with("-workers"), F_OK), 0); // the new one
     store_close(store);
     if (input >= 0) {
@@ -128,16 +123,15 @@ static void a_lock_file_that_is_descriptor_0_is_kept_too(void **state)
 
 // The lock file outlives its store: the byte of the first worker's id may be held by a worker of the deleted
 // store.
-static void a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store(void **state)
+TEST_WITH(a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path, NULL)
 {
-    (void)state;
     struct store *old[2] = {open_store(true), open_store(true)};
     assert_int_equal(unlink(path_with("")), 0);
     assert_int_equal(unlink(path_with("-wal")), 0);
     assert_int_equal(unlink(path_with("-shm")), 0);
     struct store *store = open_store(false), *other = open_store(true);
     int64_t worker;
-    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     assert_int_equal(worker, 4); // 1 and 2 are locked, 3 is the other's
     sqlite3_stmt *select = database_statement(&store->database, "SELECT max(id) FROM workers", &error);
     assert_int_equal(sqlite3_step(select), SQLITE_ROW);
@@ -159,7 +153,6 @@ static int32_t crashes_seen;
 
 static void keep_crashes(void *context, const struct claimed_job *job)
 {
-    (void)context;
     crashes_seen += job->crashes;
 }
 
@@ -170,7 +163,7 @@ static size_t claim_behind_a_lost_lock(bool ages)
     submit(first, "d", 0, 1);
     struct claims mine = claim(first, "", 1);
     assert_int_equal(mine.n, 1);
-    assert_int_equal(store_suspect(first, &mine.jobs[0]->source.offset, 1, SUSPECT_ALONE, &error), STATUS_OK);
+    assert_ok(store_suspect(first, &mine.jobs[0]->source.offset, 1, SUSPECT_ALONE, &error), &error);
     assert_int_equal(unlink(path_with("-workers")), 0);
     struct store *second = open_store(true);
     struct timespec before[] = {{time(NULL) - STORE_LOCK_GRACE_S - 2, 0},
@@ -180,7 +173,7 @@ static size_t claim_behind_a_lost_lock(bool ages)
     size_t n;
     crashes_seen = 0;
     locks_are_new = !ages;
-    assert_int_equal(store_claim(second, TEXT(""), 1, INT64_MAX, keep_crashes, NULL, &n, &error), STATUS_OK);
+    assert_ok(store_claim(second, TEXT(""), 1, INT64_MAX, keep_crashes, NULL, &n, &error), &error);
     locks_are_new = false;
     assert_int_equal(finish_claims(first, &mine), 1 - n);
     drop(&mine);
@@ -189,32 +182,15 @@ static size_t claim_behind_a_lost_lock(bool ages)
     return n;
 }
 
-static void a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while(void **state)
+TEST_WITH(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path, NULL)
 {
-    (void)state;
     assert_int_equal(claim_behind_a_lost_lock(false), 0);
 }
 
-static void jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing(void **state)
+TEST_WITH(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path, NULL)
 {
-    (void)state;
     assert_int_equal(claim_behind_a_lost_lock(true), 1);
     assert_int_equal(crashes_seen, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deleted_or_replaced_file_of_the_store_is_named),
-        cmocka_unit_test_setup(a_store_is_deleted_where_its_folder_is_none_and_kept_where_nobody_can_look,
-                               fresh_path),
-        cmocka_unit_test_setup(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path),
-        cmocka_unit_test_setup(a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once, fresh_path),
-        cmocka_unit_test_setup(a_lock_file_that_is_descriptor_0_is_kept_too, fresh_path),
-        cmocka_unit_test_setup(
-            a_worker_takes_the_next_id_where_its_own_is_locked_by_a_worker_of_a_deleted_store, fresh_path),
-        cmocka_unit_test_setup(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path),
-        cmocka_unit_test_setup(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

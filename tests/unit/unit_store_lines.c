@@ -1,4 +1,5 @@
 // The last line of a dataset's file, read again and removed before it is submitted with other content.
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 static const struct dataset_mark nothing = {0, 0}, one_line = {1, 71}, two_lines = {2, 72};
@@ -12,8 +13,7 @@ static void add_line(struct store *store, const char *id, const struct dataset_m
                                     .record = text_from_string(id),
                                     .encoding = ENCODING_JSON};
     size_t n_added;
-    assert_int_equal(store_submit_lines(store, TEXT("d"), &submission, 1, from, upto, &n_added, &error),
-                     STATUS_OK);
+    assert_ok(store_submit_lines(store, TEXT("d"), &submission, 1, from, upto, &n_added, &error), &error);
     assert_int_equal(n_added, 1);
 }
 
@@ -22,7 +22,7 @@ static struct store *open_two_lines(void)
 {
     struct store *store = open_store(true);
     struct dataset_mark mark;
-    assert_int_equal(store_dataset_begin(store, TEXT("d"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("d"), &mark, &error), &error);
     add_line(store, "a", &nothing, &one_line);
     add_line(store, "b", &one_line, &two_lines);
     return store;
@@ -45,7 +45,7 @@ static void finish_as(struct store *store, enum result_status status)
 static void assert_mark(struct store *store, const struct dataset_mark *expected)
 {
     struct dataset_mark mark;
-    assert_int_equal(store_dataset_begin(store, TEXT("d"), &mark, &error), STATUS_OK);
+    assert_ok(store_dataset_begin(store, TEXT("d"), &mark, &error), &error);
     assert_int_equal(mark.n_lines, expected->n_lines);
     assert_int_equal(mark.hash, expected->hash);
 }
@@ -61,16 +61,15 @@ static const char *submitted(struct store *store, const char *dataset, int64_t l
     static char record[64];
     bool found;
     record[0] = 0;
-    assert_int_equal(store_submitted(store, text_from_string(dataset), line, after, keep_text, record, &found,
-                                     &error),
-                     STATUS_OK);
+    assert_ok(store_submitted(store, text_from_string(dataset), line, after, keep_text, record, &found,
+                              &error),
+              &error);
     assert_int_equal(found, record[0] != 0);
     return record;
 }
 
-static void the_records_of_submitted_lines_are_read_under_each_name(void **state)
+TEST(the_records_of_submitted_lines_are_read_under_each_name)
 {
-    (void)state;
     struct store *store = open_two_lines();
     int64_t after = 0;
     assert_string_equal(submitted(store, "d", 0, &after), "a");
@@ -78,17 +77,16 @@ static void the_records_of_submitted_lines_are_read_under_each_name(void **state
     assert_string_equal(submitted(store, "d", 2, &after), "");
     after = 0;
     assert_string_equal(submitted(store, "e", 1, &after), "");
-    assert_int_equal(store_dataset_rename(store, TEXT("d"), TEXT("e"), &error), STATUS_OK);
+    assert_ok(store_dataset_rename(store, TEXT("d"), TEXT("e"), &error), &error);
     assert_string_equal(submitted(store, "d", 1, &after), "");
     assert_string_equal(submitted(store, "e", 1, &after), "b");
     store_close(store);
 }
 
-static void a_waiting_line_that_is_removed_leaves_nothing(void **state)
+TEST(a_waiting_line_that_is_removed_leaves_nothing)
 {
-    (void)state;
     struct store *store = open_two_lines();
-    assert_int_equal(store_dataset_complete(store, TEXT("d"), &error), STATUS_OK);
+    assert_ok(store_dataset_complete(store, TEXT("d"), &error), &error);
     assert_int_equal(remove_line(store, 1), STATUS_OK);
     struct dataset_progress progress = progress_of(store, "d");
     assert_int_equal(progress.submitted, 1);
@@ -102,9 +100,8 @@ static void a_waiting_line_that_is_removed_leaves_nothing(void **state)
     store_close(store);
 }
 
-static void a_failed_line_that_is_removed_is_no_failure_any_more(void **state)
+TEST(a_failed_line_that_is_removed_is_no_failure_any_more)
 {
-    (void)state;
     struct store *store = open_two_lines();
     struct collected collected;
     finish_as(store, RESULT_FAILED);
@@ -117,9 +114,8 @@ static void a_failed_line_that_is_removed_is_no_failure_any_more(void **state)
     store_close(store);
 }
 
-static void a_line_that_is_computed_or_done_stays(void **state)
+TEST(a_line_that_is_computed_or_done_stays)
 {
-    (void)state;
     struct store *store = open_two_lines();
     struct claims claims = claim(store, "d", 64);
     assert_int_equal(remove_line(store, 1), STATUS_RETRY);
@@ -132,9 +128,8 @@ static void a_line_that_is_computed_or_done_stays(void **state)
     store_close(store);
 }
 
-static void nothing_is_removed_where_the_mark_has_moved(void **state)
+TEST(nothing_is_removed_where_the_mark_has_moved)
 {
-    (void)state;
     struct store *store = open_two_lines();
     const struct dataset_mark moved[] = {{3, 72}, {2, 73}};
     for (int i = 0; i < 2; i++) {
@@ -149,9 +144,8 @@ static void nothing_is_removed_where_the_mark_has_moved(void **state)
 }
 
 // Closing the last connection removes SQLite's files beside the store.
-static void a_closed_store_leaves_no_log_behind(void **state)
+TEST(a_closed_store_leaves_no_log_behind)
 {
-    (void)state;
     char log[160];
     struct store *store = open_two_lines();
     snprintf(log, sizeof log, "%s-wal", path);
@@ -160,15 +154,5 @@ static void a_closed_store_leaves_no_log_behind(void **state)
     assert_int_not_equal(access(log, F_OK), 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_records_of_submitted_lines_are_read_under_each_name, fresh_path),
-        cmocka_unit_test_setup(a_waiting_line_that_is_removed_leaves_nothing, fresh_path),
-        cmocka_unit_test_setup(a_failed_line_that_is_removed_is_no_failure_any_more, fresh_path),
-        cmocka_unit_test_setup(a_line_that_is_computed_or_done_stays, fresh_path),
-        cmocka_unit_test_setup(nothing_is_removed_where_the_mark_has_moved, fresh_path),
-        cmocka_unit_test_setup(a_closed_store_leaves_no_log_behind, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -1,5 +1,6 @@
 // What a mirror writes of Kafka's topics: each column of a job, the totals of its dataset, the fleet, and the
 // places that were reached (store/store.h).
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 #include "schemas/clock.h"
@@ -77,14 +78,13 @@ static void mirror(struct store *store, const struct mirrored_job *jobs, size_t 
 {
     struct mirror_record record = {
         .jobs = jobs, .n_jobs = n_jobs, .results = results, .n_results = n_results};
-    assert_int_equal(store_mirror(store, &record, &error), STATUS_OK);
+    assert_ok(store_mirror(store, &record, &error), &error);
 }
 
-static void jobs_have_what_their_records_say(void **state)
+TEST_WITH(jobs_have_what_their_records_say, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(false);
-    assert_int_equal(store_mirror_start(store, jobs_topic, results_topic, &error), STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
     struct mirrored_job jobs[] = {submitted("a", 0, 2000000), submitted("b", 1, 1000000),
                                   submitted("c", -1, 0)};
     for (int again = 0; again < 2; again++) { // the same once more changes nothing
@@ -100,7 +100,7 @@ static void jobs_have_what_their_records_say(void **state)
     store_close(store);
 }
 
-static void results_end_their_jobs_before_or_behind_the_records(void **state)
+TEST(results_end_their_jobs_before_or_behind_the_records)
 {
     static const char expected[] =
         "a|custom|1|done|2|51000000|jobs|5|1001|w-1|-|-|10|20|3|4|5|6|-|7000000\n"
@@ -114,11 +114,10 @@ static void results_end_their_jobs_before_or_behind_the_records(void **state)
                                         {.job = jobs[2], .worker = TEXT("w-1"), .finished_at_us = 8000000}};
     struct mirrored_job records[] = {submitted("a", 0, 2000000), submitted("b", 1, 1000000),
                                      submitted("c", 2, 0)};
-    (void)state;
     for (int behind = 0; behind < 2; behind++) {
         fresh_path(NULL);
         struct store *store = open_store(false);
-        assert_int_equal(store_mirror_start(store, jobs_topic, results_topic, &error), STATUS_OK);
+        assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
         if (!behind)
             mirror(store, records, 3, NULL, 0);
         mirror(store, NULL, 0, results, 3);
@@ -147,11 +146,10 @@ static void note_worker(void *context, const struct fleet_worker *worker)
              (long long)worker->last_finished_at_us);
 }
 
-static void the_fleet_has_each_worker_s_results_of_the_group(void **state)
+TEST_WITH(the_fleet_has_each_worker_s_results_of_the_group, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(false);
-    assert_int_equal(store_mirror_start(store, jobs_topic, results_topic, &error), STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
     static const enum result_status how[] = {RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED,
                                              RESULT_DONE, RESULT_DONE,   RESULT_DONE};
     static const char *const workers[] = {"w-1", "w-1", "w-1", "w-1", "", "other"};
@@ -168,7 +166,7 @@ static void the_fleet_has_each_worker_s_results_of_the_group(void **state)
         job_destroy(job);
     }
     char fleet[512] = "";
-    assert_int_equal(store_fleet(store, note_worker, fleet, &error), STATUS_OK);
+    assert_ok(store_fleet(store, note_worker, fleet, &error), &error);
     assert_string_equal(fleet, "w-1 2 1 1 100 200 30 1.00 9000000;");
     assert_string_equal(query(store, "SELECT worker, first_finished_at_us, compute_us FROM fleet"),
                         "w-1|5000000|110\n");
@@ -176,26 +174,23 @@ static void the_fleet_has_each_worker_s_results_of_the_group(void **state)
     store_close(store);
 }
 
-static void the_last_record_of_a_partition_is_remembered(void **state)
+TEST_WITH(the_last_record_of_a_partition_is_remembered, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(false);
     struct mirrored_last last = {true, 7, 7};
     int64_t next;
-    assert_int_equal(store_mirror_start(store, jobs_topic, results_topic, &error), STATUS_OK);
-    assert_int_equal(store_mirror_last(store, jobs_topic, 0, &last, &error), STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
+    assert_ok(store_mirror_last(store, jobs_topic, 0, &last, &error), &error);
     assert_false(last.exists);
     struct mirrored_position positions[] = {{jobs_topic, 0, 12, {true, 11, 5}},
                                             {jobs_topic, 1, 22, {true, 8, 9}},
                                             {results_topic, 0, 33, {false, 1, 2}}};
-    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 3},
-                                  &error),
-                     STATUS_OK);
+    assert_ok(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 3}, &error),
+              &error);
     positions[0].next = 15;
     positions[0].last.exists = false; // the one before stays
-    assert_int_equal(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 1},
-                                  &error),
-                     STATUS_OK);
+    assert_ok(store_mirror(store, &(struct mirror_record){.positions = positions, .n_positions = 1}, &error),
+              &error);
     static const struct {
         int topic, partition;
         int64_t next, offset, hash;
@@ -204,9 +199,9 @@ static void the_last_record_of_a_partition_is_remembered(void **state)
         {0, 0, 15, 11, 5, true}, {0, 1, 22, 8, 9, true}, {1, 0, 33, 0, 0, false}, {1, 1, -1, 0, 0, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct text topic = rows[i].topic ? results_topic : jobs_topic;
-        assert_int_equal(store_mirror_position(store, topic, rows[i].partition, &next, &error), STATUS_OK);
+        assert_ok(store_mirror_position(store, topic, rows[i].partition, &next, &error), &error);
         assert_int_equal(next, rows[i].next);
-        assert_int_equal(store_mirror_last(store, topic, rows[i].partition, &last, &error), STATUS_OK);
+        assert_ok(store_mirror_last(store, topic, rows[i].partition, &last, &error), &error);
         assert_int_equal(last.exists, rows[i].exists);
         if (last.exists) {
             assert_int_equal(last.offset, rows[i].offset);
@@ -216,18 +211,16 @@ static void the_last_record_of_a_partition_is_remembered(void **state)
     store_close(store);
 }
 
-static void partitions_have_what_the_group_says(void **state)
+TEST_WITH(partitions_have_what_the_group_says, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(false);
-    assert_int_equal(store_mirror_start(store, jobs_topic, results_topic, &error), STATUS_OK);
+    assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
     struct partition_row rows[] = {{jobs_topic, 0, 13, 12, 20, 2, 1, TEXT("w-1"), 5},
                                    {jobs_topic, 1, 3, -1, 9, 0, 0, {0}, 0}};
     for (int round = 0; round < 2; round++) {
         rows[0].position += round;
-        assert_int_equal(store_mirror(store, &(struct mirror_record){.partitions = rows, .n_partitions = 2},
-                                      &error),
-                         STATUS_OK);
+        assert_ok(store_mirror(store, &(struct mirror_record){.partitions = rows, .n_partitions = 2}, &error),
+                  &error);
         assert_string_equal(
             query(
                 store,
@@ -239,14 +232,4 @@ static void partitions_have_what_the_group_says(void **state)
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(jobs_have_what_their_records_say, fresh_path),
-        cmocka_unit_test(results_end_their_jobs_before_or_behind_the_records),
-        cmocka_unit_test_setup(the_fleet_has_each_worker_s_results_of_the_group, fresh_path),
-        cmocka_unit_test_setup(the_last_record_of_a_partition_is_remembered, fresh_path),
-        cmocka_unit_test_setup(partitions_have_what_the_group_says, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -2,6 +2,7 @@
 // whole script of calls meets no fault any more. A call that meets one either returns an error or has the
 // output and effect that it has without; after an error the same call is made again, as workers do, and
 // passes. So each run must print and leave what a run without faults does: no result lost, none doubled.
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 #include "tests/faulty_sqlite.h"
 #include "tests/wide.h"
@@ -9,11 +10,9 @@
 #include <time.h>
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){1700000000, 0}; // rows of two runs have the same times
     return 0;
 }
@@ -285,7 +284,6 @@ static enum status read_progress(struct store_run *run)
 static enum status print_result(void *context, struct text record, struct error *unused)
 {
     struct store_run *run = context;
-    (void)unused;
     print(&run->output, "%.*s\n", (int)record.size, record.data);
     return STATUS_OK;
 }
@@ -533,27 +531,23 @@ static void run_with_each_allocation_failing(bool lasting)
     assert_true(n_all > 1000);
 }
 
-static void each_access_to_a_file_may_fail_once(void **state)
+TEST(each_access_to_a_file_may_fail_once)
 {
-    (void)state;
     run_with_each_access_failing(false);
 }
 
-static void each_access_to_a_file_may_fail_with_all_others_of_its_call(void **state)
+TEST(each_access_to_a_file_may_fail_with_all_others_of_its_call)
 {
-    (void)state;
     run_with_each_access_failing(true);
 }
 
-static void each_allocation_may_fail_once(void **state)
+TEST(each_allocation_may_fail_once)
 {
-    (void)state;
     run_with_each_allocation_failing(false);
 }
 
-static void each_allocation_may_fail_with_all_others_of_its_call(void **state)
+TEST(each_allocation_may_fail_with_all_others_of_its_call)
 {
-    (void)state;
     run_with_each_allocation_failing(true);
 }
 
@@ -571,13 +565,4 @@ static int make_empty_store(void **state)
     return file && fclose(file) == 0 && empty_store.size < sizeof bytes ? 0 : -1;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_access_to_a_file_may_fail_once),
-        cmocka_unit_test(each_access_to_a_file_may_fail_with_all_others_of_its_call),
-        cmocka_unit_test(each_allocation_may_fail_once),
-        cmocka_unit_test(each_allocation_may_fail_with_all_others_of_its_call),
-    };
-    return cmocka_run_group_tests(tests, make_empty_store, remove_folder);
-}
+GROUP_FIXTURE(make_empty_store, remove_folder);

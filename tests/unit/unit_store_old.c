@@ -1,45 +1,10 @@
 // Old stores and old rows: each version is migrated, and compacted rows become sums with the same totals.
 #include "schemas/clock.h"
-#include "store/database.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
+#include "tests/store_jobs.h"
 
 #include <inttypes.h>
-#include <stdbool.h>
-#include <unistd.h>
-
-static char folder[] = "/tmp/sheaf-store-XXXXXX";
-static char path[128];
-static struct error error;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static int fresh_path(void **state)
-{
-    static int n;
-    (void)state;
-    snprintf(path, sizeof path, "%s/%d.db", folder, n++);
-    return 0;
-}
-
-static struct store *open_store(void)
-{
-    struct store *store = NULL;
-    if (store_open(&store, path, STORE_CREATE, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-    return store;
-}
 
 static void execute(sqlite3 *sqlite, const char *sql)
 {
@@ -98,21 +63,20 @@ static void make_version(int version, const char *more)
     sqlite3_close(sqlite);
 }
 
-static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
+TEST(a_store_of_version_1_becomes_what_a_new_one_is)
 {
-    (void)state;
     // Columns with their order, types and defaults; tables, indexes and views by their SQL.
     static const char columns[] =
         "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
         " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
     static const char others[] = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid";
     make_version(1, "");
-    struct store *old = open_store();
+    struct store *old = open_store(false);
     struct buffer old_columns = query_text(old->database.sqlite, columns),
                   old_others = query_text(old->database.sqlite, others);
     store_close(old);
     fresh_path(NULL);
-    struct store *new = open_store();
+    struct store *new = open_store(false);
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
     assert_answer(new, "PRAGMA user_version", "12\n");
@@ -122,9 +86,8 @@ static void a_store_of_version_1_becomes_what_a_new_one_is(void **state)
 }
 
 // A view over a view that the new version replaces can't be carried over by SQLite.
-static void a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do(void **state)
+TEST(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do)
 {
-    (void)state;
     struct store *store = NULL;
     make_version(5, "CREATE VIEW my_own AS SELECT submitted_at FROM jobs;"
                     "CREATE VIEW \"my list\" AS SELECT dataset, remaining FROM progress");
@@ -136,7 +99,7 @@ static void a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_d
     assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
     execute(sqlite, "DROP VIEW \"my list\"");
     sqlite3_close(sqlite);
-    store = open_store();
+    store = open_store(false);
     assert_answer(store, "SELECT count(submitted_at_us) FROM my_own", "0\n");
     store_close(store);
 }
@@ -147,22 +110,20 @@ static void count_claim(void *context, const struct claimed_job *claimed)
     *n += claimed->crashes == 0 && claimed->record.size == 2;
 }
 
-static void the_queue_of_a_version_1_store_goes_on(void **state)
+TEST(the_queue_of_a_version_1_store_goes_on)
 {
-    (void)state;
     make_version(1, "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', "
                     "'a-0', 'x', 'done', 1), (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', "
                     "'queued', 2);INSERT INTO results VALUES (1, X'7B7D');INSERT INTO queue (job, record, "
                     "encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
-    struct store *store = open_store();
-    struct worker_description description = {.transport = "store", .model = "m", .backend = "cpu"};
+    struct store *store = open_store(false);
     int64_t worker;
-    assert_int_equal(store_worker_start(store, &description, &worker, &error), STATUS_OK);
+    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
     int n = 0;
     size_t n_claimed;
-    assert_int_equal(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
-                     STATUS_OK);
+    assert_ok(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
+              &error);
     assert_int_equal(n_claimed, 2);
     assert_int_equal(n, 2);
     assert_answer(store, "SELECT job_id, status, attempts, priority, deadline_us FROM jobs",
@@ -170,34 +131,31 @@ static void the_queue_of_a_version_1_store_goes_on(void **state)
     store_close(store);
 }
 
-static void a_reader_of_a_version_1_store_says_what_it_is(void **state)
+TEST(a_reader_of_a_version_1_store_says_what_it_is)
 {
-    (void)state;
     make_version(1, "");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "expected a sheaf store of version 12, got 1"));
 }
 
-static void a_reader_that_may_write_brings_an_old_store_up_to_date(void **state)
+TEST(a_reader_that_may_write_brings_an_old_store_up_to_date)
 {
-    (void)state;
     make_version(1,
                  "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
     struct store *store = NULL;
-    assert_int_equal(store_open_to_read(&store, path, &error), STATUS_OK);
+    assert_ok(store_open_to_read(&store, path, &error), &error);
     assert_answer(store, "SELECT dataset, n_submitted FROM datasets", "a|3\n");
     store_close(store);
     // it is of this version now
-    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_OK);
+    assert_ok(store_open(&store, path, STORE_READ_ONLY, &error), &error);
     store_close(store);
 }
 
 // ---- every version ----
 
-static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **state)
+TEST(a_store_of_each_version_keeps_its_rows_under_todays_names)
 {
-    (void)state;
     for (int version = 1; version < 6; version++, fresh_path(NULL)) { // 6 changed the names
         make_version(
             version,
@@ -210,7 +168,7 @@ static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **sta
             "16, 17);INSERT INTO batches VALUES (1, 1, 3600000000, 18, 19, 20, 21, 22, 0, 0, 1, 0.5, 0.25, "
             "2, 1);INSERT INTO partitions (topic, partition, worker, position, committed, log_end, "
             "in_flight, map_covered, updated_at) VALUES ('t', 0, 1, 23, 24, 25, 0, 0, 26)");
-        struct store *store = open_store();
+        struct store *store = open_store(false);
         assert_answer(store,
                       "SELECT submitted_at_us, cancelled_at_us, first_finished_at_us, last_finished_at_us,"
                       " collected_at_us, compacted_at_us FROM datasets",
@@ -238,9 +196,8 @@ static void a_store_of_each_version_keeps_its_rows_under_todays_names(void **sta
     }
 }
 
-static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **state)
+TEST(a_store_of_version_6_counts_no_forced_tokens_of_its_rows)
 {
-    (void)state;
     make_version(6, "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('a', 1, 1);"
                     "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) VALUES ('a', '1', "
                     "'x', 'done', 6);INSERT INTO workers (id, host, pid, transport, model, backend, "
@@ -249,7 +206,7 @@ static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **stat
                     "steps SELECT NULL, 1, 7200000000, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2;INSERT INTO "
                     "hours VALUES (1, 10, 40, 80, 50, 30, 40, 0, 5, 5, 10, 20);INSERT INTO dataset_hours "
                     "VALUES ('a', 0, 7, 0, 0, 70, 14, 35)");
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     assert_answer(store, "SELECT hour, generated_tokens, steps, forced_tokens FROM throughput_by_hour",
                   "1970-01-01 01:00|40|10|0\n1970-01-01 02:00|4|1|0\n");
     assert_answer(store, "SELECT dataset, done, constrained FROM jobs_by_hour", "a|8|0\n");
@@ -261,16 +218,15 @@ static void a_store_of_version_6_counts_no_forced_tokens_of_its_rows(void **stat
     store_close(store);
 }
 
-static void the_queue_of_a_version_5_store_keeps_deadlines_and_suspects(void **state)
+TEST(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects)
 {
-    (void)state;
     make_version(5, "INSERT INTO datasets (dataset, submitted_at, n_submitted) VALUES ('a', 1, 2);"
                     "INSERT INTO jobs (id, dataset, job_id, custom_id, status, submitted_at, deadline) VALUES"
                     " (1, 'a', 'a-0', 'x', 'queued', 5, 60000000), (2, 'a', 'a-1', 'y', 'running', 5, NULL);"
                     "INSERT INTO queue (job, deadline) VALUES (1, 60000000);"
                     "INSERT INTO queue (job, worker, crashes, computed) VALUES (2, 9, 1, 2);"
                     "INSERT INTO folded_failures VALUES ('a', 'crashed', 3, 'z', 'why')");
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     assert_answer(
         store, "SELECT priority, deadline_us, dataset, jobs, suspects, oldest_submitted_at_us FROM waiting",
         "0|60000000|a|1|0|5\n");
@@ -283,13 +239,12 @@ static void the_queue_of_a_version_5_store_keeps_deadlines_and_suspects(void **s
 // ---- version 4 ----
 
 // A list in the constraint would cost each row a temporary index.
-static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void **state)
+TEST(a_status_that_is_none_is_refused_without_an_index_of_the_list)
 {
-    (void)state;
     for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
         if (!is_new)
             make_version(1, "");
-        struct store *store = open_store();
+        struct store *store = open_store(false);
         sqlite3 *sqlite = store->database.sqlite;
         execute(sqlite,
                 "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
@@ -310,10 +265,9 @@ static void a_status_that_is_none_is_refused_without_an_index_of_the_list(void *
 }
 
 // 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
-static void progress_tells_the_rate_of_topics_and_queue_together(void **state)
+TEST(progress_tells_the_rate_of_topics_and_queue_together)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     execute(
         store->database.sqlite,
         "INSERT INTO datasets (dataset, n_submitted, n_done, last_finished_at_us)"
@@ -376,8 +330,7 @@ static void compact_all(struct store *store, int64_t before_us)
     bool more = true;
     for (int i = 0; more; i++) {
         assert_true(i < 100);
-        if (store_compact(store, before_us, true, &more, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        assert_ok(store_compact(store, before_us, true, &more, &error), &error);
     }
 }
 
@@ -388,10 +341,9 @@ static const char sums[] =
 static const char drafts[] = "SELECT sum(drafted), sum(accepted) FROM (SELECT drafted, accepted FROM steps"
                              " UNION ALL SELECT drafted, accepted FROM hours)";
 
-static void compacting_changes_no_sum(void **state)
+TEST(compacting_changes_no_sum)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_jobs(store, "k", "'jobs'", 0, 12000, 100);
     add_jobs(store, "k", "'jobs'", 12000, 50, 101);
     add_jobs(store, "k", "'jobs'", 12050, 50, 500);
@@ -421,15 +373,13 @@ static void compacting_changes_no_sum(void **state)
 
 static enum status ignore(void *context, struct text record, struct error *unused)
 {
-    (void)record, (void)unused;
     *(int *)context += 1;
     return STATUS_OK;
 }
 
-static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
+TEST(what_nobody_collected_and_what_is_not_finished_stays)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_jobs(store, "uncollected", "NULL", 0, 20, 100);
     add_jobs(store, "unfinished", "NULL", 0, 20, 100);
     add_jobs(store, "collected", "NULL", 0, 12000, 100);
@@ -437,9 +387,9 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
             "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('unfinished', 'q', 'q', 'queued');"
             "INSERT INTO queue (job) SELECT id FROM jobs WHERE job_id = 'q';"
             "UPDATE datasets SET n_submitted = n_submitted + 1 WHERE dataset = 'unfinished'");
-    assert_int_equal(store_collected(store, TEXT("collected"), &error), STATUS_OK);
+    assert_ok(store_collected(store, TEXT("collected"), &error), &error);
     // some are missing: nothing is said
-    assert_int_equal(store_collected(store, TEXT("unfinished"), &error), STATUS_OK);
+    assert_ok(store_collected(store, TEXT("unfinished"), &error), &error);
     struct buffer before = query_text(store->database.sqlite, sums);
     compact_all(store, clock_wall_us() - hour_us); // collected a moment ago
     assert_answer(store, "SELECT dataset, count(*) FROM jobs GROUP BY 1",
@@ -460,17 +410,16 @@ static void what_nobody_collected_and_what_is_not_finished_stays(void **state)
     size_t n_added;
     assert_int_equal(store_submit(store, TEXT("collected"), &submission, 1, &n_added, &error), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "--retain"));
-    assert_int_equal(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), STATUS_OK);
+    assert_ok(store_collect(store, TEXT("uncollected"), ignore, &n, &n_missing, &error), &error);
     assert_int_equal(n, 20);
     store_close(store);
 }
 
 // The example and its message are of one job: of those with a code the one whose id sorts first.
-static void an_example_of_a_failure_has_its_own_message_before_and_after_compacting(void **state)
+TEST(an_example_of_a_failure_has_its_own_message_before_and_after_compacting)
 {
-    (void)state;
     static const char *const example = "SELECT example, message FROM failures";
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     for (int round = 0; round < 3;
          round++) { // into compacted_failures: a new row, a smaller id, a larger one
         static const char *const ids[][2] = {{"d", "e"}, {"b", "c"}, {"f", "g"}};
@@ -491,27 +440,25 @@ static void an_example_of_a_failure_has_its_own_message_before_and_after_compact
 }
 
 // Else as many datasets as are finished between two calls would be more than go.
-static void one_call_compacts_many_small_datasets(void **state)
+TEST(one_call_compacts_many_small_datasets)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     for (int i = 0; i < 40; i++) {
         char name[32];
         snprintf(name, sizeof name, "small-%d", i);
         add_jobs(store, name, "NULL", 0, 100, 100);
-        assert_int_equal(store_collected(store, text_from_string(name), &error), STATUS_OK);
+        assert_ok(store_collected(store, text_from_string(name), &error), &error);
     }
     bool more = true;
-    assert_int_equal(store_compact(store, clock_wall_us() + hour_us, true, &more, &error), STATUS_OK);
+    assert_ok(store_compact(store, clock_wall_us() + hour_us, true, &more, &error), &error);
     assert_false(more);
     assert_answer(store, "SELECT count(*) FROM jobs", "0\n");
     store_close(store);
 }
 
-static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
+TEST(steps_beyond_the_newest_become_sums_as_they_come)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT - 1, 100);
     struct step_figures steps[1001];
     for (int i = 0; i < 1001; i++)
@@ -519,24 +466,23 @@ static void steps_beyond_the_newest_become_sums_as_they_come(void **state)
             (struct step_figures){.finished_us = 101 * hour_us + i, .n_sequences = 4, .n_generated = 4};
     store->worker = 1;
     struct store_record record = {.steps = steps, .n_steps = 1000};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_answer(store, "SELECT count(*) FROM hours", "0\n");
     record.n_steps = 1;
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     assert_answer(store, "SELECT hour, steps, sequence_steps, generated FROM hours", "100|1000|4000|4000\n");
     assert_answer(store, "SELECT count(*) FROM steps", "100000\n");
     store_close(store);
 }
 
-static void recording_a_step_reads_none_of_those_before(void **state)
+TEST(recording_a_step_reads_none_of_those_before)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     add_steps(store, STORE_STEPS_KEPT / 10, 100);
     store->worker = 1;
     const struct step_figures step = {.finished_us = 101 * hour_us, .n_sequences = 4, .n_generated = 4};
     const struct store_record record = {.steps = &step, .n_steps = 1};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     for (int i = 0; i < store->database.n_statements; i++) {
         int n_steps =
             sqlite3_stmt_status(store->database.statements[i].statement, SQLITE_STMTSTATUS_VM_STEP, 0);
@@ -555,10 +501,9 @@ static int64_t file_size(void)
     return size;
 }
 
-static void the_file_stops_growing_when_old_rows_go(void **state)
+TEST(the_file_stops_growing_when_old_rows_go)
 {
-    (void)state;
-    struct store *store = open_store();
+    struct store *store = open_store(false);
     int64_t steady_size = 0;
     for (int hour = 0; hour < 40; hour++) {
         add_jobs(store, "k", "'jobs'", hour * 2000, 2000, hour);
@@ -571,28 +516,5 @@ static void the_file_stops_growing_when_old_rows_go(void **state)
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_store_of_version_1_becomes_what_a_new_one_is, fresh_path),
-        cmocka_unit_test_setup(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do,
-                               fresh_path),
-        cmocka_unit_test_setup(the_queue_of_a_version_1_store_goes_on, fresh_path),
-        cmocka_unit_test_setup(a_reader_of_a_version_1_store_says_what_it_is, fresh_path),
-        cmocka_unit_test_setup(a_store_of_each_version_keeps_its_rows_under_todays_names, fresh_path),
-        cmocka_unit_test_setup(a_store_of_version_6_counts_no_forced_tokens_of_its_rows, fresh_path),
-        cmocka_unit_test_setup(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects, fresh_path),
-        cmocka_unit_test_setup(a_reader_that_may_write_brings_an_old_store_up_to_date, fresh_path),
-        cmocka_unit_test_setup(a_status_that_is_none_is_refused_without_an_index_of_the_list, fresh_path),
-        cmocka_unit_test_setup(progress_tells_the_rate_of_topics_and_queue_together, fresh_path),
-        cmocka_unit_test_setup(compacting_changes_no_sum, fresh_path),
-        cmocka_unit_test_setup(what_nobody_collected_and_what_is_not_finished_stays, fresh_path),
-        cmocka_unit_test_setup(an_example_of_a_failure_has_its_own_message_before_and_after_compacting,
-                               fresh_path),
-        cmocka_unit_test_setup(one_call_compacts_many_small_datasets, fresh_path),
-        cmocka_unit_test_setup(steps_beyond_the_newest_become_sums_as_they_come, fresh_path),
-        cmocka_unit_test_setup(recording_a_step_reads_none_of_those_before, fresh_path),
-        cmocka_unit_test_setup(the_file_stops_growing_when_old_rows_go, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

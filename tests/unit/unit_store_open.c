@@ -1,18 +1,11 @@
 // Opening a new store while another process does.
 #include "store/store.h"
+#include "tests/cases.h"
 
 #include <pthread.h>
 #include <semaphore.h>
-#include <setjmp.h>
 #include <sqlite3.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static char path[128];
 static sem_t is_held, is_refused;
@@ -20,7 +13,6 @@ static sem_t is_held, is_refused;
 // SQLite's log: each statement that ends with an error.
 static void note_refusal(void *context, int code, const char *message)
 {
-    (void)context;
     if ((code & 0xFF) == SQLITE_BUSY && strstr(message, "journal_mode"))
         sem_post(&is_refused);
 }
@@ -29,7 +21,6 @@ static void note_refusal(void *context, int code, const char *message)
 // lock.
 static void *hold_lock(void *context)
 {
-    (void)context;
     sqlite3 *other;
     int code = sqlite3_open(path, &other);
     if (code == SQLITE_OK)
@@ -42,9 +33,8 @@ static void *hold_lock(void *context)
     return code == SQLITE_OK ? NULL : path;
 }
 
-static void a_new_store_waits_for_another_process_that_opens_it(void **state)
+TEST(a_new_store_waits_for_another_process_that_opens_it)
 {
-    (void)state;
     pthread_t other;
     void *failed;
     struct store *store;
@@ -69,11 +59,8 @@ static void a_new_store_waits_for_another_process_that_opens_it(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_store_waits_for_another_process_that_opens_it),
-    };
     sem_init(&is_held, 0, 0);
     sem_init(&is_refused, 0, 0);
     sqlite3_config(SQLITE_CONFIG_LOG, note_refusal, NULL);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -1,5 +1,6 @@
 // A reader that can't make the log's index beside the store (a folder that it may not write) reads the file
 // by itself, if nothing is in the log.
+#include "tests/cases.h"
 #include "tests/faulty_sqlite.h"
 #include "tests/store_jobs.h"
 
@@ -13,21 +14,18 @@ static enum status open_without_index(struct store **reader, enum store_mode mod
 static int name_store(void **state)
 {
     static int n;
-    (void)state;
     snprintf(path, sizeof path, "%s/%d a?b#c%%20.db", folder, n++); // as a URI it has to be escaped
     return 0;
 }
 
 static int end_faults(void **state)
 {
-    (void)state;
     faults_disarm();
     return 0;
 }
 
-static void a_store_is_read_where_its_index_can_t_be_made(void **state)
+TEST(a_store_is_read_where_its_index_can_t_be_made)
 {
-    (void)state;
     struct store *store = open_store(true), *reader;
     submit(store, "a", 0, 3);
     struct claims claims = claim(store, "a", 2);
@@ -43,9 +41,8 @@ static void a_store_is_read_where_its_index_can_t_be_made(void **state)
     assert_int_equal(open_without_index(&reader, STORE_EXISTING), STATUS_REFUSE); // it would write
 }
 
-static void a_store_with_a_log_is_not_read_without_its_index(void **state)
+TEST(a_store_with_a_log_is_not_read_without_its_index)
 {
-    (void)state;
     struct store *store = open_store(false), *reader;
     submit(store, "a", 0, 3);
     assert_int_equal(open_without_index(&reader, STORE_READ_ONLY), STATUS_REFUSE);
@@ -56,9 +53,8 @@ static void a_store_with_a_log_is_not_read_without_its_index(void **state)
     store_close(reader);
 }
 
-static void a_store_of_another_version_is_named_there_too(void **state)
+TEST(a_store_of_another_version_is_named_there_too)
 {
-    (void)state;
     struct store *store = open_store(false), *reader;
     assert_int_equal(sqlite3_exec(store->database.sqlite, "PRAGMA user_version = 2", NULL, NULL, NULL),
                      SQLITE_OK);
@@ -74,15 +70,5 @@ static int install_faults(void **state)
     return make_folder(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_store_is_read_where_its_index_can_t_be_made, name_store,
-                                        end_faults),
-        cmocka_unit_test_setup_teardown(a_store_with_a_log_is_not_read_without_its_index, name_store,
-                                        end_faults),
-        cmocka_unit_test_setup_teardown(a_store_of_another_version_is_named_there_too, name_store,
-                                        end_faults),
-    };
-    return cmocka_run_group_tests(tests, install_faults, remove_folder);
-}
+TEST_FIXTURE(name_store, end_faults);
+GROUP_FIXTURE(install_faults, remove_folder);

@@ -1,10 +1,10 @@
 // The rows and totals of commits, as they are recorded after them.
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/store_jobs.h"
 
-static void figures_of_a_commit_are_recorded_together(void **state)
+TEST_WITH(figures_of_a_commit_are_recorded_together, fresh_path, NULL)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct job *job = job_create();
     assert_non_null(job);
@@ -42,11 +42,11 @@ static void figures_of_a_commit_are_recorded_together(void **state)
                                   .prefixes = &prefixes,
                                   .partitions = partitions,
                                   .n_partitions = 1};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
     record.n_steps = 0;
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK); // the same job again counts once
+    assert_ok(store_record(store, &record, &error), &error); // the same job again counts once
     struct store_totals totals;
-    assert_int_equal(store_totals(store, &totals, &error), STATUS_OK);
+    assert_ok(store_totals(store, &totals, &error), &error);
     assert_int_equal(totals.n_workers_alive, 1);
     assert_int_equal(totals.n_steps, 2);
     assert_int_equal(totals.generated_tokens, 6);
@@ -60,14 +60,13 @@ static void figures_of_a_commit_are_recorded_together(void **state)
     store_close(store);
 }
 
-static void the_lag_is_that_of_all_partitions_together(void **state)
+TEST_WITH(the_lag_is_that_of_all_partitions_together, fresh_path, NULL)
 {
-    (void)state;
     for (int mirrored = 0; mirrored < 2; mirrored++) {
         fresh_path(NULL);
         struct store *store = open_store(!mirrored);
         struct store_lag lag = {7, 7, 7, 7};
-        assert_int_equal(store_lag(store, &lag, &error), STATUS_OK);
+        assert_ok(store_lag(store, &lag, &error), &error);
         assert_int_equal(lag.n_partitions + lag.n_owned + lag.jobs_behind + lag.map_covered, 0);
         struct partition_row partitions[] = {
             {.topic = TEXT("jobs"),
@@ -88,8 +87,8 @@ static void the_lag_is_that_of_all_partitions_together(void **state)
         for (int i = 0; mirrored && i < 4; i++)
             partitions[i].owner = i == 2 ? (struct text){0} : TEXT("a member");
         struct store_record record = {.partitions = partitions, .n_partitions = 4};
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
-        assert_int_equal(store_lag(store, &lag, &error), STATUS_OK);
+        assert_ok(store_record(store, &record, &error), &error);
+        assert_ok(store_lag(store, &lag, &error), &error);
         assert_int_equal(lag.n_partitions, 4);
         assert_int_equal(lag.n_owned, mirrored ? 3 : 4);
         assert_int_equal(lag.jobs_behind, 5 + 100 + 0 + 7);
@@ -98,9 +97,8 @@ static void the_lag_is_that_of_all_partitions_together(void **state)
     }
 }
 
-static void partitions_that_another_worker_has_now_are_not_counted(void **state)
+TEST_WITH(partitions_that_another_worker_has_now_are_not_counted, fresh_path, NULL)
 {
-    (void)state;
     fresh_path(NULL);
     struct store *first = open_store(true), *second = open_store(true);
     struct partition_row partitions[] = {
@@ -113,19 +111,19 @@ static void partitions_that_another_worker_has_now_are_not_counted(void **state)
                         one = {.partitions = partitions, .n_partitions = 1},
                         other = {.partitions = partitions + 3, .n_partitions = 1};
     struct store_lag lag;
-    assert_int_equal(store_record(first, &all, &error), STATUS_OK);
-    assert_int_equal(store_record(second, &other, &error), STATUS_OK);
-    assert_int_equal(store_lag(first, &lag, &error), STATUS_OK);
+    assert_ok(store_record(first, &all, &error), &error);
+    assert_ok(store_record(second, &other, &error), &error);
+    assert_ok(store_lag(first, &lag, &error), &error);
     assert_int_equal(lag.n_owned, 4);
     assert_int_equal(lag.jobs_behind, 8 + 100 + 50 + 3);
-    assert_int_equal(store_record(first, &one, &error), STATUS_OK);
-    assert_int_equal(store_lag(first, &lag, &error), STATUS_OK);
+    assert_ok(store_record(first, &one, &error), &error);
+    assert_ok(store_lag(first, &lag, &error), &error);
     assert_int_equal(lag.n_partitions, 3); // one of them for what retention deleted
     assert_int_equal(lag.n_owned, 2);
     assert_int_equal(lag.jobs_behind, 8 + 3);
     store_close(first); // as one that dies
     struct store *third = open_store(true);
-    assert_int_equal(store_lag(third, &lag, &error), STATUS_OK);
+    assert_ok(store_lag(third, &lag, &error), &error);
     assert_int_equal(lag.n_owned, 1); // the second's
     assert_int_equal(lag.jobs_behind, 3);
     store_close(second);
@@ -172,7 +170,7 @@ static void recorded_in_groups(struct job *const *jobs, size_t group_size, char 
         struct store_record record = {.jobs = (const struct job *const *)jobs + i,
                                       .n_jobs =
                                           RECORDED_JOBS - i < group_size ? RECORDED_JOBS - i : group_size};
-        assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+        assert_ok(store_record(store, &record, &error), &error);
     }
     store_close(store);
     snprintf(
@@ -188,9 +186,8 @@ static void recorded_in_groups(struct job *const *jobs, size_t group_size, char 
     assert_int_equal(pclose(out), 0);
 }
 
-static void jobs_recorded_many_at_once_leave_what_one_by_one_they_leave(void **state)
+TEST(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave)
 {
-    (void)state;
     static char expected[32768], got[32768];
     uint64_t seed = random_seed(20251121);
     struct job *jobs[RECORDED_JOBS];
@@ -210,13 +207,4 @@ static void jobs_recorded_many_at_once_leave_what_one_by_one_they_leave(void **s
         job_destroy(jobs[i]);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(figures_of_a_commit_are_recorded_together, fresh_path),
-        cmocka_unit_test_setup(the_lag_is_that_of_all_partitions_together, fresh_path),
-        cmocka_unit_test_setup(partitions_that_another_worker_has_now_are_not_counted, fresh_path),
-        cmocka_unit_test(jobs_recorded_many_at_once_leave_what_one_by_one_they_leave),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+GROUP_FIXTURE(make_folder, remove_folder);

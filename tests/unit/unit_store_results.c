@@ -2,6 +2,7 @@
 // for a table's rows.
 #include "store/equal_requests.h"
 #include "store/hashed_jobs.h"
+#include "tests/cases.h"
 #include "tests/store_jobs.h"
 
 static bool take_found(void *context, struct text record)
@@ -16,7 +17,7 @@ static void assert_found(struct store *store, const struct job *job, enum equal_
 {
     struct buffer found = {0};
     const struct equal_search search = {.kind = kind, .max_tokens = job->request.stop.max_tokens};
-    assert_int_equal(store_find_equal(store, job, &search, take_found, &found, &error), STATUS_OK);
+    assert_ok(store_find_equal(store, job, &search, take_found, &found, &error), &error);
     assert_int_equal(found.size, answer ? strlen(answer) : 0);
     assert_memory_equal(found.data ? found.data : "", answer ? answer : "", found.size);
     buffer_finish(&found);
@@ -41,13 +42,12 @@ static void record_result(struct store *store, const struct job *job, const char
     const struct job *jobs[] = {job};
     const struct text results[] = {text_from_string(result)};
     const struct store_record record = {.jobs = jobs, .n_jobs = 1, .results = results};
-    assert_int_equal(store_record(store, &record, &error), STATUS_OK);
+    assert_ok(store_record(store, &record, &error), &error);
 }
 
 // On Kafka the store holds results for equal requests alone.
-static void the_result_of_a_topics_job_is_found_by_its_request(void **state)
+TEST(the_result_of_a_topics_job_is_found_by_its_request)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct job *job = make_done("k-1", "jobs", "d");
     record_result(store, job, "{\"answer\":1}");
@@ -64,9 +64,8 @@ static void the_result_of_a_topics_job_is_found_by_its_request(void **state)
 }
 
 // Two topics' datasets of one name: the second is called NAME@TOPIC in the store, its jobs are not.
-static void equal_requests_of_two_topics_have_each_their_own_results_first(void **state)
+TEST(equal_requests_of_two_topics_have_each_their_own_results_first)
 {
-    (void)state;
     struct store *store = open_store(true);
     static const char *const topics[] = {"one", "two"}, *const results[] = {"first", "second"};
     struct job *made[2];
@@ -84,9 +83,8 @@ static void equal_requests_of_two_topics_have_each_their_own_results_first(void 
     store_close(store);
 }
 
-static void an_answer_that_ended_by_itself_is_found_under_larger_limits_alone(void **state)
+TEST(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone)
 {
-    (void)state;
     struct store *store = open_store(true);
     struct job *job = make_done("k-1", "jobs", "d");
     job->open_hash = (struct digest){{3}};
@@ -112,9 +110,8 @@ static void an_answer_that_ended_by_itself_is_found_under_larger_limits_alone(vo
 }
 
 // Of a table whose rows were computed elsewhere.
-static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(void **state)
+TEST(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once)
 {
-    (void)state;
     struct store *store = open_store(false);
     assert_int_equal(submit(store, "d", 0, 3), 3);
     assert_int_equal(submit(store, "other", 3, 1), 1);
@@ -132,7 +129,7 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
     }
     for (int again = 0; again < 2; again++) {
         int64_t n_taken = -1;
-        assert_int_equal(store_take_results(store, TEXT("d"), finished, 4, &n_taken, &error), STATUS_OK);
+        assert_ok(store_take_results(store, TEXT("d"), finished, 4, &n_taken, &error), &error);
         assert_int_equal(n_taken, again ? 0 : 2);
         struct dataset_progress progress = progress_of(store, "d"), other = progress_of(store, "other");
         assert_int_equal(progress.done, 2);
@@ -150,13 +147,5 @@ static void results_from_elsewhere_finish_the_queued_jobs_that_they_name_once(vo
     store_close(store);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(the_result_of_a_topics_job_is_found_by_its_request, fresh_path),
-        cmocka_unit_test_setup(equal_requests_of_two_topics_have_each_their_own_results_first, fresh_path),
-        cmocka_unit_test_setup(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone, fresh_path),
-        cmocka_unit_test_setup(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once, fresh_path),
-    };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
-}
+TEST_FIXTURE(fresh_path, NULL);
+GROUP_FIXTURE(make_folder, remove_folder);

@@ -4,17 +4,15 @@
 #include "store/hashed_jobs.h"
 #include "store/report.h"
 #include "store/step_cost.h"
+#include "tests/cases.h"
 #include "tests/faulty_sqlite.h"
 #include "tests/store_jobs.h"
 
 #include <limits.h>
 #include <time.h>
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){1700000000, 0}; // rows of two runs have the same times
     return 0;
 }
@@ -333,9 +331,8 @@ static void check_call(enum status (*call)(struct store *store))
     faults_disarm();
 }
 
-static void a_fault_while_a_commit_is_recorded_or_mirrored_leaves_all_or_nothing(void **state)
+TEST(a_fault_while_a_commit_is_recorded_or_mirrored_leaves_all_or_nothing)
 {
-    (void)state;
     check_call(record);
     check_call(mirror_figures);
     check_call(mirror_start);
@@ -343,9 +340,8 @@ static void a_fault_while_a_commit_is_recorded_or_mirrored_leaves_all_or_nothing
     check_call(mirror_reset);
 }
 
-static void a_fault_while_a_dataset_changes_leaves_all_or_nothing(void **state)
+TEST(a_fault_while_a_dataset_changes_leaves_all_or_nothing)
 {
-    (void)state;
     check_call(retry_failed);
     check_call(answer_again);
     check_call(rename_dataset);
@@ -356,9 +352,8 @@ static void a_fault_while_a_dataset_changes_leaves_all_or_nothing(void **state)
     check_call(compact);
 }
 
-static void figures_are_read_whole_or_not_at_all(void **state)
+TEST(figures_are_read_whole_or_not_at_all)
 {
-    (void)state;
     check_call(read_figures);
     check_call(read_report);
 }
@@ -398,9 +393,8 @@ static int fill_store(void **state)
     store->arithmetic = strdup("model=first");
     finish_with(store, "b", RESULT_DONE);
     finish_with(store, "b", RESULT_DONE);
-    assert_int_equal(store_collected(store, TEXT("b"), &error), STATUS_OK);
-    assert_int_equal(store_submit_lines(store, TEXT("lines"), &line, 1, &none, &first, &n, &error),
-                     STATUS_OK);
+    assert_ok(store_collected(store, TEXT("b"), &error), &error);
+    assert_ok(store_submit_lines(store, TEXT("lines"), &line, 1, &none, &first, &n, &error), &error);
     for (int i = 0; i < N_RECORDED; i++) {
         char id[16];
         snprintf(id, sizeof id, "k-%d", i);
@@ -417,7 +411,7 @@ static int fill_store(void **state)
         store_record(store, &(struct store_record){.jobs = few, .n_jobs = 2, .steps = &step, .n_steps = 1},
                      &error),
         STATUS_OK);
-    assert_int_equal(store_worker_stop(store, &error), STATUS_OK); // not one that lived until a moment ago
+    assert_ok(store_worker_stop(store, &error), &error); // not one that lived until a moment ago
     store_close(store);
     FILE *file = fopen(path, "r");
     filled_store = (struct text){bytes, file ? fread(bytes, 1, sizeof bytes, file) : 0};
@@ -432,12 +426,4 @@ static int drop_all(void **state)
     return remove_folder(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fault_while_a_commit_is_recorded_or_mirrored_leaves_all_or_nothing),
-        cmocka_unit_test(a_fault_while_a_dataset_changes_leaves_all_or_nothing),
-        cmocka_unit_test(figures_are_read_whole_or_not_at_all),
-    };
-    return cmocka_run_group_tests(tests, fill_store, drop_all);
-}
+GROUP_FIXTURE(fill_store, drop_all);

@@ -1,22 +1,7 @@
 // How many more characters end the texts of an expression (engine/grammar/string_lengths.h), by hand for
 // expressions whose lengths are plain to see.
 #include "engine/grammar/string_lengths.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-static uint32_t parse(struct expressions *pool, const char *pattern)
-{
-    uint32_t expression;
-    struct error error;
-    if (expression_parse(pool, text_from_string(pattern), PATTERN_WHOLE, &expression, &error) != STATUS_OK)
-        fail_msg("%s: %s", pattern, error.text);
-    return expression;
-}
+#include "tests/matched_grammar.h"
 
 static struct expressions *open_pool(void)
 {
@@ -26,9 +11,8 @@ static struct expressions *open_pool(void)
     return pool;
 }
 
-static void lengths_are_those_of_the_nearest_and_the_farthest_end(void **state)
+TEST(lengths_are_those_of_the_nearest_and_the_farthest_end)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         bool extends;
@@ -44,7 +28,7 @@ static void lengths_are_those_of_the_nearest_and_the_farthest_end(void **state)
         struct expressions *pool = open_pool();
         struct length_search search = {0};
         const struct string_lengths *lengths =
-            string_lengths_find(&search, pool, parse(pool, cases[i].pattern));
+            string_lengths_find(&search, pool, parse_pattern(pool, cases[i].pattern));
         assert_non_null(lengths);
         if (!lengths->known || !lengths->exact || lengths->n_letters != UINT32_MAX ||
             lengths->extends != cases[i].extends || lengths->to_end_first != cases[i].to_end_first ||
@@ -58,9 +42,8 @@ static void lengths_are_those_of_the_nearest_and_the_farthest_end(void **state)
 }
 
 // All texts of 16 characters are looked at, and what follows them by one more.
-static void ends_that_are_far_are_not_known(void **state)
+TEST(ends_that_are_far_are_not_known)
 {
-    (void)state;
     static const struct {
         const char *pattern;
         bool known, exact;
@@ -74,7 +57,7 @@ static void ends_that_are_far_are_not_known(void **state)
         struct expressions *pool = open_pool();
         struct length_search search = {0};
         const struct string_lengths *lengths =
-            string_lengths_find(&search, pool, parse(pool, cases[i].pattern));
+            string_lengths_find(&search, pool, parse_pattern(pool, cases[i].pattern));
         assert_non_null(lengths);
         assert_int_equal(lengths->known, cases[i].known);
         assert_int_equal(lengths->exact, cases[i].exact);
@@ -86,12 +69,11 @@ static void ends_that_are_far_are_not_known(void **state)
     }
 }
 
-static void a_search_is_made_once_and_its_work_counted_once_a_visit(void **state)
+TEST(a_search_is_made_once_and_its_work_counted_once_a_visit)
 {
-    (void)state;
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
-    uint32_t expression = parse(pool, "a{3,5}");
+    uint32_t expression = parse_pattern(pool, "a{3,5}");
     const struct string_lengths *lengths = string_lengths_find(&search, pool, expression);
     assert_non_null(lengths);
     uint64_t work = lengths->work, n_searches = search.search;
@@ -110,18 +92,18 @@ static void a_search_is_made_once_and_its_work_counted_once_a_visit(void **state
 }
 
 // An entry is replaced by one of the same number modulo STRING_LENGTHS_KEPT, which has nothing of it.
-static void a_later_search_has_nothing_of_an_earlier_one(void **state)
+TEST(a_later_search_has_nothing_of_an_earlier_one)
 {
-    (void)state;
     struct expressions *pool = open_pool();
     struct length_search search = {.visit = 1};
-    uint32_t later = parse(pool, "a{0,2}"), far = parse(pool, "a{9}"), earlier = EXPRESSION_NOTHING;
+    uint32_t later = parse_pattern(pool, "a{0,2}"), far = parse_pattern(pool, "a{9}"),
+             earlier = EXPRESSION_NOTHING;
     assert_int_equal(string_lengths_find(&search, pool, far)->to_end, 9);
     char pattern[] = "ccccccccaa";
     for (int i = 0; i < 1 << 10 && earlier % STRING_LENGTHS_KEPT != later % STRING_LENGTHS_KEPT; i++) {
         for (int bit = 0; bit < 10; bit++)
             pattern[bit] = (char)('c' + (i >> bit & 1));
-        earlier = parse(pool, pattern);
+        earlier = parse_pattern(pool, pattern);
     }
     assert_int_equal(earlier % STRING_LENGTHS_KEPT, later % STRING_LENGTHS_KEPT);
     assert_int_equal(string_lengths_find(&search, pool, earlier)->to_end, 10);
@@ -133,15 +115,4 @@ static void a_later_search_has_nothing_of_an_earlier_one(void **state)
     assert_int_equal(string_lengths_find(&search, pool, earlier)->to_end, 10);
     length_search_finish(&search);
     expressions_destroy(pool);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lengths_are_those_of_the_nearest_and_the_farthest_end),
-        cmocka_unit_test(ends_that_are_far_are_not_known),
-        cmocka_unit_test(a_later_search_has_nothing_of_an_earlier_one),
-        cmocka_unit_test(a_search_is_made_once_and_its_work_counted_once_a_visit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

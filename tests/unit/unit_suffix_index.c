@@ -1,14 +1,7 @@
 // The n-gram index: what followed the last tokens before is found, in memory that does not grow.
 #include "batching/suffix_index.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static struct suffix_index index_of(const int32_t *tokens, int32_t n, uint32_t capacity)
 {
@@ -24,9 +17,8 @@ static struct suffix_match find(const struct suffix_index *index, const int32_t 
     return suffix_index_find(index, 0, tail, n);
 }
 
-static void the_tokens_behind_the_longest_match_are_found(void **state)
+TEST(the_tokens_behind_the_longest_match_are_found)
 {
-    (void)state;
     static const int32_t text[] = {5, 6, 7, 8, 20, 9, 7, 8, 30, 1, 2, 3, 4, 7, 8, 40, 6};
     struct suffix_index index = index_of(text, 17, 32);
     struct suffix_match match = find(&index, (int32_t[]){5, 6, 7, 8}, 4);
@@ -41,9 +33,8 @@ static void the_tokens_behind_the_longest_match_are_found(void **state)
     suffix_index_finish(&index);
 }
 
-static void the_end_of_the_text_is_followed_by_nothing(void **state)
+TEST(the_end_of_the_text_is_followed_by_nothing)
 {
-    (void)state;
     static const int32_t text[] = {5, 6, 7};
     struct suffix_index index = index_of(text, 3, 16);
     assert_int_equal(find(&index, (int32_t[]){7}, 1).length, 0);
@@ -52,9 +43,8 @@ static void the_end_of_the_text_is_followed_by_nothing(void **state)
 }
 
 // Of three occurrences two are followed by 9: one other does not replace it, two do.
-static void the_continuation_of_most_occurrences_is_found(void **state)
+TEST(the_continuation_of_most_occurrences_is_found)
 {
-    (void)state;
     static const int32_t text[] = {5, 9, 5, 9, 5, 8, 5};
     struct suffix_index index = index_of(text, 7, 64);
     assert_int_equal(suffix_index_token(&index, find(&index, (int32_t[]){5}, 1).place), 9);
@@ -66,9 +56,8 @@ static void the_continuation_of_most_occurrences_is_found(void **state)
     suffix_index_finish(&index);
 }
 
-static void texts_are_apart_and_begin_at_a_break(void **state)
+TEST(texts_are_apart_and_begin_at_a_break)
 {
-    (void)state;
     static const int32_t text[] = {SUFFIX_BREAK, 5, 6, SUFFIX_BREAK, 5, 7, SUFFIX_BREAK};
     struct suffix_index index = index_of(text, 7, 16);
     struct suffix_match match = find(&index, (int32_t[]){3, SUFFIX_BREAK}, 2);
@@ -82,9 +71,8 @@ static void texts_are_apart_and_begin_at_a_break(void **state)
     suffix_index_finish(&index);
 }
 
-static void old_tokens_are_gone_when_the_ring_is_full(void **state)
+TEST(old_tokens_are_gone_when_the_ring_is_full)
 {
-    (void)state;
     uint64_t random = 7;
     struct suffix_index index;
     assert_true(suffix_index_init(&index, 100));
@@ -106,25 +94,11 @@ static void old_tokens_are_gone_when_the_ring_is_full(void **state)
     suffix_index_finish(&index);
 }
 
-static void an_empty_index_takes_nothing_and_finds_nothing(void **state)
+TEST(an_empty_index_takes_nothing_and_finds_nothing)
 {
-    (void)state;
     struct suffix_index index = {0};
     suffix_index_append(&index, 0, 5);
     assert_int_equal(find(&index, (int32_t[]){5}, 1).length, 0);
     assert_int_equal(suffix_index_token(&index, 0), SUFFIX_BREAK);
     suffix_index_finish(&index);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tokens_behind_the_longest_match_are_found),
-        cmocka_unit_test(the_end_of_the_text_is_followed_by_nothing),
-        cmocka_unit_test(the_continuation_of_most_occurrences_is_found),
-        cmocka_unit_test(texts_are_apart_and_begin_at_a_break),
-        cmocka_unit_test(old_tokens_are_gone_when_the_ring_is_full),
-        cmocka_unit_test(an_empty_index_takes_nothing_and_finds_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,8 @@
 // Crash accounting in commits: the suspects of a crash, a change of owner, and hostile texts.
 #include "consumer/kafka/suspects.h"
 #include "schemas/base64.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { ME = 7, OTHER = 8 };
 
@@ -31,9 +24,9 @@ static void take_over(struct suspects *suspects, struct offset_map *map, const s
                       int64_t offset, uint64_t owner)
 {
     struct text metadata = {text->data, text->size};
-    if (offset_map_restart(map, offset, metadata, &error) != STATUS_OK ||
-        suspects_take_over(suspects, offset, metadata, owner, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(offset_map_restart(map, offset, metadata, &error) != STATUS_OK ||
+                  suspects_take_over(suspects, offset, metadata, owner, &error),
+              &error);
 }
 
 // The owner commits and is gone; OTHER takes the partition.
@@ -54,9 +47,8 @@ static struct offset_map map_of(int64_t first, int64_t n)
     return map;
 }
 
-static void a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects(void **state)
+TEST(a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(100, 10);
     offset_map_finish(&map, 103);
@@ -70,9 +62,8 @@ static void a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_su
     assert_int_equal(suspects_crashes(&suspects, 110 + SUSPECTS_AHEAD), 0);
 }
 
-static void one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others(void **state)
+TEST(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(100, 10);
     crash(&suspects, &map, false);
@@ -99,9 +90,8 @@ static void one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_
 }
 
 // It is known whose fault it was: nobody else becomes a suspect, however far the worker had read.
-static void a_crash_of_one_alone_makes_no_new_suspects(void **state)
+TEST(a_crash_of_one_alone_makes_no_new_suspects)
 {
-    (void)state;
     struct suspects suspects = {.items = {{.offset = 104, .crashes = 2}}, .n_items = 1};
     struct offset_map map = map_of(100, 10);
     suspects_compute(&suspects, 104, SUSPECT_ALONE);
@@ -112,9 +102,8 @@ static void a_crash_of_one_alone_makes_no_new_suspects(void **state)
         assert_int_equal(suspects_crashes(&suspects, offset), offset == 104 ? 3 : 0);
 }
 
-static void a_suspect_that_rests_is_not_blamed_for_a_later_crash(void **state)
+TEST(a_suspect_that_rests_is_not_blamed_for_a_later_crash)
 {
-    (void)state;
     struct suspects suspects = {.items = {{.offset = 102, .crashes = 2}, {.offset = 104, .crashes = 2}},
                                 .n_items = 2};
     struct offset_map map = map_of(100, 10);
@@ -126,18 +115,16 @@ static void a_suspect_that_rests_is_not_blamed_for_a_later_crash(void **state)
     assert_int_equal(suspects_crashes(&suspects, 104), 3);
 }
 
-static void a_crash_takes_no_blame_off_jobs_of_an_earlier_one(void **state)
+TEST(a_crash_takes_no_blame_off_jobs_of_an_earlier_one)
 {
-    (void)state;
     struct suspects suspects = {.doubtful = 9000};
     struct offset_map map = map_of(100, 10);
     crash(&suspects, &map, false); // promised less than the worker before
     assert_int_equal(suspects.doubtful, 9000);
 }
 
-static void a_suspect_there_is_no_room_for_stays_a_suspect(void **state)
+TEST(a_suspect_there_is_no_room_for_stays_a_suspect)
 {
-    (void)state;
     enum { LEAST = 103 };
     static const int64_t doubtful[][2] = {
         {0, LEAST + 1}, {LEAST, LEAST + 1}, {LEAST + 1, LEAST + 1}, {9000, 9000}};
@@ -153,9 +140,8 @@ static void a_suspect_there_is_no_room_for_stays_a_suspect(void **state)
     }
 }
 
-static void what_is_finished_is_forgotten(void **state)
+TEST(what_is_finished_is_forgotten)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(0, 10);
     crash(&suspects, &map, false);
@@ -176,9 +162,8 @@ static void what_is_finished_is_forgotten(void **state)
 }
 
 // Metadata that cannot be read counts as that of a worker that computes.
-static void metadata_says_whether_jobs_were_computed(void **state)
+TEST(metadata_says_whether_jobs_were_computed)
 {
-    (void)state;
     for (int leaving = 0; leaving < 2; leaving++) {
         struct suspects suspects = {0};
         struct offset_map map = map_of(10, 5);
@@ -194,9 +179,8 @@ static void metadata_says_whether_jobs_were_computed(void **state)
     assert_false(suspects_are_computed(10, text_from_string("no dot")));
 }
 
-static void what_the_process_said_itself_is_no_crash(void **state)
+TEST(what_the_process_said_itself_is_no_crash)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(0, 10);
     suspects_compute(&suspects, 3, SUSPECT_AMONG_FEW);
@@ -209,17 +193,15 @@ static void what_the_process_said_itself_is_no_crash(void **state)
     buffer_finish(&text);
 }
 
-static void offsets_set_by_hand_have_no_suspects(void **state)
+TEST(offsets_set_by_hand_have_no_suspects)
 {
-    (void)state;
     struct suspects suspects = {.doubtful = 9};
-    assert_int_equal(suspects_take_over(&suspects, 5, (struct text){0}, ME, &error), STATUS_OK);
+    assert_ok(suspects_take_over(&suspects, 5, (struct text){0}, ME, &error), &error);
     assert_int_equal(suspects.doubtful, 0);
 }
 
-static void the_fullest_list_fits_a_broker_beside_the_fullest_map(void **state)
+TEST(the_fullest_list_fits_a_broker_beside_the_fullest_map)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map;
     offset_map_init(&map);
@@ -248,9 +230,8 @@ static void the_fullest_list_fits_a_broker_beside_the_fullest_map(void **state)
     assert_int_equal(suspects_crashes(&suspects, first), 1);
 }
 
-static void crashes_are_counted_to_a_limit(void **state)
+TEST(crashes_are_counted_to_a_limit)
 {
-    (void)state;
     struct suspects suspects = {0};
     for (int i = 0; i < SUSPECT_CRASHES_MAX + 5; i++) {
         struct offset_map map = map_of(0, 1);
@@ -261,9 +242,8 @@ static void crashes_are_counted_to_a_limit(void **state)
     }
 }
 
-static void a_damaged_text_is_refused_and_changes_nothing(void **state)
+TEST(a_damaged_text_is_refused_and_changes_nothing)
 {
-    (void)state;
     struct suspects suspects = {0};
     struct offset_map map = map_of(50, 20);
     for (int64_t offset = 50; offset < 70; offset += 3)
@@ -351,9 +331,8 @@ static enum status take_over_numbers(struct suspects *suspects, int64_t offset, 
     return status;
 }
 
-static void numbers_of_a_list_are_taken_up_to_their_limits(void **state)
+TEST(numbers_of_a_list_are_taken_up_to_their_limits)
 {
-    (void)state;
     const int64_t last = INT64_MAX / 2; // no later offset is ever promised or doubtful
     const int64_t offsets[] = {0, 50, INT64_MAX / 4};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
@@ -376,9 +355,8 @@ static void numbers_of_a_list_are_taken_up_to_their_limits(void **state)
 }
 
 // Cut, with a CRC that is right for what is left: also where only the flags of our own list are missing.
-static void a_list_that_ends_early_is_refused(void **state)
+TEST(a_list_that_ends_early_is_refused)
 {
-    (void)state;
     for (size_t size = 0; size < 12; size++) {
         unsigned char bytes[4 + 12] = {[4] = ME};
         uint32_t crc = offset_map_crc(50, bytes + 4, size);
@@ -393,26 +371,4 @@ static void a_list_that_ends_early_is_refused(void **state)
         assert_int_equal(suspects.doubtful, 77);
         buffer_finish(&text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_of_a_list_are_taken_up_to_their_limits),
-        cmocka_unit_test(a_list_that_ends_early_is_refused),
-        cmocka_unit_test(a_worker_that_leaves_is_no_crash_and_one_that_dies_makes_its_jobs_suspects),
-        cmocka_unit_test(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others),
-        cmocka_unit_test(a_crash_of_one_alone_makes_no_new_suspects),
-        cmocka_unit_test(a_suspect_that_rests_is_not_blamed_for_a_later_crash),
-        cmocka_unit_test(a_crash_takes_no_blame_off_jobs_of_an_earlier_one),
-        cmocka_unit_test(a_suspect_there_is_no_room_for_stays_a_suspect),
-        cmocka_unit_test(what_is_finished_is_forgotten),
-        cmocka_unit_test(metadata_says_whether_jobs_were_computed),
-        cmocka_unit_test(what_the_process_said_itself_is_no_crash),
-        cmocka_unit_test(offsets_set_by_hand_have_no_suspects),
-        cmocka_unit_test(the_fullest_list_fits_a_broker_beside_the_fullest_map),
-        cmocka_unit_test(crashes_are_counted_to_a_limit),
-        cmocka_unit_test(a_damaged_text_is_refused_and_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
 #include "schemas/occurrences.h"
+#include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
 
@@ -47,17 +48,25 @@ static void read_all(const struct table_source *source, struct buffer *out)
     unlink(in_path);
 }
 
-#define ASSERT_READS(content, expected)                                                                      \
+static const struct table_source csv = {.path = in_path, .format = TABLE_CSV, .delimiter = ','},
+                                 unquoted = {.path = in_path,
+                                             .format = TABLE_TSV,
+                                             .delimiter = '\t',
+                                             .no_quotes = true},
+                                 json_lines = {.path = in_path, .format = TABLE_JSONL};
+
+#define ASSERT_READS_AS(source, content, expected)                                                           \
     do {                                                                                                     \
         struct buffer found = {0};                                                                           \
-        write_file(in_path, TEXT(content));                                                                  \
-        read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);    \
+        write_file(in_path, content);                                                                        \
+        read_all(&(source), &found);                                                                         \
         buffer_add(&found, "", 0);                                                                           \
         assert_string_equal(found.data ? found.data : "", expected);                                         \
         buffer_finish(&found);                                                                               \
     } while (0)
+#define ASSERT_READS(content, expected) ASSERT_READS_AS(csv, TEXT(content), expected)
 
-static void fields_are_read_as_they_stand(void **state)
+TEST(fields_are_read_as_they_stand)
 {
     ASSERT_READS("a,b\nc,d\n", "[c|d]");
     ASSERT_READS("a,b\r\nc,d\r\n", "[c|d]");
@@ -73,14 +82,13 @@ static void fields_are_read_as_they_stand(void **state)
     ASSERT_READS("a,b\n", "");
 }
 
-// Lines without quotes are split at once: they have the same fields as with one field in quotes.
-static void lines_with_and_without_quotes_have_the_same_fields(void **state)
+// Lines without quotes do not pass through libcsv: the same fields with one of them in quotes do.
+TEST(lines_with_and_without_quotes_have_the_same_fields)
 {
     enum { LINES = 400 };
     static const char letters[] = "ab \t;\0\x80";
     uint64_t random = random_seed(17);
     struct buffer contents[2] = {{0}}, found[2] = {{0}};
-    (void)state;
     for (int line = 0; line < LINES; line++) {
         const char *end = random_below(&random, 3) ? "\n" : "\r\n";
         for (uint64_t left = random_below(&random, 20); left > 0; left--) {
@@ -108,34 +116,27 @@ static void lines_with_and_without_quotes_have_the_same_fields(void **state)
         buffer_finish(&found[quoted]);
 }
 
-static void without_quoting_a_quote_is_a_letter(void **state)
+TEST(without_quoting_a_quote_is_a_letter)
 {
     static const char content[] = "\xEF\xBB\xBFsize\tnote\r\n3\"\t\"open\r\n\r\na\nb\t c\\n \nd\te\tf\tg\n";
-    struct buffer found = {0};
-    write_file(in_path, text_from_string(content));
-    read_all(
-        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
-        &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(
-        found.data,
+    ASSERT_READS_AS(
+        unquoted, text_from_string(content),
         "[3\"|\"open]<unit_table.in: line 4: expected 2 fields as in the first line, got 1>[b| c\\n ]"
         "<unit_table.in: line 6: expected 2 fields as in the first line, got 4>");
-    buffer_finish(&found);
 }
 
-static void members_of_all_json_lines_are_columns(void **state)
+TEST(members_of_all_json_lines_are_columns)
 {
     struct buffer found = {0};
     write_file(in_path, TEXT("{\"a\":\"1\"}\nno json\n{\"b\":\"2\",\"a\":\"3\"}\n\n{\"c\":\"4\"}\n"));
-    read_all(&(struct table_source){.path = in_path, .format = TABLE_JSONL}, &found);
+    read_all(&json_lines, &found);
     buffer_add(&found, "", 1);
     assert_non_null(strstr(found.data, "[1||]<unit_table.in: line 2: "));
     assert_non_null(strstr(found.data, ">[3|2|][||4]"));
     buffer_finish(&found);
 }
 
-static void faults_have_their_line_and_column_and_the_next_row_is_read(void **state)
+TEST(faults_have_their_line_and_column_and_the_next_row_is_read)
 {
     ASSERT_READS("a,b\nc\nd,e\n",
                  "<unit_table.in: line 2: expected 2 fields as in the first line, got 1>[d|e]");
@@ -157,7 +158,7 @@ static void faults_have_their_line_and_column_and_the_next_row_is_read(void **st
                  "<unit_table.in: line 2, column 4: a CR without LF must be in quotes>[f|g]");
 }
 
-static void a_header_names_each_column_once(void **state)
+TEST(a_header_names_each_column_once)
 {
     ASSERT_READS("", "<unit_table.in: expected a table, got an empty file>");
     ASSERT_READS("a,a\n", "<unit_table.in: two columns are named \"a\": 1 and 2>");
@@ -170,22 +171,18 @@ static void a_header_names_each_column_once(void **state)
                  "a",
                  "<unit_table.in: expected UTF-8, got UTF-16>");
     static const char utf16[] = "a\0,\0b\0\n";
-    struct buffer found = {0};
-    write_file(in_path, (struct text){utf16, sizeof utf16});
-    read_all(&(struct table_source){.path = in_path, .format = TABLE_CSV, .delimiter = ','}, &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data,
-                        "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
-    buffer_finish(&found);
+    const struct text content = {utf16, sizeof utf16};
+    ASSERT_READS_AS(csv, content,
+                    "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
 }
 
-static void a_column_that_the_header_does_not_name_has_its_number(void **state)
+TEST(a_column_that_the_header_does_not_name_has_its_number)
 {
     struct table_reader *reader;
     struct error error;
     write_file(in_path, TEXT(",a,\n1,2,3\n"));
     const struct table_source source = {.path = in_path, .format = TABLE_CSV, .delimiter = ','};
-    assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+    assert_ok(table_reader_open(&reader, &source, &error), &error);
     const struct table_columns *columns = table_reader_columns(reader);
     assert_int_equal(columns->n, 3);
     assert_true(text_equals_string(columns->names[0], "column1"));
@@ -195,38 +192,22 @@ static void a_column_that_the_header_does_not_name_has_its_number(void **state)
     table_reader_close(reader);
 }
 
-static void an_empty_file_is_a_table_where_no_header_is_due(void **state)
+TEST(an_empty_file_is_a_table_where_no_header_is_due)
 {
     const struct table_source sources[] = {
-        {.path = in_path, .format = TABLE_JSONL},
+        json_lines,
         {.path = in_path, .format = TABLE_CSV, .delimiter = ',', .no_header = true},
         {.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_header = true, .no_quotes = true}};
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
-        struct buffer found = {0};
-        write_file(in_path, TEXT(""));
-        read_all(&sources[i], &found);
-        assert_int_equal(found.size, 0);
-        buffer_finish(&found);
-    }
-    struct buffer found = {0};
-    write_file(in_path, TEXT("{}\n"));
-    read_all(&sources[0], &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data, "<unit_table.in: expected a table, got objects without members>");
-    buffer_finish(&found);
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        ASSERT_READS_AS(sources[i], TEXT(""), "");
+    ASSERT_READS_AS(json_lines, TEXT("{}\n"),
+                    "<unit_table.in: expected a table, got objects without members>");
 }
 
-static void line_ends_of_cr_alone_are_refused_without_quoting(void **state)
+TEST(line_ends_of_cr_alone_are_refused_without_quoting)
 {
-    struct buffer found = {0};
-    write_file(in_path, TEXT("a\tb\r1\t2\r"));
-    read_all(
-        &(struct table_source){.path = in_path, .format = TABLE_TSV, .delimiter = '\t', .no_quotes = true},
-        &found);
-    buffer_add(&found, "", 1);
-    assert_string_equal(found.data,
-                        "<unit_table.in: the first line has a CR without LF: lines end in LF or CRLF>");
-    buffer_finish(&found);
+    ASSERT_READS_AS(unquoted, TEXT("a\tb\r1\t2\r"),
+                    "<unit_table.in: the first line has a CR without LF: lines end in LF or CRLF>");
 }
 
 enum { COLUMNS = 3, ROWS = 400, FIELD_BYTES_MAX = 9 };
@@ -246,16 +227,16 @@ static void write_table(const struct table_target *target, struct value rows[ROW
 {
     struct table_writer *writer;
     struct error error;
-    assert_int_equal(table_writer_open(&writer, target, &error), STATUS_OK);
+    assert_ok(table_writer_open(&writer, target, &error), &error);
     for (int i = 0; i < ROWS; i++) {
         struct table_row row = {.fields = rows[i]};
-        assert_int_equal(table_writer_add(writer, &row, &rows[i][COLUMNS - 1], NULL, &error), STATUS_OK);
+        assert_ok(table_writer_add(writer, &row, &rows[i][COLUMNS - 1], NULL, &error), &error);
     }
-    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    assert_ok(table_writer_complete(writer, &error), &error);
     table_writer_close(writer);
 }
 
-static void what_is_written_is_read_back_byte_for_byte(void **state)
+TEST(what_is_written_is_read_back_byte_for_byte)
 {
     static char bytes[ROWS][COLUMNS][FIELD_BYTES_MAX];
     static struct value rows[ROWS][COLUMNS];
@@ -279,11 +260,11 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
         struct table_reader *reader;
         struct table_row row;
         struct error error;
-        assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+        assert_ok(table_reader_open(&reader, &source, &error), &error);
         assert_true(text_equal(table_reader_columns(reader)->names[0], names[0]));
         assert_true(text_equal(table_reader_columns(reader)->names[1], names[1]));
         for (int i = 0; i < ROWS; i++) {
-            assert_int_equal(table_reader_next(reader, &row, &error), STATUS_OK);
+            assert_ok(table_reader_next(reader, &row, &error), &error);
             for (int j = 0; j < COLUMNS; j++)
                 assert_true(text_equal(row.fields[j].text, rows[i][j].text));
         }
@@ -293,7 +274,7 @@ static void what_is_written_is_read_back_byte_for_byte(void **state)
 }
 
 // Fields of a table of the same style are unchanged; tabs and ends of lines in other fields are escaped.
-static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
+TEST(a_table_without_quoting_escapes_what_it_cannot_hold)
 {
     struct text names[] = {TEXT("a\""), TEXT("b")};
     const struct table_columns input = {names, 1}, added = {names + 1, 1};
@@ -307,10 +288,10 @@ static void a_table_without_quoting_escapes_what_it_cannot_hold(void **state)
     struct table_writer *writer;
     struct error error;
     struct value fields[] = {value_string(TEXT("\"x\\ "))}, answers[] = {value_string(TEXT("1\t2\r\n\\"))};
-    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
+    assert_ok(table_writer_open(&writer, &target, &error), &error);
     struct table_row row = {.fields = fields};
-    assert_int_equal(table_writer_add(writer, &row, answers, NULL, &error), STATUS_OK);
-    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    assert_ok(table_writer_add(writer, &row, answers, NULL, &error), &error);
+    assert_ok(table_writer_complete(writer, &error), &error);
     table_writer_close(writer);
     char written[64] = "";
     FILE *file = fopen(out_path, "r");
@@ -329,7 +310,7 @@ static void add_column(const struct table_source *source, char *written, size_t 
     struct table_writer *writer;
     struct table_row row = {0};
     struct error error;
-    assert_int_equal(table_reader_open(&reader, source, &error), STATUS_OK);
+    assert_ok(table_reader_open(&reader, source, &error), &error);
     struct table_target target = {.path = out_path,
                                   .format = source->format,
                                   .delimiter = source->delimiter,
@@ -340,10 +321,10 @@ static void add_column(const struct table_source *source, char *written, size_t 
                                   .header = table_reader_header(reader),
                                   .input = table_reader_columns(reader),
                                   .added = &(struct table_columns){&name, 1}};
-    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
+    assert_ok(table_writer_open(&writer, &target, &error), &error);
     while (table_reader_next(reader, &row, &error) == STATUS_OK && row.fields)
-        assert_int_equal(table_writer_add(writer, &row, &answer, NULL, &error), STATUS_OK);
-    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+        assert_ok(table_writer_add(writer, &row, &answer, NULL, &error), &error);
+    assert_ok(table_writer_complete(writer, &error), &error);
     table_writer_close(writer);
     table_reader_close(reader);
     FILE *file = fopen(out_path, "r");
@@ -353,7 +334,7 @@ static void add_column(const struct table_source *source, char *written, size_t 
     unlink(out_path);
 }
 
-static void each_record_keeps_its_own_line_end(void **state)
+TEST(each_record_keeps_its_own_line_end)
 {
     static const struct {
         const char *in, *out;
@@ -385,7 +366,7 @@ static void each_record_keeps_its_own_line_end(void **state)
 }
 
 // Also where the first line is longer than the reader's buffer, or is the file's last.
-static void a_byte_order_mark_is_kept(void **state)
+TEST(a_byte_order_mark_is_kept)
 {
     enum { BUFFER_BYTES = 1 << 18 };
     static char content[BUFFER_BYTES + 64], written[BUFFER_BYTES + 128];
@@ -407,7 +388,7 @@ static void a_byte_order_mark_is_kept(void **state)
 }
 
 // Its bytes are of three gzip members.
-static void a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column(void **state)
+TEST(a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column)
 {
     static const char *const members[] = {"\357", "\273", "\277a,b\nc,d\n"};
     struct table_source source = {.path = in_path, .format = TABLE_CSV, .delimiter = ','};
@@ -419,14 +400,14 @@ static void a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column(v
         assert_int_equal(gzputs(file, members[i]), strlen(members[i]));
         assert_int_equal(gzclose(file), Z_OK);
     }
-    assert_int_equal(table_reader_open(&reader, &source, &error), STATUS_OK);
+    assert_ok(table_reader_open(&reader, &source, &error), &error);
     assert_true(text_equals_string(table_reader_columns(reader)->names[0], "a"));
     table_reader_close(reader);
     unlink(in_path);
 }
 
 // A field, a CR and a quote stand at each place of the buffer's end.
-static void the_ends_of_buffers_are_not_seen(void **state)
+TEST(the_ends_of_buffers_are_not_seen)
 {
     enum { BUFFER_BYTES = 1 << 18 };
     static char content[BUFFER_BYTES + 64];
@@ -444,7 +425,7 @@ static void the_ends_of_buffers_are_not_seen(void **state)
     }
 }
 
-static void formats_follow_from_names(void **state)
+TEST(formats_follow_from_names)
 {
     assert_int_equal(table_format_of("a.csv"), TABLE_CSV);
     assert_int_equal(table_format_of("b/a.TSV.gz"), TABLE_TSV);
@@ -454,7 +435,7 @@ static void formats_follow_from_names(void **state)
     assert_int_equal(table_format_of("a.txt"), TABLE_UNKNOWN);
 }
 
-static void occurrences_are_counted_while_the_table_grows(void **state)
+TEST(occurrences_are_counted_while_the_table_grows)
 {
     struct occurrences occurrences = {0};
     uint64_t n;
@@ -468,7 +449,7 @@ static void occurrences_are_counted_while_the_table_grows(void **state)
 }
 
 // Values that are no texts, as CSV has them: an infinity as SQLite's shell writes it.
-static void numbers_and_infinities_are_written_as_sqlite_does(void **state)
+TEST(numbers_and_infinities_are_written_as_sqlite_does)
 {
     struct text names[] = {TEXT("a"), TEXT("b"), TEXT("c"), TEXT("d"), TEXT("e"), TEXT("f")};
     struct table_columns none = {0}, added = {.names = names, .n = 6};
@@ -484,10 +465,9 @@ static void numbers_and_infinities_are_written_as_sqlite_does(void **state)
     struct table_writer *writer;
     struct error error;
     char got[256] = "";
-    (void)state;
-    assert_int_equal(table_writer_open(&writer, &target, &error), STATUS_OK);
-    assert_int_equal(table_writer_add(writer, &row, values, NULL, &error), STATUS_OK);
-    assert_int_equal(table_writer_complete(writer, &error), STATUS_OK);
+    assert_ok(table_writer_open(&writer, &target, &error), &error);
+    assert_ok(table_writer_add(writer, &row, values, NULL, &error), &error);
+    assert_ok(table_writer_complete(writer, &error), &error);
     table_writer_close(writer);
     FILE *file = fopen(out_path, "r");
     assert_non_null(file);
@@ -495,29 +475,4 @@ static void numbers_and_infinities_are_written_as_sqlite_does(void **state)
     fclose(file);
     unlink(out_path);
     assert_string_equal(got, "a,b,c,d,e,f\n1.5,Inf,-Inf,-7,,YWI=\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers_and_infinities_are_written_as_sqlite_does),
-        cmocka_unit_test(fields_are_read_as_they_stand),
-        cmocka_unit_test(lines_with_and_without_quotes_have_the_same_fields),
-        cmocka_unit_test(without_quoting_a_quote_is_a_letter),
-        cmocka_unit_test(members_of_all_json_lines_are_columns),
-        cmocka_unit_test(faults_have_their_line_and_column_and_the_next_row_is_read),
-        cmocka_unit_test(a_header_names_each_column_once),
-        cmocka_unit_test(a_column_that_the_header_does_not_name_has_its_number),
-        cmocka_unit_test(an_empty_file_is_a_table_where_no_header_is_due),
-        cmocka_unit_test(line_ends_of_cr_alone_are_refused_without_quoting),
-        cmocka_unit_test(what_is_written_is_read_back_byte_for_byte),
-        cmocka_unit_test(a_table_without_quoting_escapes_what_it_cannot_hold),
-        cmocka_unit_test(each_record_keeps_its_own_line_end),
-        cmocka_unit_test(a_byte_order_mark_is_kept),
-        cmocka_unit_test(a_byte_order_mark_of_a_compressed_file_is_none_of_its_first_column),
-        cmocka_unit_test(the_ends_of_buffers_are_not_seen),
-        cmocka_unit_test(formats_follow_from_names),
-        cmocka_unit_test(occurrences_are_counted_while_the_table_grows),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

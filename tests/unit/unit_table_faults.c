@@ -2,6 +2,7 @@
 // an error, or all rows; and never a table of theirs in its place.
 #include "store/table_insert.h"
 #include "store/table_query.h"
+#include "tests/cases.h"
 #include "tests/faulty_sqlite.h"
 #include "tests/store_jobs.h"
 
@@ -28,9 +29,8 @@ static enum status check_table(const char *table)
     return table_insert_check(path, table, "_id", &error);
 }
 
-static void a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails(void **state)
+TEST_WITH(a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails, fresh_path, NULL)
 {
-    (void)state;
     execute(
         "CREATE TABLE theirs (a); CREATE TABLE ours (a, answer_id); CREATE VIEW seen AS SELECT 1 AS b_id");
     assert_int_equal(check_table("ours"), STATUS_OK);
@@ -55,9 +55,8 @@ static void a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails(void **s
     }
 }
 
-static void a_table_behind_a_lock_is_not_taken_for_ours(void **state)
+TEST_WITH(a_table_behind_a_lock_is_not_taken_for_ours, fresh_path, NULL)
 {
-    (void)state;
     sqlite3 *other;
     execute("CREATE TABLE theirs (a)");
     assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
@@ -79,7 +78,6 @@ static void lock(const char *begin)
 
 static void unlock(void *context)
 {
-    (void)context;
     assert_int_equal(sqlite3_exec(other, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
 }
 
@@ -110,16 +108,15 @@ static enum status open_under_lock(void)
 static enum status write_under_lock(void)
 {
     struct table_insert *insert = NULL;
-    assert_int_equal(table_insert_open(&insert, path, "ours", &column, 1, NULL, 0, &error), STATUS_OK);
+    assert_ok(table_insert_open(&insert, path, "ours", &column, 1, NULL, 0, &error), &error);
     lock("BEGIN IMMEDIATE");
     enum status status = table_insert_complete(insert, &error);
     table_insert_close(insert);
     return status;
 }
 
-static void a_lock_is_waited_for_as_long_as_for_the_stores(void **state)
+TEST_WITH(a_lock_is_waited_for_as_long_as_for_the_stores, fresh_path, NULL)
 {
-    (void)state;
     static const struct {
         enum status (*run)(void);
         enum status locked;
@@ -141,9 +138,8 @@ static void a_lock_is_waited_for_as_long_as_for_the_stores(void **state)
     sqlite3_close(other);
 }
 
-static void a_missing_file_and_one_that_is_no_database_are_distinguished(void **state)
+TEST_WITH(a_missing_file_and_one_that_is_no_database_are_distinguished, fresh_path, NULL)
 {
-    (void)state;
     assert_int_equal(check_table("t"), STATUS_OK);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
@@ -227,9 +223,8 @@ static void check_each_fault(enum fault_kind kind, bool writes)
     assert_true(n_errors > 10);
 }
 
-static void a_written_table_is_whole_or_an_error_with_each_fault(void **state)
+TEST(a_written_table_is_whole_or_an_error_with_each_fault)
 {
-    (void)state;
     for (int i = 0; i < 2 * FAULT_KINDS; i++) {
         fresh_path(NULL);
         execute(i % 2 ? "PRAGMA encoding = 'UTF-16'; CREATE TABLE u (a)" : "CREATE TABLE u (a)");
@@ -237,9 +232,8 @@ static void a_written_table_is_whole_or_an_error_with_each_fault(void **state)
     }
 }
 
-static void a_table_is_read_whole_or_an_error_with_each_fault(void **state)
+TEST(a_table_is_read_whole_or_an_error_with_each_fault)
 {
-    (void)state;
     for (int i = 0; i < 2 * FAULT_KINDS; i++) {
         fresh_path(NULL);
         execute(i % 2 ? "PRAGMA encoding = 'UTF-16'; CREATE TABLE u (a)" : "CREATE TABLE u (a)");
@@ -255,15 +249,4 @@ static int install_faults(void **state)
     return make_folder(state);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_table_is_never_taken_for_ours_wherever_a_look_at_it_fails, fresh_path),
-        cmocka_unit_test_setup(a_table_behind_a_lock_is_not_taken_for_ours, fresh_path),
-        cmocka_unit_test_setup(a_lock_is_waited_for_as_long_as_for_the_stores, fresh_path),
-        cmocka_unit_test_setup(a_missing_file_and_one_that_is_no_database_are_distinguished, fresh_path),
-        cmocka_unit_test(a_written_table_is_whole_or_an_error_with_each_fault),
-        cmocka_unit_test(a_table_is_read_whole_or_an_error_with_each_fault),
-    };
-    return cmocka_run_group_tests(tests, install_faults, remove_folder);
-}
+GROUP_FIXTURE(install_faults, remove_folder);

@@ -6,6 +6,7 @@
 #include "consumer/table/row_spool.h"
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
+#include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"
@@ -43,7 +44,6 @@ static enum status evaluate(void *context, struct error *error)
 {
     struct evaluation evaluation;
     char name[6000];
-    (void)context;
     enum status status = evaluation_open(&evaluation, error);
     assert_int_equal(evaluation.classes && evaluation.counts, status == STATUS_OK);
     for (int i = 0; i < 4 && status == STATUS_OK; i++) { // each name has a block of the arena
@@ -58,9 +58,8 @@ static enum status evaluate(void *context, struct error *error)
     return status;
 }
 
-static void an_evaluation_without_memory_is_refused(void **state)
+TEST(an_evaluation_without_memory_is_refused)
 {
-    (void)state;
     assert_true(fail_each(evaluate, NULL) >= 2 * 4);
 }
 
@@ -103,13 +102,12 @@ static enum status order_rows(void *context, struct error *error)
     return status;
 }
 
-static void an_order_without_memory_is_refused(void **state)
+TEST(an_order_without_memory_is_refused)
 {
     static struct order_run runs[2] = {{.are_fields_free = true}};
     struct error error;
-    (void)state;
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(order_rows(&runs[i], &error), STATUS_OK);
+        assert_ok(order_rows(&runs[i], &error), &error);
         assert_true(fail_each(order_rows, &runs[i]) >= (i == 0 ? 2 * 20 : 2 * 2));
     }
 }
@@ -120,7 +118,6 @@ static enum status spool_rows(void *context, struct error *error)
 {
     struct row_spool spool;
     struct buffer request = {0};
-    (void)context;
     enum status status = row_spool_open(&spool, error);
     for (int i = 0; i < 1500 && status == STATUS_OK; i++)
         status = row_spool_add(&spool, TEXT("request"), i, i, error);
@@ -137,9 +134,8 @@ static enum status spool_rows(void *context, struct error *error)
     return status;
 }
 
-static void a_spool_without_memory_is_refused(void **state)
+TEST(a_spool_without_memory_is_refused)
 {
-    (void)state;
     assert_true(fail_each(spool_rows, NULL) >= 2 * 2);
 }
 
@@ -152,7 +148,6 @@ static enum status add_messages(void *context, struct error *error)
     struct text_span span = {.start = 13, .end = 14};
     struct text_spans spans = {.items = &span, .n_items = 1};
     struct buffer record = {0};
-    (void)context;
     enum status status = row_messages_add(text_from_string(rendered), &spans, &record, error);
     if (status == STATUS_OK && record.failed) // for the caller to see
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the record");
@@ -164,9 +159,8 @@ static enum status add_messages(void *context, struct error *error)
     return status;
 }
 
-static void messages_without_memory_are_not_taken_for_bad_rows(void **state)
+TEST(messages_without_memory_are_not_taken_for_bad_rows)
 {
-    (void)state;
     assert_true(fail_each(add_messages, NULL) >= 2 * 4);
 }
 
@@ -227,13 +221,12 @@ static enum status copy_table(void *context, struct error *error)
     return status;
 }
 
-static void a_table_without_memory_is_refused_and_leaves_no_file(void **state)
+TEST(a_table_without_memory_is_refused_and_leaves_no_file)
 {
     static struct table_run runs[] = {
         {TABLE_CSV, "a,\"b\"\n\"c\nd\",e\nf,\"g\"\n"},
         {TABLE_JSONL, "{\"a\":1,\"b\":\"x\"}\n{\"b\":[2,{\"c\":null}],\"a\":\"\\u00e4\"}\n"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
         FILE *file = fopen(in_path, "w");
         assert_non_null(file);
@@ -245,16 +238,4 @@ static void a_table_without_memory_is_refused_and_leaves_no_file(void **state)
     }
     unlink(in_path);
     unlink(out_path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_evaluation_without_memory_is_refused),
-        cmocka_unit_test(an_order_without_memory_is_refused),
-        cmocka_unit_test(a_spool_without_memory_is_refused),
-        cmocka_unit_test(messages_without_memory_are_not_taken_for_bad_rows),
-        cmocka_unit_test(a_table_without_memory_is_refused_and_leaves_no_file),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,8 @@
 // depends on what a recognizer was asked before.
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/terminal_ends.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 static const char *const words[] = {"ab",    "bb", "aa",  "000",      "zz",  "\\u",
                                     "\\u00", "\"", "a\"", "\xC3\xA9", "\xC3"};
@@ -75,8 +66,7 @@ static void open_terminal(struct terminal *terminal, const struct terminal_case 
     }
     for (int i = 0; i < N_WORDS; i++)
         tokens[N_BYTES + i] = text_from_string(words[i]);
-    assert_int_equal(grammar_vocabulary_create(&terminal->vocabulary, tokens, N_TOKENS, NULL, 0, &error),
-                     STATUS_OK);
+    assert_ok(grammar_vocabulary_create(&terminal->vocabulary, tokens, N_TOKENS, NULL, 0, &error), &error);
     struct rules *rules = rules_create(NULL);
     struct expressions *pool = rules_expressions(rules);
     for (const char *at = of->patterns; *at;) {
@@ -86,9 +76,8 @@ static void open_terminal(struct terminal *terminal, const struct terminal_case 
         all = expression_both(pool, all, one);
         at += size + (at[size] == '\n');
     }
-    assert_int_equal(grammar_create(&terminal->grammar, rules, rules_terminal(rules, all, of->encoding),
-                                    &error),
-                     STATUS_OK);
+    assert_ok(grammar_create(&terminal->grammar, rules, rules_terminal(rules, all, of->encoding), &error),
+              &error);
     assert_int_equal(
         recognizer_create(&terminal->recognizer, terminal->grammar, terminal->vocabulary, &error), STATUS_OK);
     memset(&terminal->ends, 0, sizeof terminal->ends);
@@ -186,10 +175,9 @@ static uint32_t walk(struct terminal *terminal, uint64_t *random)
     return state;
 }
 
-static void ends_are_as_far_as_a_search_of_all_bytes_finds_them(void **state)
+TEST(ends_are_as_far_as_a_search_of_all_bytes_finds_them)
 {
     uint64_t random = 3;
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         const struct terminal_case *of = &cases[i / 2];
         struct terminal terminal;
@@ -214,9 +202,8 @@ static void ends_are_as_far_as_a_search_of_all_bytes_finds_them(void **state)
 }
 
 // The work of one visit that asks for some states, where others were asked for before and where none was.
-static void the_work_is_the_same_whatever_was_asked_for_before(void **state)
+TEST(the_work_is_the_same_whatever_was_asked_for_before)
 {
-    (void)state;
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         const struct terminal_case *of = &cases[i / 2];
         struct terminal warm, cold;
@@ -265,7 +252,7 @@ static uint32_t fewest_tokens(struct terminal *terminal, uint32_t state)
     return fewest;
 }
 
-static void few_texts_end_in_the_fewest_tokens(void **state)
+TEST(few_texts_end_in_the_fewest_tokens)
 {
     static const struct terminal_case few[] = {
         {"aab|zzzz|é0", TERMINAL_TEXT, true},
@@ -273,7 +260,6 @@ static void few_texts_end_in_the_fewest_tokens(void **state)
         {"[ab]{3,5}\n.*bb.*\n[^z]*", TERMINAL_TEXT, true},
         {"ab|é|zz", TERMINAL_JSON_STRING, true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
         struct terminal terminal;
         uint64_t random = 5;
@@ -292,14 +278,13 @@ static void few_texts_end_in_the_fewest_tokens(void **state)
 }
 
 // Those that are without end, or many, are as before: nothing is kept of them.
-static void many_texts_are_not_enumerated(void **state)
+TEST(many_texts_are_not_enumerated)
 {
     static const struct terminal_case many[] = {
         {"(aa|ab)*b", TERMINAL_TEXT, true},
         {"a|b{5000}", TERMINAL_TEXT, true},
         {".{0,900}", TERMINAL_TEXT, true},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         struct terminal terminal;
         open_terminal(&terminal, &many[i], false);
@@ -313,9 +298,8 @@ static void many_texts_are_not_enumerated(void **state)
 }
 
 // 1,024 bytes are the most.
-static void an_end_that_is_too_far_is_none(void **state)
+TEST(an_end_that_is_too_far_is_none)
 {
-    (void)state;
     for (int n = 1023; n < 1026; n++) {
         for (int k = 0; k < 3; k++) {
             char patterns[64];
@@ -330,16 +314,4 @@ static void an_end_that_is_too_far_is_none(void **state)
             close_terminal(&terminal);
         }
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_are_as_far_as_a_search_of_all_bytes_finds_them),
-        cmocka_unit_test(the_work_is_the_same_whatever_was_asked_for_before),
-        cmocka_unit_test(few_texts_end_in_the_fewest_tokens),
-        cmocka_unit_test(many_texts_are_not_enumerated),
-        cmocka_unit_test(an_end_that_is_too_far_is_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,21 +5,15 @@
 #include "schemas/hash.h"
 #include "schemas/nearest.h"
 #include "schemas/text.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
 #include <stdalign.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <cmocka.h>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
 #endif
-#include <stdlib.h>
-#include <string.h>
 
-static void texts_compare_by_their_bytes(void **state)
+TEST(texts_compare_by_their_bytes)
 {
     assert_true(text_equal(TEXT("a\0b"), TEXT("a\0b")));
     assert_false(text_equal(TEXT("a\0b"), TEXT("a\0c")));
@@ -31,7 +25,7 @@ static void texts_compare_by_their_bytes(void **state)
     assert_int_equal(text_from_string(NULL).size, 0);
 }
 
-static void a_buffer_grows_and_always_ends_in_nul(void **state)
+TEST(a_buffer_grows_and_always_ends_in_nul)
 {
     struct buffer buffer = {0};
     for (int i = 0; i < 1000; i++) {
@@ -51,9 +45,8 @@ static void a_buffer_grows_and_always_ends_in_nul(void **state)
     buffer_finish(&buffer);
 }
 
-static void integers_are_written_in_decimal(void **state)
+TEST(integers_are_written_in_decimal)
 {
-    (void)state;
     const int64_t integers[] = {0, 7, -7, 10, 1000000, INT64_MAX, INT64_MIN};
     const char *const texts[] = {
         "0", "7", "-7", "10", "1000000", "9223372036854775807", "-9223372036854775808"};
@@ -69,7 +62,7 @@ static void integers_are_written_in_decimal(void **state)
     buffer_finish(&all);
 }
 
-static void a_buffer_takes_its_limit_and_nothing_beyond(void **state)
+TEST(a_buffer_takes_its_limit_and_nothing_beyond)
 {
     struct buffer buffer = {.size_max = 10};
     buffer_add_string(&buffer, "0123456789");
@@ -89,7 +82,7 @@ static void a_buffer_takes_its_limit_and_nothing_beyond(void **state)
     buffer_finish(&buffer);
 }
 
-static void utf8_is_decoded_and_encoded_at_every_boundary(void **state)
+TEST(utf8_is_decoded_and_encoded_at_every_boundary)
 {
     static const struct {
         uint32_t codepoint;
@@ -123,7 +116,7 @@ static void utf8_is_decoded_and_encoded_at_every_boundary(void **state)
     }
 }
 
-static void what_utf8_forbids_is_refused(void **state)
+TEST(what_utf8_forbids_is_refused)
 {
     static const char *const cases[] = {
         "\x80",         "\xBF",         "\xC0\x80",         "\xC1\xBF",         "\xE0\x9F\xBF",
@@ -141,7 +134,7 @@ static void what_utf8_forbids_is_refused(void **state)
     assert_int_equal(utf8_complete_prefix("\x80\x80\x80\x80", 4), 4);
 }
 
-static void texts_are_made_one_printable_line(void **state)
+TEST(texts_are_made_one_printable_line)
 {
     static const struct {
         const char *given, *expected;
@@ -181,7 +174,7 @@ static void texts_are_made_one_printable_line(void **state)
 }
 
 // RFC 4648, section 10.
-static void base64_is_the_rfcs(void **state)
+TEST(base64_is_the_rfcs)
 {
     static const struct {
         const char *bytes, *text;
@@ -205,7 +198,7 @@ static void base64_is_the_rfcs(void **state)
     }
 }
 
-static void what_is_not_base64_is_refused(void **state)
+TEST(what_is_not_base64_is_refused)
 {
     static const char *const cases[] = {"Z",        "Zg",     "Zg=",  "Zh==", "Zm9=", "Z===", "====",
                                         "Zg==Zg==", "Zm9v\n", "Zm9-", "Z=9v", "=m9v", "Zm 9"};
@@ -223,7 +216,7 @@ static void what_is_not_base64_is_refused(void **state)
     buffer_finish(&small);
 }
 
-static void an_arena_gives_zeroed_aligned_memory(void **state)
+TEST(an_arena_gives_zeroed_aligned_memory)
 {
     struct arena arena = {0};
     for (size_t size = 0; size < 5000; size += 37) {
@@ -244,7 +237,7 @@ static void an_arena_gives_zeroed_aligned_memory(void **state)
     arena_finish(&arena);
 }
 
-static void an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone(void **state)
+TEST(an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone)
 {
     struct arena arena;
     alignas(16) unsigned char memory[256];
@@ -268,7 +261,7 @@ static void an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone
     }
 }
 
-static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
+TEST(an_arena_holds_what_is_larger_than_its_chunks)
 {
     struct arena arena = {0};
     char *small = arena_allocate(&arena, 10), *large = arena_allocate(&arena, 5 << 20),
@@ -279,7 +272,7 @@ static void an_arena_holds_what_is_larger_than_its_chunks(void **state)
     arena_finish(&arena);
 }
 
-static void an_arena_s_reserve_holds_what_was_reserved(void **state)
+TEST(an_arena_s_reserve_holds_what_was_reserved)
 {
     static const size_t sizes[] = {0, 1000, (2 << 20) - 100, 2 << 20, 5 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -306,11 +299,10 @@ static void an_arena_s_reserve_holds_what_was_reserved(void **state)
 }
 
 // Found by the address sanitizer alone.
-static void what_an_arena_did_not_give_is_nobodys(void **state)
+TEST(what_an_arena_did_not_give_is_nobodys)
 {
     struct arena arena = {0};
     alignas(16) unsigned char memory[256];
-    (void)state;
 #ifdef __SANITIZE_ADDRESS__
     for (size_t size = 1; size <= 64; size++) {
         unsigned char *taken = arena_allocate(&arena, size), *next = arena_allocate(&arena, 1);
@@ -327,7 +319,7 @@ static void what_an_arena_did_not_give_is_nobodys(void **state)
     memset(memory, 0, sizeof memory); // the caller's again
 }
 
-static void sizes_that_overflow_get_no_memory(void **state)
+TEST(sizes_that_overflow_get_no_memory)
 {
     struct arena arena = {0};
     assert_null(arena_allocate(&arena, SIZE_MAX));
@@ -339,7 +331,7 @@ static void sizes_that_overflow_get_no_memory(void **state)
     arena_finish(&arena);
 }
 
-static void an_error_is_one_line_of_utf8(void **state)
+TEST(an_error_is_one_line_of_utf8)
 {
     struct error error;
     assert_int_equal(error_set(&error, STATUS_REJECT, ERROR_FILE, "%s: line\n%d", "a\xFF", 3), STATUS_REJECT);
@@ -355,7 +347,7 @@ static void an_error_is_one_line_of_utf8(void **state)
     }
 }
 
-static void a_context_stands_before_an_errors_text(void **state)
+TEST(a_context_stands_before_an_errors_text)
 {
     struct error error;
     error_set(&error, STATUS_REFUSE, ERROR_MODEL_FILE, "no magic");
@@ -376,7 +368,7 @@ static void a_context_stands_before_an_errors_text(void **state)
     assert_string_equal(error.text, ": no magic");
 }
 
-static void every_error_code_has_a_name_of_its_own(void **state)
+TEST(every_error_code_has_a_name_of_its_own)
 {
     for (int code = 1; code < ERROR_CODE_COUNT; code++) {
         assert_non_null(error_code_name((enum error_code)code));
@@ -387,7 +379,7 @@ static void every_error_code_has_a_name_of_its_own(void **state)
 
 // Seeds of jobs and stored prefix hashes depend on these values: XXH3 with seed 0 and others, as xxhsum -H3
 // gives them.
-static void hashes_are_the_same_on_every_machine(void **state)
+TEST(hashes_are_the_same_on_every_machine)
 {
     assert_true(hash_bytes("", 0, 0) == 0x2D06800538D394C2u);
     assert_true(hash_bytes("abc", 3, 0) == 0x78AF5F94892F3950u);
@@ -402,12 +394,11 @@ static void hashes_are_the_same_on_every_machine(void **state)
     free(long_one);
 }
 
-static void columns_are_those_of_a_terminal(void **state)
+TEST(columns_are_those_of_a_terminal)
 {
     // a, e with an acute accent apart, a joiner, CJK, half-width katakana, an emoji, a byte that is no UTF-8
     static const char text[] = "ae\xCC\x81\xE2\x80\x8D\xE4\xB8\xAD\xEF\xBD\xB1\xF0\x9F\x98\x80\xFF";
     static const size_t ends[] = {0, 1, 7, 7, 10, 13, 13, 17, 18}; // of the prefix by columns
-    (void)state;
     assert_int_equal(utf8_columns(text, sizeof text - 1), 8);
     for (size_t n = 0; n < sizeof ends / sizeof *ends; n++)
         assert_int_equal(utf8_columns_prefix(text, sizeof text - 1, n, 100), ends[n]);
@@ -423,7 +414,7 @@ static void columns_are_those_of_a_terminal(void **state)
     }
 }
 
-static void the_nearest_name_differs_in_at_most_half_of_its_bytes(void **state)
+TEST(the_nearest_name_differs_in_at_most_half_of_its_bytes)
 {
     static const struct text names[] = {TEXT("title"), TEXT("text"), TEXT("n")};
     assert_true(text_equal(nearest_name(TEXT("titel"), names, 3), names[0]));
@@ -442,32 +433,4 @@ static void the_nearest_name_differs_in_at_most_half_of_its_bytes(void **state)
     assert_null(nearest_name((struct text){most, 65}, &known, 1).data);
     const struct text longer = {most, 65};
     assert_null(nearest_name((struct text){most, 64}, &longer, 1).data);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(texts_compare_by_their_bytes),
-        cmocka_unit_test(a_buffer_grows_and_always_ends_in_nul),
-        cmocka_unit_test(integers_are_written_in_decimal),
-        cmocka_unit_test(a_buffer_takes_its_limit_and_nothing_beyond),
-        cmocka_unit_test(utf8_is_decoded_and_encoded_at_every_boundary),
-        cmocka_unit_test(what_utf8_forbids_is_refused),
-        cmocka_unit_test(texts_are_made_one_printable_line),
-        cmocka_unit_test(base64_is_the_rfcs),
-        cmocka_unit_test(what_is_not_base64_is_refused),
-        cmocka_unit_test(an_arena_gives_zeroed_aligned_memory),
-        cmocka_unit_test(an_arena_within_the_callers_memory_uses_it_first_and_leaves_it_alone),
-        cmocka_unit_test(an_arena_holds_what_is_larger_than_its_chunks),
-        cmocka_unit_test(an_arena_s_reserve_holds_what_was_reserved),
-        cmocka_unit_test(what_an_arena_did_not_give_is_nobodys),
-        cmocka_unit_test(sizes_that_overflow_get_no_memory),
-        cmocka_unit_test(an_error_is_one_line_of_utf8),
-        cmocka_unit_test(a_context_stands_before_an_errors_text),
-        cmocka_unit_test(columns_are_those_of_a_terminal),
-        cmocka_unit_test(the_nearest_name_differs_in_at_most_half_of_its_bytes),
-        cmocka_unit_test(every_error_code_has_a_name_of_its_own),
-        cmocka_unit_test(hashes_are_the_same_on_every_machine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,16 +7,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/clock.h"
 #include "schemas/request.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_TOOLS = 500 };
 
@@ -141,7 +132,6 @@ static struct job *make_job(const struct tool_set *set)
 
 static bool no_specials(const void *context, struct text name)
 {
-    (void)context, (void)name;
     return false;
 }
 
@@ -184,9 +174,8 @@ static enum status compile(const struct job *job, const char *format_name,
     return status;
 }
 
-static void large_sets_of_tools_are_built_or_refused_by_a_limit(void **state)
+TEST(large_sets_of_tools_are_built_or_refused_by_a_limit)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
         struct job *job = make_job(&sets[i]);
         for (size_t f = 0; f < N_FORMATS; f++) {
@@ -240,8 +229,5 @@ int main(int n_arguments, char **arguments)
 {
     if (n_arguments == 3 && strcmp(arguments[1], "--bench") == 0)
         return run_bench(arguments[2]);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_sets_of_tools_are_built_or_refused_by_a_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

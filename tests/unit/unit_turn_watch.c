@@ -2,14 +2,12 @@
 // turn.
 #include "consumer/log.h"
 #include "consumer/turn_watch.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { TICK_MS = 10, N_TICKS = 20, HOURS_MS = 7200000 };
 
@@ -17,7 +15,6 @@ enum { TICK_MS = 10, N_TICKS = 20, HOURS_MS = 7200000 };
 
 static void hang(struct turn_watch *watch)
 {
-    (void)watch;
     for (;;)
         pause();
 }
@@ -75,7 +72,6 @@ static void turn_with_the_stop_read(struct turn_watch *watch)
 
 static void hang_with_sighup_unread(struct turn_watch *watch)
 {
-    (void)watch;
     kill(getpid(), SIGHUP);
     wait_ticks(4 * N_TICKS);
 }
@@ -128,9 +124,8 @@ static struct ending run_child(void (*loop)(struct turn_watch *watch), int limit
     return ending;
 }
 
-static void a_loop_that_hangs_ends_after_a_stop_was_asked_for(void **state)
+TEST(a_loop_that_hangs_ends_after_a_stop_was_asked_for)
 {
-    (void)state;
     struct ending ending = run_child(hang_with_sigterm_unread, HOURS_MS, N_TICKS * TICK_MS);
     assert_int_equal(ending.status, 1);
     assert_non_null(strstr(ending.text, "waiting for the broker for 0.2 s since it was asked to stop"));
@@ -139,9 +134,8 @@ static void a_loop_that_hangs_ends_after_a_stop_was_asked_for(void **state)
     assert_non_null(strstr(ending.text, "the broker"));
 }
 
-static void a_loop_that_hangs_once_it_has_read_the_stop_ends(void **state)
+TEST(a_loop_that_hangs_once_it_has_read_the_stop_ends)
 {
-    (void)state;
     struct ending ending = run_child(hang_with_the_stop_read, HOURS_MS, N_TICKS * TICK_MS);
     assert_int_equal(ending.status, 1);
     assert_non_null(strstr(ending.text, "waiting for the broker for 0.2 s since it was asked to stop"));
@@ -150,9 +144,8 @@ static void a_loop_that_hangs_once_it_has_read_the_stop_ends(void **state)
     assert_non_null(strstr(ending.text, "since it was asked to stop"));
 }
 
-static void a_loop_that_hangs_ends_by_itself_in_the_end(void **state)
+TEST(a_loop_that_hangs_ends_by_itself_in_the_end)
 {
-    (void)state;
     struct ending ending = run_child(hang, N_TICKS * TICK_MS, HOURS_MS);
     assert_int_equal(ending.status, 1);
     assert_non_null(strstr(ending.text, "waiting for the broker for 0.2 s: the process ends"));
@@ -167,9 +160,8 @@ static struct ending run_turning_child(void (*loop)(struct turn_watch *watch))
     return ending;
 }
 
-static void a_loop_that_turns_or_is_asked_for_nothing_goes_on(void **state)
+TEST(a_loop_that_turns_or_is_asked_for_nothing_goes_on)
 {
-    (void)state;
     struct ending ending = run_turning_child(turn_with_sigterm_unread);
     assert_int_equal(ending.status, 0);
     assert_string_equal(ending.text, "");
@@ -183,13 +175,4 @@ static void a_loop_that_turns_or_is_asked_for_nothing_goes_on(void **state)
     turn_watch_stop(&none);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_loop_that_hangs_ends_after_a_stop_was_asked_for),
-        CASE(a_loop_that_hangs_once_it_has_read_the_stop_ends),
-        CASE(a_loop_that_hangs_ends_by_itself_in_the_end),
-        CASE(a_loop_that_turns_or_is_asked_for_nothing_goes_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(case_begin, case_finish);

@@ -1,23 +1,15 @@
 // The host inputs of a step as the device reads them: each array where the layout says, padded, and each
 // sequence, output and tile with its lists (gpu/upload.h).
 #include "gpu/upload.h"
+#include "tests/cases.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PAGE = 64, VOCAB = 100, N_DIMS = 6 };
 
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
                                 uint64_t shared_bytes_max)
 {
-    (void)pages, (void)n_heads, (void)shared_bytes_max;
     return 16;
 }
 
@@ -163,9 +155,8 @@ static void check_layout(const struct step *step, const struct upload_counts *co
     assert_int_equal(layout.total_bytes, end);
 }
 
-static void arrays_stand_one_behind_the_other_at_multiples_of_16(void **state)
+TEST(arrays_stand_one_behind_the_other_at_multiples_of_16)
 {
-    (void)state;
     struct step step = make_step();
     check_layout(&step, &exact, PAGE);
     check_layout(&step, &padded, PAGE);
@@ -179,9 +170,8 @@ static void arrays_stand_one_behind_the_other_at_multiples_of_16(void **state)
 }
 
 // What a graph was captured for stays where it is.
-static void places_of_padded_arrays_do_not_depend_on_the_step(void **state)
+TEST(places_of_padded_arrays_do_not_depend_on_the_step)
 {
-    (void)state;
     struct step step = make_step(), other = step;
     other.n_tokens = 3, other.n_sequences = 1, other.n_outputs = 1;
     struct upload_layout a = upload_layout(&step, &padded, PAGE), b = upload_layout(&other, &padded, PAGE);
@@ -323,9 +313,8 @@ static void check_samples(const unsigned char *bytes, const struct upload_layout
     assert_memory_equal(masks + got[0].first_mask, allowed, sizeof allowed);
 }
 
-static void every_array_has_the_step_s_items_and_its_padding(void **state)
+TEST(every_array_has_the_step_s_items_and_its_padding)
 {
-    (void)state;
     struct step step = make_step();
     for (int i = 0; i < 2; i++) {
         const struct upload_counts *counts = i ? &padded : &exact;
@@ -344,9 +333,8 @@ static void every_array_has_the_step_s_items_and_its_padding(void **state)
     }
 }
 
-static void what_a_step_lacks_is_left_out(void **state)
+TEST(what_a_step_lacks_is_left_out)
 {
-    (void)state;
     struct step step = make_step();
     struct upload_counts counts = {6, 4, 4, 0, 0, 0};
     struct shared_prefix none = {.first_parts = first_parts, .n_shared = n_shared};
@@ -365,15 +353,4 @@ static void what_a_step_lacks_is_left_out(void **state)
     assert_memory_equal(place(bytes, layout.rope[1]), rope, sizeof rope);
     assert_memory_equal(place(bytes, layout.output_rows), output_rows, sizeof output_rows);
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arrays_stand_one_behind_the_other_at_multiples_of_16),
-        cmocka_unit_test(places_of_padded_arrays_do_not_depend_on_the_step),
-        cmocka_unit_test(every_array_has_the_step_s_items_and_its_padding),
-        cmocka_unit_test(what_a_step_lacks_is_left_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

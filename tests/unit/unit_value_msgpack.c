@@ -1,22 +1,14 @@
 // Value trees in msgpack.
 #include "schemas/json_read.h"
+#include "tests/cases.h"
 #include "tests/library_json.h"
 #include "tests/random.h"
 #include "tests/value_texts.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static void bad_utf8_is_refused_in_both_encodings(void **state)
+TEST(bad_utf8_is_refused_in_both_encodings)
 {
     const char *const cases[] = {"\xFF", "\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\x80"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -29,7 +21,7 @@ static void bad_utf8_is_refused_in_both_encodings(void **state)
     }
 }
 
-static void a_key_given_twice_is_refused_in_both_encodings(void **state)
+TEST(a_key_given_twice_is_refused_in_both_encodings)
 {
     assert_fault(from_json("{\"a\":1,\"b\":2,\"a\":3}"), ERROR_INVALID_ENCODING, "duplicate");
     assert_fault(from_json("[{\"\\u0061\":1,\"a\":3}]"), ERROR_INVALID_ENCODING, "duplicate");
@@ -54,7 +46,7 @@ static void a_key_given_twice_is_refused_in_both_encodings(void **state)
     }
 }
 
-static void msgpack_reads_every_form_of_a_value(void **state)
+TEST(msgpack_reads_every_form_of_a_value)
 {
     const struct {
         struct text bytes;
@@ -97,7 +89,7 @@ static void msgpack_reads_every_form_of_a_value(void **state)
     }
 }
 
-static void numbers_of_any_length_keep_their_digits(void **state)
+TEST(numbers_of_any_length_keep_their_digits)
 {
     static const char text[] =
         "[123456789012345678901234567890,-9223372036854775809,18446744073709551615,0.1000000000000000055,1e-400]";
@@ -116,7 +108,7 @@ static void numbers_of_any_length_keep_their_digits(void **state)
     buffer_finish(&again);
 }
 
-static void what_is_not_msgpack_is_refused(void **state)
+TEST(what_is_not_msgpack_is_refused)
 {
     const struct {
         struct text bytes;
@@ -153,7 +145,7 @@ static void what_is_not_msgpack_is_refused(void **state)
 }
 
 // Containers that each declare as much as the whole input: the sum counts, not each one.
-static void memory_stays_in_proportion_to_the_input(void **state)
+TEST(memory_stays_in_proportion_to_the_input)
 {
     struct buffer bomb = {0};
     for (int i = 0; i < 60; i++)
@@ -166,7 +158,7 @@ static void memory_stays_in_proportion_to_the_input(void **state)
     buffer_finish(&bomb);
 }
 
-static void msgpack_is_written_in_the_shortest_forms(void **state)
+TEST(msgpack_is_written_in_the_shortest_forms)
 {
     const struct {
         struct text bytes;
@@ -202,7 +194,7 @@ static void msgpack_is_written_in_the_shortest_forms(void **state)
     buffer_finish(&out);
 }
 
-static void lengths_change_their_form_at_the_right_size(void **state)
+TEST(lengths_change_their_form_at_the_right_size)
 {
     const struct {
         size_t size;
@@ -223,26 +215,10 @@ static void lengths_change_their_form_at_the_right_size(void **state)
     }
 }
 
-static void strings_that_are_not_utf8_are_written_with_replacement_characters(void **state)
+TEST(strings_that_are_not_utf8_are_written_with_replacement_characters)
 {
     struct buffer out = {0};
     json_encode_string(TEXT("a\xFF\xC3\xA9\xC3"), &out);
     assert_string_equal(out.data, "\"a\xEF\xBF\xBD\xC3\xA9\xEF\xBF\xBD\"");
     buffer_finish(&out);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bad_utf8_is_refused_in_both_encodings),
-        cmocka_unit_test(a_key_given_twice_is_refused_in_both_encodings),
-        cmocka_unit_test(msgpack_reads_every_form_of_a_value),
-        cmocka_unit_test(numbers_of_any_length_keep_their_digits),
-        cmocka_unit_test(what_is_not_msgpack_is_refused),
-        cmocka_unit_test(memory_stays_in_proportion_to_the_input),
-        cmocka_unit_test(msgpack_is_written_in_the_shortest_forms),
-        cmocka_unit_test(lengths_change_their_form_at_the_right_size),
-        cmocka_unit_test(strings_that_are_not_utf8_are_written_with_replacement_characters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

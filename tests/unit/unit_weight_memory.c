@@ -1,23 +1,16 @@
 // The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings
 // (schemas/memory_map.c).
 #include "engine/cpu/memory.h"
+#include "tests/cases.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { PIECE_BYTES = 64 << 20, PIECES_OF_CHUNK = 4, N_CHUNKS = 3, PAGE = 4096 };
 
 // Nothing is written to the pieces, so they take addresses alone.
-static void pieces_fill_each_mapping_to_its_end(void **state)
+TEST(pieces_fill_each_mapping_to_its_end)
 {
-    (void)state;
     struct memory_stack stack = {0};
     const unsigned char *last = NULL;
     int n_apart = 0;
@@ -32,9 +25,8 @@ static void pieces_fill_each_mapping_to_its_end(void **state)
     assert_null(stack.chunks);
 }
 
-static void pieces_begin_at_pages_whatever_their_size(void **state)
+TEST(pieces_begin_at_pages_whatever_their_size)
 {
-    (void)state;
     static const size_t sizes[] = {1, PAGE - 1, PAGE, PAGE + 1, 5, (size_t)PIECE_BYTES * 5, 7, 3 * PAGE};
     struct memory_stack stack = {0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -62,10 +54,9 @@ static long count_pages(void)
 }
 
 // To be aligned to huge pages they take more at first.
-static void mappings_leave_no_addresses_behind(void **state)
+TEST(mappings_leave_no_addresses_behind)
 {
     enum { N_MAPPINGS = 50 };
-    (void)state;
     long before = count_pages();
     for (size_t i = 0; i < N_MAPPINGS; i++) {
         const size_t size = MEMORY_MAP_HUGE_BYTES + i * PAGE;
@@ -76,14 +67,4 @@ static void mappings_leave_no_addresses_behind(void **state)
         memory_unmap(memory, size);
     }
     assert_true(count_pages() - before < N_MAPPINGS * 16); // up to 511 each, if they did
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_fill_each_mapping_to_its_end),
-        cmocka_unit_test(pieces_begin_at_pages_whatever_their_size),
-        cmocka_unit_test(mappings_leave_no_addresses_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

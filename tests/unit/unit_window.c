@@ -1,16 +1,7 @@
 // The window's order: urgency first, prefixes within it, and no starvation.
 #include "batching/window.h"
+#include "tests/cases.h"
 #include "tests/random.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PAGE = 4, PAGES = 64 };
 
@@ -28,7 +19,6 @@ struct waiting_job {
 
 static int open_window(void **state)
 {
-    (void)state;
     window = (struct window){.tree = &tree};
     return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
                    prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
@@ -38,7 +28,6 @@ static int open_window(void **state)
 
 static int close_window(void **state)
 {
-    (void)state;
     assert_int_equal(window.n_waiting, 0);
     assert_null(window.waiting.first);
     assert_null(window.offered);
@@ -102,18 +91,16 @@ static void assert_order(const char *letters)
         assert_int_equal(admit(), *at);
 }
 
-static void the_higher_priority_comes_first_and_within_it_the_earlier_deadline(void **state)
+TEST(the_higher_priority_comes_first_and_within_it_the_earlier_deadline)
 {
-    (void)state;
     add_job('f', 0, 0), add_job('g', -1, 0), add_job('e', 0, 9000), add_job('a', 2, 0), add_job('b', 1, 600),
         add_job('c', 1, 1200);
     add_job('d', 0, 60);
     assert_order("abcdefg");
 }
 
-static void a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good(void **state)
+TEST(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good)
 {
-    (void)state;
     add_job('a', 0, 0);
     struct waiting_job *cancelled = add_job('a', 0, 0);
     add_job('u', 1, 0);
@@ -126,25 +113,22 @@ static void a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good
     forget_job(cancelled);
 }
 
-static void deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together(void **state)
+TEST(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together)
 {
-    (void)state;
     add_job('a', 0, 61), add_job('b', 0, 60), add_job('a', 0, 119), add_job('b', 0, 90), add_job('c', 0, 120);
     assert_order("aabbc");
 }
 
-static void prefixes_stay_together_in_each_level(void **state)
+TEST(prefixes_stay_together_in_each_level)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         add_job('x', 0, 0), add_job('a', 1, 0), add_job('y', 0, 0), add_job('b', 1, 0);
     assert_order("aaabbbxxxyyy");
 }
 
 // The number admitted before it arrived does not count.
-static void one_that_was_passed_over_too_often_is_next_whatever_its_prefix(void **state)
+TEST(one_that_was_passed_over_too_often_is_next_whatever_its_prefix)
 {
-    (void)state;
     for (int i = 0; i <= WINDOW_PASSED_MAX; i++) {
         add_job('a', 0, 0);
         assert_order("a");
@@ -158,9 +142,8 @@ static void one_that_was_passed_over_too_often_is_next_whatever_its_prefix(void 
     assert_order("xa");
 }
 
-static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
+TEST(every_eighth_place_goes_to_the_one_that_waits_longest)
 {
-    (void)state;
     add_job('l', 0, 0);
     add_job('m', 0, 0);
     for (int i = 0; i < 40; i++)
@@ -169,9 +152,8 @@ static void every_eighth_place_goes_to_the_one_that_waits_longest(void **state)
 }
 
 // One that gives its pages back and returns takes no place twice.
-static void a_preempted_one_that_returns_does_not_count_for_the_share(void **state)
+TEST(a_preempted_one_that_returns_does_not_count_for_the_share)
 {
-    (void)state;
     add_job('l', 0, 0);
     struct waiting_job *returns = add_job('p', 9, 0);
     for (int i = 0; i < 20; i++)
@@ -191,9 +173,8 @@ static void a_preempted_one_that_returns_does_not_count_for_the_share(void **sta
 }
 
 // They give their pages back in any order.
-static void preempted_ones_return_in_the_order_of_their_first_admission(void **state)
+TEST(preempted_ones_return_in_the_order_of_their_first_admission)
 {
-    (void)state;
     struct waiting_job *jobs[5];
     static const int given_back[] = {2, 0, 4, 1, 3};
     for (int i = 0; i < 5; i++)
@@ -211,9 +192,8 @@ static void preempted_ones_return_in_the_order_of_their_first_admission(void **s
     assert_order("abcde");
 }
 
-static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
+TEST(the_share_keeps_its_place_when_urgent_ones_keep_coming)
 {
-    (void)state;
     for (int i = 0; i < 10; i++)
         add_job('l', -100, 0);
     int n_low = 0, n_high = 0;
@@ -229,9 +209,8 @@ static void the_share_keeps_its_place_when_urgent_ones_keep_coming(void **state)
     assert_int_equal(admit(), 'h');
 }
 
-static void a_few_urgent_ones_do_not_take_the_others_out_of_the_tree(void **state)
+TEST(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree)
 {
-    (void)state;
     for (int i = 0; i < 100; i++)
         add_job('l', 0, 0);
     struct window_level *low = window.offered;
@@ -247,9 +226,8 @@ static void a_few_urgent_ones_do_not_take_the_others_out_of_the_tree(void **stat
     assert_int_equal(n_high, WINDOW_SCAN_MAX + 1);
 }
 
-static void one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one(void **state)
+TEST(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one)
 {
-    (void)state;
     struct waiting_job *first = add_job('a', 1, 0), *second = add_job('a', 1, 0), *low = add_job('z', 0, 0);
     assert_ptr_equal(take_next(), first);
     struct prefix_node *node = first->sequence.node;
@@ -274,9 +252,8 @@ static bool is_most_urgent(const struct waiting_job *waiting)
     return waiting->job.priority == top->priority && minute == top->minute;
 }
 
-static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
+TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
 {
-    (void)state;
     random_state = random_seed(20240711);
     enum { N = 20000, HELD_MAX = 600 };
     struct waiting_job *held[HELD_MAX];
@@ -312,32 +289,4 @@ static void any_mix_of_coming_and_going_gives_each_its_place_once(void **state)
         continue;
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_higher_priority_comes_first_and_within_it_the_earlier_deadline,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(deadlines_of_one_minute_are_of_one_level_and_prefixes_stay_together,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(prefixes_stay_together_in_each_level, open_window, close_window),
-        cmocka_unit_test_setup_teardown(one_that_was_passed_over_too_often_is_next_whatever_its_prefix,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(every_eighth_place_goes_to_the_one_that_waits_longest, open_window,
-                                        close_window),
-        cmocka_unit_test_setup_teardown(a_preempted_one_that_returns_does_not_count_for_the_share,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(preempted_ones_return_in_the_order_of_their_first_admission,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(the_share_keeps_its_place_when_urgent_ones_keep_coming, open_window,
-                                        close_window),
-        cmocka_unit_test_setup_teardown(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree, open_window,
-                                        close_window),
-        cmocka_unit_test_setup_teardown(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one,
-                                        open_window, close_window),
-        cmocka_unit_test_setup_teardown(any_mix_of_coming_and_going_gives_each_its_place_once, open_window,
-                                        close_window),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(open_window, close_window);

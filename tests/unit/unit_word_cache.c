@@ -1,17 +1,9 @@
 // The cache of words: what was put is found exactly, by any number of threads.
 #include "engine/tokenizer/word_cache.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_THREADS = 4, ROUNDS = 100000, N_WORDS = 40000 };
 
@@ -38,9 +30,8 @@ static struct word_key look(const struct word_cache *cache, struct text word, in
     return key;
 }
 
-static void a_word_is_found_with_the_ids_it_was_put_with(void **state)
+TEST(a_word_is_found_with_the_ids_it_was_put_with)
 {
-    (void)state;
     struct word_cache *cache = create_cache();
     int32_t out[WORD_CACHE_IDS_MAX], ids[WORD_CACHE_IDS_MAX] = {7, -1, INT32_MAX, 0, 5, 6, 8, 9};
     struct word_key key = look(cache, TEXT(" word"), out, -1);
@@ -63,9 +54,8 @@ static void check_key(const struct word_key *key, const char *word, size_t size)
 
 // In memory of exactly its size, so that the address sanitizer sees a read past either end; and with more
 // behind it.
-static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(void **state)
+TEST(words_of_all_lengths_have_keys_of_their_own_whatever_follows_them)
 {
-    (void)state;
     struct word_cache *cache = create_cache();
     int32_t out[WORD_CACHE_IDS_MAX];
     for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++)
@@ -87,9 +77,8 @@ static void words_of_all_lengths_have_keys_of_their_own_whatever_follows_them(vo
     word_cache_destroy(cache);
 }
 
-static void words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kept(void **state)
+TEST(words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kept)
 {
-    (void)state;
     static const char text[] = "one two  three a-word-of-more-than-24-bytes four";
     static const size_t sizes[] = {3, 4, 1, 6, 28, 5};
     enum { N = sizeof sizes / sizeof *sizes, LONG = 4 };
@@ -136,9 +125,8 @@ static bool is_right(int number, const int32_t *ids, int n_ids)
     return n_ids == (int)n && memcmp(ids, expected, n * sizeof *expected) == 0;
 }
 
-static void more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up(void **state)
+TEST(more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up)
 {
-    (void)state;
     struct word_cache *cache = create_cache();
     int32_t ids[WORD_CACHE_IDS_MAX];
     int n_found = 0;
@@ -175,9 +163,8 @@ static void *hammer(void *cache)
     return NULL;
 }
 
-static void threads_that_put_and_find_at_once_get_what_was_put(void **state)
+TEST(threads_that_put_and_find_at_once_get_what_was_put)
 {
-    (void)state;
     struct word_cache *cache = create_cache();
     pthread_t threads[N_THREADS];
     for (int i = 0; i < N_THREADS; i++)
@@ -188,16 +175,4 @@ static void threads_that_put_and_find_at_once_get_what_was_put(void **state)
         assert_null(wrong);
     }
     word_cache_destroy(cache);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_word_is_found_with_the_ids_it_was_put_with),
-        cmocka_unit_test(words_of_all_lengths_have_keys_of_their_own_whatever_follows_them),
-        cmocka_unit_test(words_in_a_row_are_looked_up_to_the_first_that_is_unknown_or_not_kept),
-        cmocka_unit_test(more_words_than_it_holds_push_old_ones_out_and_are_never_mixed_up),
-        cmocka_unit_test(threads_that_put_and_find_at_once_get_what_was_put),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

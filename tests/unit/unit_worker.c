@@ -6,59 +6,42 @@
 #include "consumer/trial.h"
 #include "consumer/worker_state.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-static void every_job_is_committed_once_in_groups_and_out_of_order(void **state)
+TEST(every_job_is_committed_once_in_groups_and_out_of_order)
 {
-    (void)state;
     struct stage stage = stage_open(1000, 300);
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 1000);
     assert_int_equal(stage.progress.n_done, 980);
     assert_false(stage.progress.was_stopped);
     assert_int_equal(stage.progress.n_failed, 20);
     assert_int_equal(stage.script->commits.n_dead_letters, 20);
     assert_true(stage.script->commits.order_differs);
     assert_true(stage.script->commits.largest > 1);
-    stage_close(&stage);
+    stage_end(&stage, 1000);
 }
 
-static void a_full_window_pauses_the_source_and_room_resumes_it(void **state)
+TEST(a_full_window_pauses_the_source_and_room_resumes_it)
 {
-    (void)state;
     struct stage stage = stage_open(500, 20);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->flow.most, 20);
     assert_true(stage.script->flow.n_pauses > 1);
     assert_in_range(stage.script->flow.n_resumes, stage.script->flow.n_pauses - 1,
                     stage.script->flow.n_pauses);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 500);
-    stage_close(&stage);
+    stage_end(&stage, 500);
 }
 
 // Of each job a prompt's tokens count with 8 bytes a byte of the record: 80 kB, and some for the job itself.
-static void the_memory_of_the_jobs_pauses_the_source_as_their_number_does(void **state)
+TEST(the_memory_of_the_jobs_pauses_the_source_as_their_number_does)
 {
-    (void)state;
     struct stage stage = stage_open(500, 300);
     stage.script->queue.record_bytes = 10000;
     stage.config.limits.job_bytes_max = 1000000;
@@ -67,43 +50,31 @@ static void the_memory_of_the_jobs_pauses_the_source_as_their_number_does(void *
     assert_true(stage.script->flow.n_pauses > 1);
     assert_in_range(stage.script->flow.n_resumes, stage.script->flow.n_pauses - 1,
                     stage.script->flow.n_pauses);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 500);
-    stage_close(&stage);
+    stage_end(&stage, 500);
 }
 
-static void a_job_beyond_the_limit_of_memory_is_taken_alone(void **state)
+TEST(a_job_beyond_the_limit_of_memory_is_taken_alone)
 {
-    (void)state;
     struct stage stage = stage_open(100, 300);
     stage.script->queue.record_bytes = 10000;
     stage.config.limits.job_bytes_max = 1;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->flow.most, 1);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 100);
-    stage_close(&stage);
+    stage_end(&stage, 100);
 }
 
-static void a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed(void **state)
+TEST(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed)
 {
-    (void)state;
     struct stage stage = stage_open(1000, 300);
     stage.config.n_batch = 16;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->commits.most_before, 16);
     assert_in_range(stage.script->flow.most, 16 * (1 + AHEAD_BATCHES), 300);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 1000);
-    stage_close(&stage);
+    stage_end(&stage, 1000);
 }
 
-static void a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second(void **state)
+TEST(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second)
 {
-    (void)state;
     struct ahead ahead;
     ahead_init(&ahead, 0, 300); // Kafka's, or --window
     assert_int_equal(ahead.limit, 300);
@@ -155,9 +126,8 @@ static void drop_list(struct job_list *list)
         job_destroy(job);
 }
 
-static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(void **state)
+TEST(a_model_that_fails_its_first_jobs_is_found_before_any_is_published)
 {
-    (void)state;
     static const struct {
         int32_t limit;
         const char *ends;
@@ -189,9 +159,8 @@ static void a_model_that_fails_its_first_jobs_is_found_before_any_is_published(v
 }
 
 // As a stopped process sees the clock when it continues.
-static void a_leap_of_the_clock_is_no_idle_time(void **state)
+TEST(a_leap_of_the_clock_is_no_idle_time)
 {
-    (void)state;
     enum { IDLE_S = 3 };
     struct stage stage = stage_open(1, 20);
     stage.config.limits.idle_s = IDLE_S;
@@ -206,9 +175,8 @@ static void a_leap_of_the_clock_is_no_idle_time(void **state)
     stage_close(&stage);
 }
 
-static void work_in_between_starts_the_idle_time_anew(void **state)
+TEST(work_in_between_starts_the_idle_time_anew)
 {
-    (void)state;
     enum { IDLE_S = 3600 };
     struct stage stage = stage_open(1, 20);
     stage.config.limits.idle_s = IDLE_S;
@@ -225,22 +193,17 @@ static void work_in_between_starts_the_idle_time_anew(void **state)
     stage_close(&stage);
 }
 
-static void an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits(void **state)
+TEST(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits)
 {
-    (void)state;
     struct stage stage = stage_open(10, 20);
     stage.script->queue.n_unread = 3;
     assert_int_equal(stage_run(&stage), STATUS_OK);
     assert_int_equal(stage.script->queue.n_unread, 0);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 13);
-    stage_close(&stage);
+    stage_end(&stage, 13);
 }
 
-static void waiting_jobs_of_partitions_that_are_another_s_are_not_computed(void **state)
+TEST(waiting_jobs_of_partitions_that_are_another_s_are_not_computed)
 {
-    (void)state;
     struct stage stage = stage_open(400, 500);
     stage.script->queue.has_two_partitions = stage.script->group.loses = true;
     stage.script->signal.model = stage.model;
@@ -256,23 +219,18 @@ static void waiting_jobs_of_partitions_that_are_another_s_are_not_computed(void 
     stage_close(&stage);
 }
 
-static void a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered(void **state)
+TEST(a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered)
 {
-    (void)state;
     struct stage stage = stage_open(100, 50);
     stage.script->commits.are_fatal = true;
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     assert_string_equal(stage.error.text, "fenced");
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 0);
-    stage_close(&stage);
+    stage_end(&stage, 0);
 }
 
 // Without a job there is no commit that would say so.
-static void a_worker_without_jobs_is_ready_again_when_its_source_is_back(void **state)
+TEST(a_worker_without_jobs_is_ready_again_when_its_source_is_back)
 {
-    (void)state;
     struct stage stage = stage_open(0, 50);
     stage.script->polls.n_to_fail = 2;
     assert_int_equal(stage_run(&stage), STATUS_OK);
@@ -282,18 +240,16 @@ static void a_worker_without_jobs_is_ready_again_when_its_source_is_back(void **
     stage_close(&stage);
 }
 
-static void a_worker_whose_source_waits_is_healthy_and_not_ready(void **state)
+TEST(a_worker_whose_source_waits_is_healthy_and_not_ready)
 {
-    (void)state;
     struct metrics metrics = {.state = {.is_running = true, .waiting = ""}};
     assert_true(metrics_is_ready(&metrics));
     metrics.state.waiting = "not yet a member";
     assert_false(metrics_is_ready(&metrics));
 }
 
-static void a_stop_that_is_asked_for_does_not_mask_a_failure(void **state)
+TEST(a_stop_that_is_asked_for_does_not_mask_a_failure)
 {
-    (void)state;
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -330,9 +286,8 @@ static void end_with_a_hung_step(void)
     (void)!stage_run(&stage);
 }
 
-static void a_worker_whose_step_hangs_ends_at_the_limit_with_an_error(void **state)
+TEST(a_worker_whose_step_hangs_ends_at_the_limit_with_an_error)
 {
-    (void)state;
     pid_t child = fork();
     if (child == 0) {
         end_with_a_hung_step();
@@ -344,9 +299,8 @@ static void a_worker_whose_step_hangs_ends_at_the_limit_with_an_error(void **sta
     assert_int_equal(WEXITSTATUS(status), 1);
 }
 
-static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
+TEST(a_lost_device_gives_every_job_back_and_ends_the_worker)
 {
-    (void)state;
     struct stage stage = stage_open(200, 100);
     fake_model_fail_at(stage.model, 5);
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
@@ -357,9 +311,8 @@ static void a_lost_device_gives_every_job_back_and_ends_the_worker(void **state)
     stage_close(&stage);
 }
 
-static void sigterm_finishes_running_jobs_and_releases_the_waiting_ones(void **state)
+TEST(sigterm_finishes_running_jobs_and_releases_the_waiting_ones)
 {
-    (void)state;
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -382,22 +335,17 @@ static void sigterm_finishes_running_jobs_and_releases_the_waiting_ones(void **s
     sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
-static void a_cancel_from_the_source_reaches_the_engine(void **state)
+TEST(a_cancel_from_the_source_reaches_the_engine)
 {
-    (void)state;
     struct stage stage = stage_open(400, 400);
     stage.script->cancelled.at = 399;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 400);
     assert_int_equal(stage.progress.n_done + stage.progress.n_failed, 400);
-    stage_close(&stage);
+    stage_end(&stage, 400);
 }
 
-static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(void **state)
+TEST(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone)
 {
-    (void)state;
     struct stage stage = stage_open(400, 400);
     stage.config.limits.crashes = 3;
     stage.script->starts.n_to_fail = 2;
@@ -421,24 +369,19 @@ static void suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone(vo
     stage_close(&stage);
 }
 
-static void a_cancel_reaches_jobs_at_the_gate(void **state)
+TEST(a_cancel_reaches_jobs_at_the_gate)
 {
-    (void)state;
     struct stage stage = stage_open(300, 300);
     for (int i = 0; i < 300; i++)
         stage.script->queue.crashes[i] = 2;
     stage.script->cancelled.at = 298;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 300);
     assert_int_equal(stage.script->starts.n_alone, 1); // the one that was delivered after it
-    stage_close(&stage);
+    stage_end(&stage, 300);
 }
 
-static void more_dead_letters_than_their_share_end_the_worker_before_they_are_published(void **state)
+TEST(more_dead_letters_than_their_share_end_the_worker_before_they_are_published)
 {
-    (void)state;
     // One record in 50 is no job.
     struct stage stage = stage_open(1500, 300);
     stage.config.limits.dead_percent = 3;
@@ -470,9 +413,8 @@ static void more_dead_letters_than_their_share_end_the_worker_before_they_are_pu
     stage_close(&stage);
 }
 
-static void names_in_headers_that_no_result_can_carry_count_as_not_given(void **state)
+TEST(names_in_headers_that_no_result_can_carry_count_as_not_given)
 {
-    (void)state;
     char longest[JOB_ID_BYTES_MAX + 1];
     memset(longest, 'n', sizeof longest);
     const struct {
@@ -504,7 +446,7 @@ static enum status model_changes_at(void *context, struct error *error)
                            : error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "the model changed");
 }
 
-static void nothing_is_committed_once_the_model_has_changed(void **state)
+TEST(nothing_is_committed_once_the_model_has_changed)
 {
     for (int n_good = 0; n_good < 3; n_good++) {
         struct stage stage = stage_open(500, 100);
@@ -523,19 +465,17 @@ static void nothing_is_committed_once_the_model_has_changed(void **state)
 // As --check-cpu does, on the engine thread.
 static void check_every_step(void *context, struct step_findings *findings)
 {
-    (void)context;
     findings->check =
         (struct check_figures){.step = 5, .difference = 0.25, .n_sequences = 3, .n_sequences_of = 4};
 }
 
-static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
+TEST(checks_of_steps_travel_to_the_main_thread_s_log)
 {
     char path[] = "/tmp/sheaf-unit-worker-XXXXXX", line[512];
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     struct error error;
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error),
-                     STATUS_OK);
+    assert_ok(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error), &error);
     struct stage stage = stage_open(20, 20);
     struct batcher_config config = {
         .engine = fake_model_engine(stage.model),
@@ -560,27 +500,22 @@ static void checks_of_steps_travel_to_the_main_thread_s_log(void **state)
     assert_true(n_lines > 0);
     fclose(file);
     remove(path);
-    assert_int_equal(log_configure(&(struct log_settings){.level = LOG_ERROR}, &error), STATUS_OK);
+    assert_ok(log_configure(&(struct log_settings){.level = LOG_ERROR}, &error), &error);
 }
 
-static void a_job_that_was_cancelled_before_it_came_is_not_computed(void **state)
+TEST(a_job_that_was_cancelled_before_it_came_is_not_computed)
 {
-    (void)state;
     struct stage stage = stage_open(100, 50);
     stage.script->cancelled.from = 60;
     assert_int_equal(stage_run(&stage), STATUS_OK);
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 100);
     assert_int_equal(stage.script->starts.n_many, 59); // 49 is no job
     assert_int_equal(stage.script->commits.n_cancelled, 39);
     assert_int_equal(stage.script->commits.n_dead_letters, 2); // nor is 99, cancelled or not
-    stage_close(&stage);
+    stage_end(&stage, 100);
 }
 
-static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(void **state)
+TEST(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on)
 {
-    (void)state;
     struct stage stage = stage_open(1500, 300); // one in 50, from the first check on
     stage.config.limits.dead_percent = 2;
     assert_int_equal(stage_run(&stage), STATUS_OK);
@@ -588,39 +523,12 @@ static void a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on(v
     stage_close(&stage);
 }
 
+TEST_FIXTURE(case_begin, case_finish);
+
 int main(void)
 {
     struct error error;
     if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
         return 1;
-    const struct CMUnitTest tests[] = {
-        CASE(every_job_is_committed_once_in_groups_and_out_of_order),
-        CASE(nothing_is_committed_once_the_model_has_changed),
-        CASE(checks_of_steps_travel_to_the_main_thread_s_log),
-        CASE(a_full_window_pauses_the_source_and_room_resumes_it),
-        CASE(the_memory_of_the_jobs_pauses_the_source_as_their_number_does),
-        CASE(a_job_beyond_the_limit_of_memory_is_taken_alone),
-        CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed),
-        CASE(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second),
-        CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
-        CASE(a_leap_of_the_clock_is_no_idle_time),
-        CASE(work_in_between_starts_the_idle_time_anew),
-        CASE(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits),
-        CASE(waiting_jobs_of_partitions_that_are_another_s_are_not_computed),
-        CASE(a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered),
-        CASE(a_worker_without_jobs_is_ready_again_when_its_source_is_back),
-        CASE(a_worker_whose_source_waits_is_healthy_and_not_ready),
-        CASE(a_stop_that_is_asked_for_does_not_mask_a_failure),
-        CASE(a_worker_whose_step_hangs_ends_at_the_limit_with_an_error),
-        CASE(a_lost_device_gives_every_job_back_and_ends_the_worker),
-        CASE(sigterm_finishes_running_jobs_and_releases_the_waiting_ones),
-        CASE(a_cancel_from_the_source_reaches_the_engine),
-        CASE(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
-        CASE(a_cancel_reaches_jobs_at_the_gate),
-        CASE(names_in_headers_that_no_result_can_carry_count_as_not_given),
-        CASE(a_job_that_was_cancelled_before_it_came_is_not_computed),
-        CASE(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on),
-        CASE(more_dead_letters_than_their_share_end_the_worker_before_they_are_published),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

@@ -1,4 +1,5 @@
 // A worker that is stopped by SIGTERM while jobs wait at the gate, or for their commit.
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
@@ -6,8 +7,6 @@
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { N_SUSPECTS = 30, POLLS_MAX = 5 };
 
@@ -83,9 +82,8 @@ static void sigterm_stage_close(struct sigterm_stage *opened)
 }
 
 // All but the first wait at the gate, to be computed alone.
-static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **state)
+TEST(sigterm_gives_suspects_back_before_the_running_job_has_ended)
 {
-    (void)state;
     struct transport_impl impl = script_impl;
     struct sigterm_stage opened;
     impl.poll = poll_leaving;
@@ -110,7 +108,6 @@ static void sigterm_gives_suspects_back_before_the_running_job_has_ended(void **
 static atomic_llong now_ms; // 0: the real one
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -139,9 +136,8 @@ static enum status poll_by_the_clock(struct transport *transport, int timeout_ms
     return script_impl.poll(transport, timeout_ms, n_max, events, error);
 }
 
-static void finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error(void **state)
+TEST(finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error)
 {
-    (void)state;
     struct transport_impl impl = script_impl;
     struct sigterm_stage opened;
     impl.poll = poll_by_the_clock;
@@ -179,9 +175,8 @@ static enum status poll_while_a_step_lasts(struct transport *transport, int time
     return script_impl.poll(transport, timeout_ms, n_max, events, error);
 }
 
-static void a_step_that_outlasts_the_leave_is_no_error(void **state)
+TEST(a_step_that_outlasts_the_leave_is_no_error)
 {
-    (void)state;
     struct transport_impl impl = script_impl;
     struct sigterm_stage opened;
     impl.poll = poll_while_a_step_lasts;
@@ -201,12 +196,4 @@ static void a_step_that_outlasts_the_leave_is_no_error(void **state)
     sigterm_stage_close(&opened);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(sigterm_gives_suspects_back_before_the_running_job_has_ended),
-        CASE(finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error),
-        CASE(a_step_that_outlasts_the_leave_is_no_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(case_begin, case_finish);

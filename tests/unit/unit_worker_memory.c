@@ -1,13 +1,11 @@
 // The worker's loop when memory runs out: it waits for a bounded time, then releases its jobs and ends.
 #include "batching/engine_thread.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
 
-#include <cmocka.h>
-
-static void memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer(void **state)
+TEST(memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct stage stage = stage_open(100, 50);
         stage.script->commits.lack_memory = true;
@@ -27,32 +25,20 @@ static void memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer(void
 static const struct script *starved; // once this source was read no memory is left for an order to stop
 
 struct order *__real_order_create(enum order_kind kind);
-struct order *__wrap_order_create(enum order_kind kind);
 
 struct order *__wrap_order_create(enum order_kind kind)
 {
     return starved && starved->queue.n_next > 0 && kind == ORDER_ABORT ? NULL : __real_order_create(kind);
 }
 
-static void a_worker_without_memory_stops_its_engine_all_the_same(void **state)
+TEST(a_worker_without_memory_stops_its_engine_all_the_same)
 {
-    (void)state;
     struct stage stage = stage_open(100, 50);
     stage.script->commits.are_fatal = true;
     starved = stage.script;
     assert_int_equal(stage_run(&stage), STATUS_RESTART);
     starved = NULL;
-    int n_answered, n_released;
-    check_outcomes(stage.script, &n_answered, &n_released);
-    assert_int_equal(n_answered, 0);
-    stage_close(&stage);
+    stage_end(&stage, 0);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(memory_that_is_missing_for_a_moment_is_waited_for_and_no_longer),
-        CASE(a_worker_without_memory_stops_its_engine_all_the_same),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(case_begin, case_finish);

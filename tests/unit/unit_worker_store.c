@@ -2,10 +2,9 @@
 #include "consumer/log.h"
 #include "consumer/worker_state.h"
 #include "store/store.h"
+#include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"
-
-#include <cmocka.h>
 
 enum { N_LOCKED = 5 };
 
@@ -14,10 +13,6 @@ static size_t *kept_sizes; // of the results that the next record keeps; NULL: i
 static int n_warnings;
 static int64_t n_unrecorded;
 static char last_warning[512];
-
-enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error);
-void __wrap_store_set_patience(struct store *store, int wait_ms);
-void __wrap_log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 
 void __wrap_log_write(enum log_level level, const char *format, ...)
 {
@@ -32,13 +27,11 @@ void __wrap_log_write(enum log_level level, const char *format, ...)
 
 void __wrap_store_set_patience(struct store *store, int wait_ms)
 {
-    (void)store;
     patience_ms = wait_ms;
 }
 
 enum status __wrap_store_record(struct store *store, const struct store_record *record, struct error *error)
 {
-    (void)store;
     for (size_t i = 0; kept_sizes && i < record->n_jobs; i++)
         kept_sizes[i] = record->results ? record->results[i].size : 0;
     if (kept_sizes)
@@ -52,9 +45,8 @@ enum status __wrap_store_record(struct store *store, const struct store_record *
     return STATUS_OK;
 }
 
-static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
+TEST(a_locked_store_is_waited_for_once_until_it_is_free)
 {
-    (void)state;
     struct stage stage = stage_open(1000, 100);
     stage.config.records.store = (struct store *)stage.script; // not looked into
     stage.config.records.jobs_need_recording = true;
@@ -73,7 +65,6 @@ static void a_locked_store_is_waited_for_once_until_it_is_free(void **state)
 
 static size_t no_partitions(struct transport *transport, struct partition_figures *figures, size_t n_max)
 {
-    (void)transport, (void)figures, (void)n_max;
     return 0;
 }
 
@@ -98,7 +89,7 @@ static bool is_result_kept(enum result_status how, bool is_hashed, bool is_dupli
     }
     worker.config = &config;
     kept_sizes = sizes;
-    assert_int_equal(worker_figures_record(&worker, jobs, 2, &error), STATUS_OK);
+    assert_ok(worker_figures_record(&worker, jobs, 2, &error), &error);
     kept_sizes = NULL;
     assert_int_equal(sizes[1], 0);
     for (int i = 0; i < 2; i++)
@@ -106,9 +97,8 @@ static bool is_result_kept(enum result_status how, bool is_hashed, bool is_dupli
     return sizes[0] > 0;
 }
 
-static void answers_that_equal_requests_may_be_given_are_kept(void **state)
+TEST(answers_that_equal_requests_may_be_given_are_kept)
 {
-    (void)state;
     assert_true(is_result_kept(RESULT_DONE, true, false));
     assert_false(is_result_kept(RESULT_DONE, false, false));
     assert_false(is_result_kept(RESULT_DONE, true, true)); // it is kept as the other job's
@@ -116,9 +106,4 @@ static void answers_that_equal_requests_may_be_given_are_kept(void **state)
     assert_false(is_result_kept(RESULT_CANCELLED, true, false));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {CASE(a_locked_store_is_waited_for_once_until_it_is_free),
-                                       CASE(answers_that_equal_requests_may_be_given_are_kept)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(case_begin, case_finish);
