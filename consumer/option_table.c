@@ -229,7 +229,9 @@ static const struct option options[] = {
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
-     "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
+     "where more of a producer's last records on Kafka are not jobs (counted by dataset, else key, else "
+     "partition), leave the rest of those unanswered instead of making them dead letters; the worker is not "
+     "ready then and answers all others (50; 100: never)"},
     {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
      "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never); answers of the embedded "
      "queue, after they were collected, only where this is given"},

@@ -66,6 +66,7 @@ struct partition_figures {
     int32_t n_in_flight;   // delivered, not finished
     int32_t n_map_covered; // finished above `committed`, in the offset map
     int64_t n_deleted;     // records deleted before they were read
+    int32_t n_quarantined; // records left unfinished, not in flight
 };
 
 struct transport;
@@ -106,7 +107,12 @@ struct transport_impl {
     // Called when is_drained has been true for the worker's idle time, before it exits: false, if a part of
     // the queue has no reader yet, or it can't be known. May take some seconds. NULL: is_drained covers all.
     bool (*confirm_drained)(struct transport *transport);
-    // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
+    // Leaves the record that `receive` is given unfinished: it is no job in flight, has no result, and is
+    // delivered again to the next process that reads its partition. Called within `receive`. `waiting` names
+    // such records. NULL: a record must be answered.
+    void (*quarantine)(struct transport *transport, int32_t partition, int64_t offset);
+    // Why no job can be delivered now, or which records are not; "": all can. Valid until the next call of
+    // poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
 };
 

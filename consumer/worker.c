@@ -99,14 +99,20 @@ static enum status check_model(struct worker *worker, struct error *error)
     return trial_check(&worker->trial, error);
 }
 
-static void count_record(struct worker *worker, const struct job *job)
+// Whether the record is no job and stays where it is, since most of its producer's are none.
+static bool is_quarantined(struct worker *worker, const struct record *record, const struct job *job)
 {
-    if (worker->records.n_recent == WORKER_SHARE_SPAN) {
-        worker->records.n_recent /= 2;
-        worker->records.n_recent_dead /= 2;
-    }
-    worker->records.n_recent++;
-    worker->records.n_recent_dead += job->source.record.data != NULL;
+    const struct worker_config *config = worker->config;
+    char report[ERROR_TEXT_BYTES];
+    // a job that crashed workers is a dead letter too, and no rubbish
+    bool is_dead = job->source.record.data != NULL && job->result.error.code != ERROR_CRASHED;
+    if (!worker->records.shares ||
+        !dead_share_exceeds(worker->records.shares, record, is_dead, config->limits.dead_percent, report))
+        return false;
+    if (report[0])
+        log_write(LOG_WARNING, "%s", report);
+    config->transport->impl->quarantine(config->transport, record->partition, record->offset);
+    return true;
 }
 
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
@@ -136,13 +142,16 @@ static void receive_record(void *context, const struct record *record)
         worker->out_of_memory = true;
         return;
     }
+    if (is_quarantined(worker, record, job)) {
+        job_reserve_give(&worker->jobs.reserve, job);
+        return;
+    }
     job->source.bytes.charged = (size_t)worker_job_bytes(job);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
-    count_record(worker, job);
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
     enum duplicate duplicate = DUPLICATE_NONE;
@@ -156,21 +165,6 @@ static void receive_record(void *context, const struct record *record)
         gate_add(&worker->gate, job_list_take(&one));
     else
         worker_add_finished(worker, &one);
-}
-
-// Ends the worker on a topic of other records, instead of moving all of it to the dead letters.
-static enum status check_share(const struct worker *worker, struct error *error)
-{
-    int32_t most = worker->config->limits.dead_percent;
-    if (most == 0 || worker->records.n_recent < WORKER_SHARE_LEAST ||
-        (int64_t)worker->records.n_recent_dead * 100 <= (int64_t)worker->records.n_recent * most)
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                     "%d of the last %d records are not jobs, more than %d %%: is this the "
-                     "right topic? %lld were published as dead "
-                     "letters before that was detected; --dead-share 100 answers them all like that",
-                     worker->records.n_recent_dead, worker->records.n_recent, most,
-                     (long long)worker->records.n_dead_published);
 }
 
 // Reports reduced batches and their end.
@@ -258,8 +252,6 @@ static enum status take_records(struct worker *worker, struct error *error)
                                       lose_partitions, 1 + room_bytes / WORKER_RECORD_MEMORY};
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     log_suspects(worker);
-    if (status == STATUS_OK)
-        status = check_share(worker, error);
     if (status == STATUS_OK)
         status = worker_hand_over(worker, error);
     if (status == STATUS_OK && worker->out_of_memory)
@@ -406,10 +398,12 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.commits.is_published = calloc((size_t)config->n_jobs_max, sizeof *worker.commits.is_published);
     worker.figures.steps = calloc(WORKER_STEPS_KEPT_MAX, sizeof *worker.figures.steps);
     worker.stop.abort = order_create(ORDER_ABORT);
+    bool judges_shares = config->limits.dead_percent > 0 && config->transport->impl->quarantine;
+    worker.records.shares = judges_shares ? calloc(1, sizeof *worker.records.shares) : NULL;
     bool has_duplicates = duplicates_init(&worker.duplicates, &config->duplicates.limits, config->n_jobs_max);
     enum status status = STATUS_OK;
     if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
-        !worker.stop.abort || !has_duplicates)
+        !worker.stop.abort || !has_duplicates || (judges_shares && !worker.records.shares))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
@@ -434,6 +428,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     duplicates_finish(&worker.duplicates);
     job_reserve_finish(&worker.jobs.reserve);
     order_destroy(worker.stop.abort);
+    free(worker.records.shares);
     free(worker.commits.group);
     free(worker.commits.is_published);
     free(worker.figures.steps);

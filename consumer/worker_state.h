@@ -3,6 +3,7 @@
 #pragma once
 
 #include "consumer/ahead.h"
+#include "consumer/dead_share.h"
 #include "consumer/duplicates.h"
 #include "consumer/gate.h"
 #include "consumer/trial.h"
@@ -47,9 +48,8 @@ struct worker_figures {
 };
 
 struct worker_records {
-    int32_t n_recent, n_recent_dead; // recent records, and the dead letters among them
-    int64_t n_dead_published;
-    int32_t n_suspects; // jobs in flight that may have killed a worker
+    struct dead_share *shares; // NULL: bad records are dead letters, however many
+    int32_t n_suspects;        // jobs in flight that may have killed a worker
     bool suspects_reported;
 };
 

@@ -358,9 +358,10 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .position = partition->map.position,
                 .committed = partition->committed,
                 .end = find_end(kafka, partition),
-                .n_in_flight = partition->map.n_running,
+                .n_in_flight = partition->map.n_running - partition->quarantine.n_records,
                 .n_map_covered = partition->map.n_finished,
                 .n_deleted = partition->gaps.n_deleted,
+                .n_quarantined = partition->quarantine.n_records,
             };
         n_figures++;
     }
@@ -451,6 +452,7 @@ static const struct transport_impl kafka_impl = {
     .start = kafka_start,
     .waiting = kafka_waiting,
     .confirm_drained = kafka_confirm_drained,
+    .quarantine = kafka_quarantine,
 };
 
 // ---- opening ----

@@ -12,6 +12,7 @@
 //   kafka_settle.c       what transactions left undecided
 //   kafka_transaction.c  commits
 //   kafka_quiet.c        partitions without jobs to deliver
+//   kafka_quarantine.c   records that are left unfinished
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
 //   kafka_idle.c         is the queue empty?
@@ -336,6 +337,15 @@ void kafka_quiet_commit(struct kafka_transport *kafka);
 // Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching one (its
 // issue 5591, open). It is fetched again and, if that does not help, by a new consumer (watch.is_stuck).
 void kafka_quiet_compare(struct kafka_transport *kafka);
+
+// ---- kafka_quarantine.c ----
+
+// The transport's quarantine.
+void kafka_quarantine(struct transport *transport, int32_t id, int64_t offset);
+// The partition leaves this worker.
+void kafka_quarantine_release(struct partition *partition);
+// Writes where such records are, or nothing where there are none.
+void kafka_quarantine_describe(const struct kafka_transport *kafka, char *text, size_t size);
 
 // ---- kafka_suspects.c ----
 

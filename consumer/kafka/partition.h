@@ -28,6 +28,13 @@ struct held {
     bool is_reported; // for longer than a transaction of ours takes
 };
 
+// Records that are left unfinished; running in the map.
+struct quarantine {
+    int32_t n_records;
+    int64_t first, last;                // offsets; with n_records alone
+    uint64_t offsets[OFFSET_MAP_WORDS]; // bit `offset % OFFSET_MAP_WINDOW`
+};
+
 struct fetching {
     bool paused;      // state in librdkafka
     bool rewind;      // fetch again from the map's position
@@ -46,6 +53,7 @@ struct partition {
     struct gaps gaps;
     struct held held;
     struct offset_map map;
+    struct quarantine quarantine;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed
     bool leaving;      // being revoked: the next commit records that nothing is computed here
