@@ -144,6 +144,7 @@ enum name {
     CURRENT_OFFSET,
     LOG_END,
     PARTITION_INFLIGHT,
+    STALLED,
     QUARANTINED,
     READY,
     STORE_BYTES,
@@ -214,6 +215,8 @@ static const struct {
                         "Committed offset: all below are finished."},
     [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},
     [PARTITION_INFLIGHT] = {"sheaf_partition_inflight", GAUGE, "Jobs in flight, by partition."},
+    [STALLED] = {"sheaf_partition_stalled_seconds", GAUGE,
+                 "For how long records wait of which none is in flight and none can be delivered."},
     [QUARANTINED] = {"sheaf_partition_quarantined", GAUGE,
                      "Records that are no jobs and are left unanswered (--dead-share)."},
     [READY] = {"sheaf_ready", GAUGE, "1: the worker works; 0: it waits for a broker or the store."},
@@ -386,6 +389,7 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out, 
                                   [CURRENT_OFFSET - LAG] = partition->committed,
                                   [LOG_END - LAG] = partition->end,
                                   [PARTITION_INFLIGHT - LAG] = partition->n_in_flight,
+                                  [STALLED - LAG] = partition->stalled_s,
                                   [QUARANTINED - LAG] = partition->n_quarantined};
         buffer_add_format(out, "%s{", names[name].name);
         if (name != LOG_END) {

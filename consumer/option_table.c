@@ -101,6 +101,9 @@ static const struct option options[] = {
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
+    {"skip-unreadable", 0, FLAG, WORK, AT(kafka.skip_unreadable), 0, 0, NULL,
+     "pass over batches that can't be read (corrupt, unknown codec, too large once inflated): each is one dead letter "
+     "that names its offsets; default: its partition waits, and the worker is not ready"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",

@@ -35,8 +35,9 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
-    int32_t attempts; // earlier starts; on Kafka the number of crashes
-    int32_t crashes;  // crashes of workers that may have been computing it
+    struct text unreadable; // why `value`, which is empty, stands for records that can't be read; else empty
+    int32_t attempts;       // earlier starts; on Kafka the number of crashes
+    int32_t crashes;        // crashes of workers that may have been computing it
 };
 
 // Callbacks of poll.
@@ -67,6 +68,7 @@ struct partition_figures {
     int32_t n_map_covered; // finished above `committed`, in the offset map
     int64_t n_deleted;     // records deleted before they were read
     int32_t n_quarantined; // records left unfinished, not in flight
+    int64_t stalled_s; // since when records wait, none is in flight and none can be delivered; 0: it goes on
 };
 
 struct transport;

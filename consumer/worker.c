@@ -106,7 +106,7 @@ static bool is_quarantined(struct worker *worker, const struct record *record, c
     char report[ERROR_TEXT_BYTES];
     // a job that crashed workers is a dead letter too, and no rubbish
     bool is_dead = job->source.record.data != NULL && job->result.error.code != ERROR_CRASHED;
-    if (!worker->records.shares ||
+    if (!worker->records.shares || record->unreadable.size || // nobody's
         !dead_share_exceeds(worker->records.shares, record, is_dead, config->limits.dead_percent, report))
         return false;
     if (report[0])

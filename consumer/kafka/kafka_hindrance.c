@@ -120,6 +120,8 @@ enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *er
     if (status == STATUS_OK)
         look_at_silence(kafka);
     if (!hindrance->text[0])
+        kafka_stall_describe(kafka, hindrance->text, sizeof hindrance->text);
+    if (!hindrance->text[0])
         kafka_quarantine_describe(kafka, hindrance->text, sizeof hindrance->text);
     return status;
 }

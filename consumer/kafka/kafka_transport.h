@@ -16,6 +16,7 @@
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
 //   kafka_idle.c         is the queue empty?
+//   kafka_stall.c        partitions whose next record can't be delivered
 //   kafka_hindrance.c    obstacles to the work of a member of the group
 //   kafka_namesake.c     another worker with this worker's name
 //   kafka_connect.c      starts the transport
@@ -175,6 +176,7 @@ struct kafka_watch {
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
+    int64_t stalls_looked_ms;
 };
 
 // Of kafka_hindrance's metadata.
@@ -376,6 +378,19 @@ void kafka_watch_held(struct kafka_transport *kafka);
 // The transport's is_drained and confirm_drained.
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);
+
+// ---- kafka_stall.c ----
+
+// Whether the consumer's error means that the next record of a partition can't be delivered. May deliver a
+// record in place of the batch.
+bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *message);
+// A record of the partition, or its end, has arrived at the offset: it is not stalled. False: it is to be
+// dropped, since a probe has fetched it or it is to be fetched again.
+bool kafka_stall_end(struct kafka_transport *kafka, struct partition *partition, int64_t offset);
+// Called in each poll.
+void kafka_stall_look(struct kafka_transport *kafka);
+// Writes which partition is stalled, or nothing where none is.
+void kafka_stall_describe(const struct kafka_transport *kafka, char *text, size_t size);
 
 // ---- kafka_hindrance.c ----
 
