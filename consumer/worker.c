@@ -89,6 +89,17 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
     job_fail(job, &error);
 }
 
+// Known answer or not: whether there is one depends on the store.
+static void fail_if_late(struct job *job)
+{
+    struct error error;
+    if (job->result.status != RESULT_NONE || !job->deadline_s || clock_wall_us() / 1000000 < job->deadline_s)
+        return;
+    (void)error_set(&error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
+                    (long long)job->deadline_s);
+    job_fail(job, &error);
+}
+
 // Jobs that failed because of the model are held: none is published before an answer shows that the model
 // works.
 static enum status check_model(struct worker *worker, struct error *error)
@@ -154,6 +165,7 @@ static void receive_record(void *context, const struct record *record)
     metrics_received(worker->config->metrics, job);
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
+    fail_if_late(job);
     enum duplicate duplicate = DUPLICATE_NONE;
     if (job->result.status == RESULT_NONE)
         duplicate = take_duplicate(worker, job);

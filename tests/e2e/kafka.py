@@ -797,6 +797,19 @@ def a_worker_on_a_full_disk_works_without_store_and_slot_and_writes_figures_once
 
 
 @case
+def a_job_past_its_deadline_is_late_though_its_answer_is_known(test):
+    topics = Topics(test, 1)
+    known = {"prompt": "the winter", "temperature": 0, "max_tokens": 8}
+    topics.produce([dict(known, custom_id="known")])
+    topics.work_to_the_end()
+    topics.produce([dict(known, custom_id="late", deadline=int(time.time()) - 1), dict(known, custom_id="again")])
+    topics.work_to_the_end()
+    results = topics.results()
+    assert results["late"]["status"] == "failed" and results["late"]["error"]["code"] == "deadline_exceeded", results
+    assert results["again"]["choices"] == results["known"]["choices"], results
+
+
+@case
 def framing_a_byte_order_mark_and_x_msgpack_are_read(test):
     topics = Topics(test, 1)
     records = {"plain": b"", "framed": b"\0\0\0\1\7", "mark": b"\xef\xbb\xbf"}
