@@ -126,6 +126,28 @@ static bool is_quarantined(struct worker *worker, const struct record *record, c
     return true;
 }
 
+// Logs that two records have one job_id, and at intervals how many more there were.
+static void compare_id(struct worker *worker, const struct record *record, const struct job *job)
+{
+    struct worker_records *records = &worker->records;
+    struct known_id earlier;
+    if (!records->ids || !job_ids_meet(records->ids, job, record, &earlier))
+        return;
+    records->n_ids_met++;
+    if (records->ids_warned_ms && clock_ms() - records->ids_warned_ms < WORKER_WARN_AGAIN_MS)
+        return;
+    log_write(
+        LOG_WARNING,
+        "topic %.*s: the records at partition %d offset %lld and partition %d offset %lld have one job_id, "
+        "\"%.*s\" of dataset \"%.*s\", and different bodies: both are answered, and collect and the stores"
+        " keep the first result (%lld such records)",
+        (int)record->topic.size, record->topic.data, (int)earlier.partition, (long long)earlier.offset,
+        (int)record->partition, (long long)record->offset, (int)job->job_id.size, job->job_id.data,
+        (int)job->dataset.size, job->dataset.data, (long long)records->n_ids_met);
+    records->ids_warned_ms = clock_ms();
+    records->n_ids_met = 0;
+}
+
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 {
     if (worker->config->duplicates.are_computed)
@@ -157,6 +179,7 @@ static void receive_record(void *context, const struct record *record)
         job_reserve_give(&worker->jobs.reserve, job);
         return;
     }
+    compare_id(worker, record, job);
     job->source.bytes.charged = (size_t)worker_job_bytes(job);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
@@ -412,10 +435,13 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.stop.abort = order_create(ORDER_ABORT);
     bool judges_shares = config->limits.dead_percent > 0 && config->transport->impl->quarantine;
     worker.records.shares = judges_shares ? calloc(1, sizeof *worker.records.shares) : NULL;
+    bool compares_ids = config->records.jobs_need_recording;
+    worker.records.ids = compares_ids ? calloc(1, sizeof *worker.records.ids) : NULL;
     bool has_duplicates = duplicates_init(&worker.duplicates, &config->duplicates.limits, config->n_jobs_max);
     enum status status = STATUS_OK;
     if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
-        !worker.stop.abort || !has_duplicates || (judges_shares && !worker.records.shares))
+        !worker.stop.abort || !has_duplicates || (judges_shares && !worker.records.shares) ||
+        (compares_ids && !worker.records.ids))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
@@ -441,6 +467,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     job_reserve_finish(&worker.jobs.reserve);
     order_destroy(worker.stop.abort);
     free(worker.records.shares);
+    free(worker.records.ids);
     free(worker.commits.group);
     free(worker.commits.is_published);
     free(worker.figures.steps);
