@@ -357,8 +357,11 @@ static enum status run_turn(struct worker *worker, struct error *error)
         worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
     if (status == STATUS_OK && worker->jobs.released.n_jobs && may_release)
         status = worker_release_jobs(worker, error);
-    if (status == STATUS_RETRY)
-        return back_off(worker, retry, error);
+    if (status == STATUS_RETRY) {
+        status = back_off(worker, retry, error);
+        worker_figures_publish(worker); // turns that fail one after the other are no silence
+        return status;
+    }
     turn_watch_at(&worker->watch, "the store");
     struct error projection;
     if (status == STATUS_OK && worker->figures.n_steps &&

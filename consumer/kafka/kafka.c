@@ -302,6 +302,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         *error = kafka->stopped;
         return error->status;
     }
+    if (unready == STATUS_RETRY)
+        kafka_publish_name_replicas(kafka, error); // a transaction that does not end
     if (unready != STATUS_OK)
         return unready;
     if (status != STATUS_OK) {

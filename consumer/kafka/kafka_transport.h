@@ -122,6 +122,8 @@ struct kafka_outputs {
     bool dead_is_compacted;
     // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
     int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
+    int32_t
+        n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of the same, at the start; 0: unknown
 };
 
 enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
@@ -418,6 +420,9 @@ enum status kafka_publish_check_topics(const struct kafka_transport *kafka, stru
 // large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error) WARN_UNUSED;
+// `error` of a commit: names an output topic with fewer in-sync replicas than it must have, if there is one.
+// librdkafka repeats what the broker refuses for that, and says that time is over.
+void kafka_publish_name_replicas(const struct kafka_transport *kafka, struct error *error);
 // Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
