@@ -75,6 +75,9 @@ static enum status decode_record(struct job *job, const struct record *record, s
 {
     struct text cut = header_name(record, HEADER_CUT, ERROR_TEXT_BYTES);
     enum encoding encoding = ENCODING_JSON;
+    if (record->unreadable.size)
+        return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "%.*s", (int)record->unreadable.size,
+                         record->unreadable.data);
     if (cut.size)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "only the beginning of the job was submitted: %.*s", (int)cut.size, cut.data);

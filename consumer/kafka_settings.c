@@ -1,12 +1,15 @@
 #include "consumer/kafka_settings.h"
 
 #include "consumer/log.h"
+#include "engine/base/machine.h"
 
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { RECEIVE_SHARE = 4, RECEIVE_BYTES_LEAST = 100000000 }; // librdkafka's default, which is the least
 
 static const char *or_default(const char *given, const char *otherwise)
 {
@@ -40,6 +43,13 @@ static char *folder_of(const char *store_path)
     char *folder = path ? strdup(dirname(path)) : NULL;
     free(path);
     return folder;
+}
+
+// A small batch may inflate to more than librdkafka's default of 100 MB, which Kafka's own clients read.
+static int64_t receive_bytes_max(void)
+{
+    uint64_t share = machine_available_bytes() / RECEIVE_SHARE;
+    return share < RECEIVE_BYTES_LEAST ? RECEIVE_BYTES_LEAST : share > INT32_MAX ? INT32_MAX : (int64_t)share;
 }
 
 static enum status check_topics(const struct kafka_config *config, struct error *error)
@@ -85,6 +95,8 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
                               .topics.create = settings->kafka.topics.create,
                               .topics.n_partitions = (int32_t)settings->kafka.topics.n_partitions,
                               .refuse_deleted = settings->kafka.refuse_deleted,
+                              .skip_unreadable = settings->kafka.skip_unreadable,
+                              .receive_bytes_max = receive_bytes_max(),
                               .group.is_dynamic = settings->kafka.group.is_dynamic,
                               .group.membership_timeout_ms =
                                   settings->kafka.group.membership_timeout_s * 1000,

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -19,6 +20,7 @@ enum { WRITABLE_MS_MAX = 1000 }; // of a pipe that is full: then lines are lost 
 
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
 static int log_fd = -1;                                   // -1: standard error
+static bool has_times;                                    // on standard error
 static long n_lost;                                       // lines since the last one that was written
 
 // Refuses to append to a file that is not a log: a model or an input given by mistake would be damaged.
@@ -54,9 +56,21 @@ static enum status open_file(struct error *error)
     return STATUS_OK;
 }
 
+// JOURNAL_STREAM has device and inode of the journal's socket (systemd.exec(5)); it is inherited by processes
+// whose standard error goes elsewhere.
+static bool is_journal(int fd)
+{
+    const char *stream = getenv("JOURNAL_STREAM");
+    struct stat about;
+    unsigned long long device, inode;
+    return stream && sscanf(stream, "%llu:%llu", &device, &inode) == 2 && fstat(fd, &about) == 0 &&
+           about.st_dev == device && about.st_ino == inode;
+}
+
 enum status log_configure(const struct log_settings *settings, struct error *error)
 {
     current = *settings;
+    has_times = settings->is_service && !isatty(STDERR_FILENO) && !is_journal(STDERR_FILENO);
     return current.path ? open_file(error) : STATUS_OK;
 }
 
@@ -99,16 +113,16 @@ static void add_json(enum log_level level, const char *text, struct buffer *line
 
 static void add_line(enum log_level level, const char *text, struct buffer *line)
 {
-    char stamp[40];
+    char stamp[40] = "";
     const char *mark = level == LOG_WARNING ? "warning: " : "";
-    if (log_fd >= 0)
+    if (log_fd >= 0 || has_times)
         write_time(stamp);
     if (current.json)
         add_json(level, text, line);
     else if (log_fd >= 0)
         buffer_add_format(line, "%s %s%s\n", stamp, mark, text);
     else
-        buffer_add_format(line, "sheaf: %s%s\n", mark, text);
+        buffer_add_format(line, "%s%ssheaf: %s%s\n", stamp, stamp[0] ? " " : "", mark, text);
 }
 
 // False: the sink did not take all of it within the time. A pipe with room takes PIPE_BUF bytes at once.

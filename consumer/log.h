@@ -1,4 +1,4 @@
-// Messages for people, on standard error: "sheaf: text". With --log-json one JSON object a line. Only
+// Messages for people, on standard error: "sheaf: text", of a service "TIME sheaf: text". With --log-json one JSON object a line. Only
 // consumer/ logs, each fault once, where it is handled. A reader that stops reading must not stop the work:
 // after a second lines are lost, and counted in the next one that is written. Thread: main.
 #pragma once
@@ -13,6 +13,8 @@ struct log_settings {
     enum log_level level;
     int json;
     const char *path; // NULL: standard error. Lines in a file have a timestamp
+    // so have those on standard error, where that is no terminal and not the journal, which has its own
+    bool is_service;
 };
 
 // STATUS_REFUSE: the file cannot be opened, or is not a log.

@@ -144,6 +144,8 @@ enum name {
     CURRENT_OFFSET,
     LOG_END,
     PARTITION_INFLIGHT,
+    STALLED,
+    QUARANTINED,
     READY,
     STORE_BYTES,
     BUILD_INFO,
@@ -213,6 +215,10 @@ static const struct {
                         "Committed offset: all below are finished."},
     [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},
     [PARTITION_INFLIGHT] = {"sheaf_partition_inflight", GAUGE, "Jobs in flight, by partition."},
+    [STALLED] = {"sheaf_partition_stalled_seconds", GAUGE,
+                 "For how long records wait of which none is in flight and none can be delivered."},
+    [QUARANTINED] = {"sheaf_partition_quarantined", GAUGE,
+                     "Records that are no jobs and are left unanswered (--dead-share)."},
     [READY] = {"sheaf_ready", GAUGE, "1: the worker works; 0: it waits for a broker or the store."},
     [STORE_BYTES] = {"sheaf_store_bytes", GAUGE, "Size of the store and its log."},
     [BUILD_INFO] = {"sheaf_build_info", GAUGE, "1, with version, model and backend."},
@@ -382,7 +388,9 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out, 
                                   [UNFINISHED - LAG] = count_unfinished(partition),
                                   [CURRENT_OFFSET - LAG] = partition->committed,
                                   [LOG_END - LAG] = partition->end,
-                                  [PARTITION_INFLIGHT - LAG] = partition->n_in_flight};
+                                  [PARTITION_INFLIGHT - LAG] = partition->n_in_flight,
+                                  [STALLED - LAG] = partition->stalled_s,
+                                  [QUARANTINED - LAG] = partition->n_quarantined};
         buffer_add_format(out, "%s{", names[name].name);
         if (name != LOG_END) {
             add_label_value(out, "consumergroup", text_from_string(view->group));
@@ -457,7 +465,7 @@ void metrics_write(const struct metrics *metrics, const struct metrics_view *vie
     add_histogram(out, COMMIT_SECONDS, &metrics->commits, seconds_bounds, "");
     if (view->kafka)
         add_kafka(view->kafka, out);
-    for (int name = LAG; view->kafka && name <= PARTITION_INFLIGHT; name++)
+    for (int name = LAG; view->kafka && name <= QUARANTINED; name++)
         add_partitions(view, out, (enum name)name);
     add_process(metrics, view, out);
 }

@@ -23,7 +23,7 @@ static const struct {
                      " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild "},
     [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
                      " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
-                     " ignore-offset-map "},
+                     " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k chat-template quantize ",
          " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type"

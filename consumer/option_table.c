@@ -101,6 +101,9 @@ static const struct option options[] = {
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
+    {"skip-unreadable", 0, FLAG, WORK, AT(kafka.skip_unreadable), 0, 0, NULL,
+     "pass over batches that can't be read (corrupt, unknown codec, too large once inflated): each is one dead letter "
+     "that names its offsets; default: its partition waits, and the worker is not ready"},
     {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
      "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
@@ -229,7 +232,9 @@ static const struct option options[] = {
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
-     "end the worker if the share of dead letters among Kafka's records exceeds this (50)"},
+     "where more of a producer's last records on Kafka are not jobs (counted by dataset, else key, else "
+     "partition), leave the rest of those unanswered instead of making them dead letters; the worker is not "
+     "ready then and answers all others (50; 100: never)"},
     {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
      "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never); answers of the embedded "
      "queue, after they were collected, only where this is given"},

@@ -35,7 +35,7 @@ struct settings {
         char *brokers;
         char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
         int n_properties;
-        bool ignore_offset_map, refuse_deleted;
+        bool ignore_offset_map, refuse_deleted, skip_unreadable;
         struct {
             char *jobs, *results, *dead, *control;
             bool create;

@@ -35,8 +35,9 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
-    int32_t attempts; // earlier starts; on Kafka the number of crashes
-    int32_t crashes;  // crashes of workers that may have been computing it
+    struct text unreadable; // why `value`, which is empty, stands for records that can't be read; else empty
+    int32_t attempts;       // earlier starts; on Kafka the number of crashes
+    int32_t crashes;        // crashes of workers that may have been computing it
 };
 
 // Callbacks of poll.
@@ -66,6 +67,8 @@ struct partition_figures {
     int32_t n_in_flight;   // delivered, not finished
     int32_t n_map_covered; // finished above `committed`, in the offset map
     int64_t n_deleted;     // records deleted before they were read
+    int32_t n_quarantined; // records left unfinished, not in flight
+    int64_t stalled_s; // since when records wait, none is in flight and none can be delivered; 0: it goes on
 };
 
 struct transport;
@@ -106,7 +109,12 @@ struct transport_impl {
     // Called when is_drained has been true for the worker's idle time, before it exits: false, if a part of
     // the queue has no reader yet, or it can't be known. May take some seconds. NULL: is_drained covers all.
     bool (*confirm_drained)(struct transport *transport);
-    // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
+    // Leaves the record that `receive` is given unfinished: it is no job in flight, has no result, and is
+    // delivered again to the next process that reads its partition. Called within `receive`. `waiting` names
+    // such records. NULL: a record must be answered.
+    void (*quarantine)(struct transport *transport, int32_t partition, int64_t offset);
+    // Why no job can be delivered now, or which records are not; "": all can. Valid until the next call of
+    // poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
 };
 

@@ -89,6 +89,17 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
     job_fail(job, &error);
 }
 
+// Known answer or not: whether there is one depends on the store.
+static void fail_if_late(struct job *job)
+{
+    struct error error;
+    if (job->result.status != RESULT_NONE || !job->deadline_s || clock_wall_us() / 1000000 < job->deadline_s)
+        return;
+    (void)error_set(&error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
+                    (long long)job->deadline_s);
+    job_fail(job, &error);
+}
+
 // Jobs that failed because of the model are held: none is published before an answer shows that the model
 // works.
 static enum status check_model(struct worker *worker, struct error *error)
@@ -99,14 +110,42 @@ static enum status check_model(struct worker *worker, struct error *error)
     return trial_check(&worker->trial, error);
 }
 
-static void count_record(struct worker *worker, const struct job *job)
+// Whether the record is no job and stays where it is, since most of its producer's are none.
+static bool is_quarantined(struct worker *worker, const struct record *record, const struct job *job)
 {
-    if (worker->records.n_recent == WORKER_SHARE_SPAN) {
-        worker->records.n_recent /= 2;
-        worker->records.n_recent_dead /= 2;
-    }
-    worker->records.n_recent++;
-    worker->records.n_recent_dead += job->source.record.data != NULL;
+    const struct worker_config *config = worker->config;
+    char report[ERROR_TEXT_BYTES];
+    // a job that crashed workers is a dead letter too, and no rubbish
+    bool is_dead = job->source.record.data != NULL && job->result.error.code != ERROR_CRASHED;
+    if (!worker->records.shares || record->unreadable.size || // nobody's
+        !dead_share_exceeds(worker->records.shares, record, is_dead, config->limits.dead_percent, report))
+        return false;
+    if (report[0])
+        log_write(LOG_WARNING, "%s", report);
+    config->transport->impl->quarantine(config->transport, record->partition, record->offset);
+    return true;
+}
+
+// Logs that two records have one job_id, and at intervals how many more there were.
+static void compare_id(struct worker *worker, const struct record *record, const struct job *job)
+{
+    struct worker_records *records = &worker->records;
+    struct known_id earlier;
+    if (!records->ids || !job_ids_meet(records->ids, job, record, &earlier))
+        return;
+    records->n_ids_met++;
+    if (records->ids_warned_ms && clock_ms() - records->ids_warned_ms < WORKER_WARN_AGAIN_MS)
+        return;
+    log_write(
+        LOG_WARNING,
+        "topic %.*s: the records at partition %d offset %lld and partition %d offset %lld have one job_id, "
+        "\"%.*s\" of dataset \"%.*s\", and different bodies: both are answered, and collect and the stores"
+        " keep the first result (%lld such records)",
+        (int)record->topic.size, record->topic.data, (int)earlier.partition, (long long)earlier.offset,
+        (int)record->partition, (long long)record->offset, (int)job->job_id.size, job->job_id.data,
+        (int)job->dataset.size, job->dataset.data, (long long)records->n_ids_met);
+    records->ids_warned_ms = clock_ms();
+    records->n_ids_met = 0;
 }
 
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
@@ -136,15 +175,20 @@ static void receive_record(void *context, const struct record *record)
         worker->out_of_memory = true;
         return;
     }
+    if (is_quarantined(worker, record, job)) {
+        job_reserve_give(&worker->jobs.reserve, job);
+        return;
+    }
+    compare_id(worker, record, job);
     job->source.bytes.charged = (size_t)worker_job_bytes(job);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
     job->source.received_s = metrics_second();
     metrics_received(worker->config->metrics, job);
-    count_record(worker, job);
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
+    fail_if_late(job);
     enum duplicate duplicate = DUPLICATE_NONE;
     if (job->result.status == RESULT_NONE)
         duplicate = take_duplicate(worker, job);
@@ -156,21 +200,6 @@ static void receive_record(void *context, const struct record *record)
         gate_add(&worker->gate, job_list_take(&one));
     else
         worker_add_finished(worker, &one);
-}
-
-// Ends the worker on a topic of other records, instead of moving all of it to the dead letters.
-static enum status check_share(const struct worker *worker, struct error *error)
-{
-    int32_t most = worker->config->limits.dead_percent;
-    if (most == 0 || worker->records.n_recent < WORKER_SHARE_LEAST ||
-        (int64_t)worker->records.n_recent_dead * 100 <= (int64_t)worker->records.n_recent * most)
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                     "%d of the last %d records are not jobs, more than %d %%: is this the "
-                     "right topic? %lld were published as dead "
-                     "letters before that was detected; --dead-share 100 answers them all like that",
-                     worker->records.n_recent_dead, worker->records.n_recent, most,
-                     (long long)worker->records.n_dead_published);
 }
 
 // Reports reduced batches and their end.
@@ -259,8 +288,6 @@ static enum status take_records(struct worker *worker, struct error *error)
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     log_suspects(worker);
     if (status == STATUS_OK)
-        status = check_share(worker, error);
-    if (status == STATUS_OK)
         status = worker_hand_over(worker, error);
     if (status == STATUS_OK && worker->out_of_memory)
         status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
@@ -330,8 +357,11 @@ static enum status run_turn(struct worker *worker, struct error *error)
         worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
     if (status == STATUS_OK && worker->jobs.released.n_jobs && may_release)
         status = worker_release_jobs(worker, error);
-    if (status == STATUS_RETRY)
-        return back_off(worker, retry, error);
+    if (status == STATUS_RETRY) {
+        status = back_off(worker, retry, error);
+        worker_figures_publish(worker); // turns that fail one after the other are no silence
+        return status;
+    }
     turn_watch_at(&worker->watch, "the store");
     struct error projection;
     if (status == STATUS_OK && worker->figures.n_steps &&
@@ -406,10 +436,15 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.commits.is_published = calloc((size_t)config->n_jobs_max, sizeof *worker.commits.is_published);
     worker.figures.steps = calloc(WORKER_STEPS_KEPT_MAX, sizeof *worker.figures.steps);
     worker.stop.abort = order_create(ORDER_ABORT);
+    bool judges_shares = config->limits.dead_percent > 0 && config->transport->impl->quarantine;
+    worker.records.shares = judges_shares ? calloc(1, sizeof *worker.records.shares) : NULL;
+    bool compares_ids = config->records.jobs_need_recording;
+    worker.records.ids = compares_ids ? calloc(1, sizeof *worker.records.ids) : NULL;
     bool has_duplicates = duplicates_init(&worker.duplicates, &config->duplicates.limits, config->n_jobs_max);
     enum status status = STATUS_OK;
     if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
-        !worker.stop.abort || !has_duplicates)
+        !worker.stop.abort || !has_duplicates || (judges_shares && !worker.records.shares) ||
+        (compares_ids && !worker.records.ids))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
@@ -434,6 +469,8 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     duplicates_finish(&worker.duplicates);
     job_reserve_finish(&worker.jobs.reserve);
     order_destroy(worker.stop.abort);
+    free(worker.records.shares);
+    free(worker.records.ids);
     free(worker.commits.group);
     free(worker.commits.is_published);
     free(worker.figures.steps);

@@ -56,7 +56,8 @@ struct worker_config {
         int32_t crashes;       // a job suspected of this many crashes is not computed again; 0: no limit
         // end if this many first jobs fail because of the model (trial.h); 0: no limit
         int32_t model_failures;
-        int32_t dead_percent; // of dead letters among the records that ends the worker; 0: no limit
+        // of records that are no jobs among those of a producer, above which they are quarantined; 0: no limit
+        int32_t dead_percent;
     } limits;
     struct {
         // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
@@ -108,8 +109,6 @@ enum {
     WORKER_MEMORY_TRIES = 8,
     WORKER_POLL_RETRY_MS_MAX = 250, // short, because group events wait for the next poll
     WORKER_REVOKE_MS = 10000,       // then partitions are revoked even if finished jobs are not committed
-    WORKER_SHARE_LEAST = 100,       // records before the share of dead letters is checked
-    WORKER_SHARE_SPAN = 2000,       // moving average over this many records
 };
 
 // Memory of a decoded job up to its commit, as the limit counts it: its arena, the tokens of its prompt, of

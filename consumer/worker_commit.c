@@ -96,7 +96,6 @@ static size_t finish_group(struct worker *worker, size_t n)
         assert(job == worker->commits.group[i]);
         duplicates_leave(&worker->duplicates, job, &without); // its followers were answered
         worker_job_left(worker, job, is_published[i]);
-        worker->records.n_dead_published += is_published[i] && job->source.record.data;
         if (is_published[i]) {
             count_published(worker->figures.totals, job);
             worker->commits.group[n_committed++] = job;

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "consumer/ahead.h"
+#include "consumer/dead_share.h"
 #include "consumer/duplicates.h"
 #include "consumer/gate.h"
+#include "consumer/job_ids.h"
 #include "consumer/trial.h"
 #include "consumer/turn_watch.h"
 #include "consumer/worker.h"
@@ -47,9 +49,11 @@ struct worker_figures {
 };
 
 struct worker_records {
-    int32_t n_recent, n_recent_dead; // recent records, and the dead letters among them
-    int64_t n_dead_published;
-    int32_t n_suspects; // jobs in flight that may have killed a worker
+    struct dead_share *shares; // NULL: bad records are dead letters, however many
+    struct job_ids *ids;       // NULL: the store compares them
+    int64_t n_ids_met;         // records with the job_id of another one, since the last warning
+    int64_t ids_warned_ms;     // 0: never
+    int32_t n_suspects;        // jobs in flight that may have killed a worker
     bool suspects_reported;
 };
 

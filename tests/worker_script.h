@@ -15,6 +15,7 @@ enum { SCRIPT_JOBS_MAX = 2000, SCRIPT_COMMITS_NOTED = 16 };
 struct script {
     struct transport base;
     int released[SCRIPT_JOBS_MAX];
+    int quarantined[SCRIPT_JOBS_MAX], n_quarantined;
     struct {
         int n_jobs, n_next;           // delivered in order
         int crashes[SCRIPT_JOBS_MAX]; // reported with each job
@@ -287,6 +288,15 @@ static enum status script_start(struct transport *transport, struct job *const *
     return STATUS_OK;
 }
 
+static void script_quarantine(struct transport *transport, int32_t partition, int64_t offset)
+{
+    struct script *script = (struct script *)transport;
+    assert_int_equal(partition, script->queue.has_two_partitions ? offset % 2 : 0);
+    script->quarantined[offset]++;
+    script->n_quarantined++;
+    script->flow.n--;
+}
+
 static const struct transport_impl script_impl = {.name = "script",
                                                   .poll = script_poll,
                                                   .pause = script_pause,
@@ -298,7 +308,8 @@ static const struct transport_impl script_impl = {.name = "script",
                                                   .figures = script_figures,
                                                   .fd = script_fd,
                                                   .is_cancelled = script_is_cancelled,
-                                                  .start = script_start};
+                                                  .start = script_start,
+                                                  .quarantine = script_quarantine};
 
 struct stage {
     struct script *script;
@@ -352,12 +363,12 @@ static void stage_close(struct stage *stage)
     free(stage->script);
 }
 
-// Every delivered job was answered or released, never both, never twice.
+// Every delivered job was answered, released or left in quarantine, and once.
 static void check_outcomes(const struct script *script, int *n_answered, int *n_released)
 {
     *n_answered = *n_released = 0;
     for (int i = 0; i < script->queue.n_next; i++) {
-        assert_int_equal(script->commits.of_job[i] + script->released[i], 1);
+        assert_int_equal(script->commits.of_job[i] + script->released[i] + script->quarantined[i], 1);
         *n_answered += script->commits.of_job[i];
         *n_released += script->released[i];
     }

@@ -110,7 +110,9 @@ static int start_process(int argc, char **argv)
     struct log_settings logs = {settings.log.quiet     ? LOG_ERROR
                                 : settings.log.verbose ? LOG_DEBUG
                                                        : LOG_INFO,
-                                settings.log.json, settings.log.file};
+                                settings.log.json, settings.log.file,
+                                settings.command && (strcmp(settings.command, "work") == 0 ||
+                                                     strcmp(settings.command, "mirror") == 0)};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail_command(&error);

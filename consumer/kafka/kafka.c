@@ -74,11 +74,13 @@ static int receive_record(struct kafka_transport *kafka, const rd_kafka_message_
     if (!partition || !partition->owned)
         return 0;
     partition->fetching.moved_ms = kafka->intake.now_ms;
-    partition->fetching.at_end = partition->fetching.was_rewound = false;
+    partition->fetching.at_end = partition->fetching.was_rewound = partition->fetching.was_renewed = false;
     if (partition->fetching.paused || partition->fetching.rewind) {
         partition->fetching.rewind = true; // delivered despite the pause: it is fetched again
         return 0;
     }
+    if (!kafka_stall_end(kafka, partition, message->offset))
+        return 0;
     kafka_gaps_note(kafka, partition, message->offset);
     switch (offset_map_deliver(&partition->map, message->offset)) {
     case DELIVERY_NEW:
@@ -105,7 +107,8 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
                              struct error *error)
 {
     struct partition *partition = partition_find(&kafka->partitions, message->partition);
-    if (!partition || !partition->owned || partition->fetching.rewind)
+    if (!partition || !partition->owned || partition->fetching.rewind ||
+        !kafka_stall_end(kafka, partition, message->offset))
         return STATUS_OK;
     if (message->offset < partition->map.position) {
         char how[128];
@@ -118,7 +121,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     offset_map_reach(&partition->map, message->offset);
     partition->fetching.at_end = true;
     partition->fetching.end = message->offset;
-    partition->fetching.was_rewound = false;
+    partition->fetching.was_rewound = partition->fetching.was_renewed = false;
     partition->fetching.moved_ms = kafka->intake.now_ms;
     return STATUS_OK;
 }
@@ -145,6 +148,8 @@ static enum status judge_consumer_error(struct kafka_transport *kafka, const rd_
     }
     if (is_topic_gone(kafka, message->err))
         return kafka_stop_outdated(kafka, what, error);
+    if (kafka_stall_note(kafka, message))
+        return STATUS_OK;
     bool is_settled =
         kafka_is_denial(message->err) || message->err == RD_KAFKA_RESP_ERR_INVALID_SESSION_TIMEOUT;
     enum status status = is_settled ? STATUS_REFUSE : STATUS_RETRY;
@@ -277,6 +282,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_quiet_commit(kafka);
         kafka_quiet_compare(kafka);
         kafka_watch_held(kafka);
+        kafka_stall_look(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
         if ((kafka->watch.is_stuck || kafka->watch.is_behind) &&
@@ -296,6 +302,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         *error = kafka->stopped;
         return error->status;
     }
+    if (unready == STATUS_RETRY)
+        kafka_publish_name_replicas(kafka, error); // a transaction that does not end
     if (unready != STATUS_OK)
         return unready;
     if (status != STATUS_OK) {
@@ -326,6 +334,8 @@ static enum status kafka_release(struct transport *transport, struct job *const 
             continue;
         offset_map_release(&partition->map, jobs[i]->source.offset);
         partition->fetching.rewind = partition->owned;
+        partition->stall.skip =
+            (struct stall_skip){0}; // its probes would take what the rewind fetches for theirs
         partition->fetching.at_end = false;
     }
     return STATUS_OK;
@@ -358,9 +368,11 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .position = partition->map.position,
                 .committed = partition->committed,
                 .end = find_end(kafka, partition),
-                .n_in_flight = partition->map.n_running,
+                .n_in_flight = partition->map.n_running - partition->quarantine.n_records,
                 .n_map_covered = partition->map.n_finished,
                 .n_deleted = partition->gaps.n_deleted,
+                .n_quarantined = partition->quarantine.n_records,
+                .stalled_s = partition->stall.since_ms ? (clock_ms() - partition->stall.since_ms) / 1000 : 0,
             };
         n_figures++;
     }
@@ -451,6 +463,7 @@ static const struct transport_impl kafka_impl = {
     .start = kafka_start,
     .waiting = kafka_waiting,
     .confirm_drained = kafka_confirm_drained,
+    .quarantine = kafka_quarantine,
 };
 
 // ---- opening ----

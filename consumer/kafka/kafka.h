@@ -53,7 +53,10 @@ struct kafka_config {
     const char *worker;                      // this worker's name, in the results' headers
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
-    bool refuse_deleted;     // end, instead of a warning, if records were deleted before they were read
+    bool refuse_deleted;  // end, instead of a warning, if records were deleted before they were read
+    bool skip_unreadable; // pass over batches that can't be read; else their partitions wait
+    // of a response, and of a batch once it is inflated (receive.message.max.bytes); 0: librdkafka's default
+    int64_t receive_bytes_max;
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
     // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
     int start_timeout_ms;

@@ -50,6 +50,8 @@ static enum status read_all_settings(struct kafka_transport *kafka, struct kafka
     kafka->publishing.outputs.results_bytes_max = results.bytes_max;
     kafka->publishing.outputs.dead_bytes_max = dead.bytes_max;
     kafka->publishing.outputs.dead_is_compacted = dead.is_compacted;
+    kafka->publishing.outputs.n_in_sync_min[KAFKA_TOPIC_RESULTS] = results.n_in_sync_min;
+    kafka->publishing.outputs.n_in_sync_min[KAFKA_TOPIC_DEAD] = dead.n_in_sync_min;
     if (jobs.is_compacted)
         warn_of_compaction(config, config->topics.jobs, "a job is lost when a newer one has its key");
     if (results.is_compacted)

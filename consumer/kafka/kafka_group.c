@@ -273,6 +273,8 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
         // librdkafka keeps the pause of a partition that it keeps over an assignment: ours is reset, so its
         // pause must be too.
         set_paused(kafka, partition, false);
+        kafka_quarantine_release(partition);
+        partition->stall = (struct stall){0};
         partition->owned = partition->fetching.at_end = partition->fetching.rewind = false;
         kafka->group.has_lost = true;
     }

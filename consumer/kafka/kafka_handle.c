@@ -3,6 +3,7 @@
 #include "consumer/kafka/headers.h"
 #include "schemas/clock.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -216,6 +217,17 @@ static enum status limit_answers(rd_kafka_conf_t *conf, const struct kafka_confi
     return set_property(conf, "socket.timeout.ms", value, error);
 }
 
+static enum status limit_responses(rd_kafka_conf_t *conf, const struct kafka_config *config,
+                                   enum kafka_role role, struct error *error)
+{
+    char value[32];
+    if ((role != KAFKA_CONSUMER && role != KAFKA_READER) || config->receive_bytes_max == 0 ||
+        has_property(config, "receive.message.max.bytes"))
+        return STATUS_OK;
+    snprintf(value, sizeof value, "%" PRId64, config->receive_bytes_max);
+    return set_property(conf, "receive.message.max.bytes", value, error);
+}
+
 static enum status check_strategy(rd_kafka_conf_t *conf, struct error *error)
 {
     char value[256];
@@ -294,7 +306,8 @@ rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka
         (role != KAFKA_CONSUMER || set_protocol(conf, config->group.protocol, error) == STATUS_OK) &&
         set_identity(conf, config, role, id, error) == STATUS_OK &&
         set_users(conf, config, error) == STATUS_OK &&
-        limit_answers(conf, config, role, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
+        limit_answers(conf, config, role, error) == STATUS_OK &&
+        limit_responses(conf, config, role, error) == STATUS_OK && check_strategy(conf, error) == STATUS_OK)
         return conf;
     rd_kafka_conf_destroy(conf);
     return NULL;

@@ -119,6 +119,10 @@ enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *er
         status = look_at_topic(kafka, i, error);
     if (status == STATUS_OK)
         look_at_silence(kafka);
+    if (!hindrance->text[0])
+        kafka_stall_describe(kafka, hindrance->text, sizeof hindrance->text);
+    if (!hindrance->text[0])
+        kafka_quarantine_describe(kafka, hindrance->text, sizeof hindrance->text);
     return status;
 }
 

@@ -58,7 +58,9 @@ static void set_held(struct kafka_transport *kafka, const struct partition *long
     struct kafka_hindrance *hindrance = &kafka->hindrance;
     bool has_jobs = false;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++)
-        has_jobs = has_jobs || (kafka->partitions.items[i] && kafka->partitions.items[i]->map.n_running > 0);
+        has_jobs =
+            has_jobs || (kafka->partitions.items[i] && kafka->partitions.items[i]->map.n_running >
+                                                           kafka->partitions.items[i]->quarantine.n_records);
     hindrance->held[0] = '\0';
     if (!longest || has_jobs || held_ms < kafka->watch.held_unready_ms)
         return;
@@ -102,7 +104,8 @@ bool kafka_is_drained(struct transport *transport)
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
         if (partition && partition->owned &&
-            (!partition->fetching.at_end || partition->fetching.rewind || is_held_up(kafka, partition)))
+            (!partition->fetching.at_end || partition->fetching.rewind || is_held_up(kafka, partition) ||
+             partition->quarantine.n_records > 0))
             return false;
     }
     return true;

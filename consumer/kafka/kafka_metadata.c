@@ -25,22 +25,38 @@ struct kafka_metadata_client {
     pthread_t thread;
     // The thread's until it has ended.
     rd_kafka_resp_err_t code;
-    int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX]; // NO_ANSWER; 0: there is no such topic
+    struct topic_answer {
+        int32_t n_partitions; // NO_ANSWER; 0: there is no such topic
+        int32_t n_in_sync, partition;
+    } answers[KAFKA_METADATA_TOPICS_MAX];
 };
 
 // ---- the thread of one question ----
 
-static int32_t count_partitions(const rd_kafka_metadata_t *metadata, const char *name)
+static void find_fewest_in_sync(const rd_kafka_metadata_topic_t *topic, struct topic_answer *answer)
 {
+    for (int i = 0; topic->partitions && i < topic->partition_cnt; i++) {
+        if (i > 0 && topic->partitions[i].isr_cnt >= answer->n_in_sync)
+            continue;
+        answer->n_in_sync = topic->partitions[i].isr_cnt;
+        answer->partition = topic->partitions[i].id;
+    }
+}
+
+static struct topic_answer read_answer(const rd_kafka_metadata_t *metadata, const char *name)
+{
+    struct topic_answer answer = {.n_partitions = NO_ANSWER};
     for (int i = 0; i < metadata->topic_cnt; i++) {
         const rd_kafka_metadata_topic_t *topic = &metadata->topics[i];
         if (strcmp(topic->topic, name) != 0)
             continue;
         bool is_missing = topic->err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART ||
                           topic->err == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC;
-        return is_missing ? 0 : topic->partition_cnt > 0 ? topic->partition_cnt : NO_ANSWER;
+        answer.n_partitions = is_missing ? 0 : topic->partition_cnt > 0 ? topic->partition_cnt : NO_ANSWER;
+        find_fewest_in_sync(topic, &answer);
+        break;
     }
-    return NO_ANSWER;
+    return answer;
 }
 
 static void *request_metadata(void *context)
@@ -51,7 +67,7 @@ static void *request_metadata(void *context)
     if (client->code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return NULL;
     for (int i = 0; i < client->n_topics; i++)
-        client->n_partitions[i] = count_partitions(metadata, rd_kafka_topic_name(client->topics[i]));
+        client->answers[i] = read_answer(metadata, rd_kafka_topic_name(client->topics[i]));
     rd_kafka_metadata_destroy(metadata);
     return NULL;
 }
@@ -97,11 +113,12 @@ static void take_answer(struct kafka_metadata *metadata)
 {
     for (int i = 0; i < metadata->n_topics; i++) {
         struct kafka_metadata_topic *topic = &metadata->topics[i];
-        int32_t n_partitions = metadata->client->n_partitions[i];
-        if (n_partitions == 0)
+        const struct topic_answer *answer = &metadata->client->answers[i];
+        if (answer->n_partitions == 0)
             topic->n_missing++;
-        else if (n_partitions > 0)
-            *topic = (struct kafka_metadata_topic){topic->name, n_partitions, 0};
+        else if (answer->n_partitions > 0)
+            *topic = (struct kafka_metadata_topic){topic->name, answer->n_partitions, 0, answer->n_in_sync,
+                                                   answer->partition};
     }
     metadata->unanswered_ms = 0;
     metadata->answered_ms = metadata->asked_ms;

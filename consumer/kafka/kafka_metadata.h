@@ -22,6 +22,8 @@ struct kafka_metadata_topic {
     const char *name;     // the caller's
     int32_t n_partitions; // in the last answer that has the topic; 0: none had it
     int n_missing;        // consecutive answers without it
+    int32_t n_in_sync;    // replicas of the partition that has the fewest; 0: not known
+    int32_t partition;    // this one
 };
 
 struct kafka_metadata {

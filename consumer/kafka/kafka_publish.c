@@ -384,6 +384,23 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
     return status;
 }
 
+void kafka_publish_name_replicas(const struct kafka_transport *kafka, struct error *error)
+{
+    const struct error before = *error;
+    for (int which = KAFKA_TOPIC_RESULTS; which <= KAFKA_TOPIC_DEAD; which++) {
+        const struct kafka_metadata_topic *topic = &kafka->hindrance.metadata.topics[which];
+        int32_t least = kafka->publishing.outputs.n_in_sync_min[which];
+        if (topic->n_in_sync == 0 || topic->n_in_sync >= least)
+            continue;
+        (void)error_set(error, before.status, before.code,
+                        "topic %.200s partition %" PRId32 " has %" PRId32
+                        " in-sync replicas, fewer than its min.insync.replicas of %" PRId32
+                        ": it takes no records until brokers are back (%.200s)",
+                        topic->name, topic->partition, topic->n_in_sync, least, before.text);
+        return;
+    }
+}
+
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error)
 {
     struct {

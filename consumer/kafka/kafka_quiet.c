@@ -28,7 +28,7 @@ void kafka_quiet_commit(struct kafka_transport *kafka)
 
 static bool is_quiet(const struct partition *partition, int64_t now_ms, int quiet_ms)
 {
-    return partition && partition->owned && !partition->fetching.paused &&
+    return partition && partition->owned && !partition->fetching.paused && !partition->stall.what[0] &&
            partition->map.position != OFFSET_UNKNOWN && now_ms - partition->fetching.moved_ms >= quiet_ms;
 }
 
@@ -41,7 +41,9 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
         partition->fetching.moved_ms = clock_ms();
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
             continue;
-        kafka->watch.is_stuck = kafka->watch.is_stuck || partition->fetching.was_rewound;
+        if (partition->fetching.was_rewound &&
+            !partition->fetching.was_renewed) // a second one would not help
+            kafka->watch.is_stuck = partition->fetching.was_renewed = true;
         partition->fetching.rewind = partition->fetching.was_rewound = true;
     }
 }

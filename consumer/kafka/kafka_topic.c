@@ -224,6 +224,8 @@ static void take_setting(const rd_kafka_ConfigEntry_t *entry, struct kafka_topic
     const char *name = rd_kafka_ConfigEntry_name(entry), *value = rd_kafka_ConfigEntry_value(entry);
     if (value && strcmp(name, "max.message.bytes") == 0)
         settings->bytes_max = strtoul(value, NULL, 10);
+    if (value && strcmp(name, "min.insync.replicas") == 0)
+        settings->n_in_sync_min = atoi(value);
     if (value && strcmp(name, "cleanup.policy") == 0) {
         settings->is_compacted = strstr(value, "compact") != NULL;
         settings->deletes = strstr(value, "delete") != NULL;

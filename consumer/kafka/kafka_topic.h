@@ -26,9 +26,10 @@ enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, in
 enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // of an error result, or a dead letter without its value
 
 struct kafka_topic_settings {
-    size_t bytes_max;  // max.message.bytes; if unreadable, slightly below Kafka's default
-    bool is_compacted; // cleanup.policy; false if unreadable
-    bool deletes;      // cleanup.policy has it; false if unreadable
+    size_t bytes_max;      // max.message.bytes; if unreadable, slightly below Kafka's default
+    bool is_compacted;     // cleanup.policy; false if unreadable
+    bool deletes;          // cleanup.policy has it; false if unreadable
+    int32_t n_in_sync_min; // min.insync.replicas; 0 if unreadable
 };
 
 void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,

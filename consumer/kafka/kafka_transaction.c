@@ -568,10 +568,9 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
     return kafka->publishing.transaction.phase == TRANSACTION_BROKEN ? status : abort_because(kafka, error);
 }
 
-enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
-                         struct error *error)
+static enum status commit_jobs(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
+                               bool *committed, struct error *error)
 {
-    struct kafka_transport *kafka = (struct kafka_transport *)transport;
     int64_t began_us = clock_wall_us(), deadline_ms = clock_ms() + KAFKA_COMMIT_TIMEOUT_MS;
     for (size_t i = 0; i < n_jobs; i++)
         committed[i] = false;
@@ -605,5 +604,15 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
     kafka_refusals_end(&kafka->publishing.refusals);
     free(actions);
     kafka->figures.commit_us = clock_wall_us() - began_us;
+    return status;
+}
+
+enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
+                         struct error *error)
+{
+    struct kafka_transport *kafka = (struct kafka_transport *)transport;
+    enum status status = commit_jobs(kafka, jobs, n_jobs, committed, error);
+    if (status == STATUS_RETRY && error->code == ERROR_BROKER)
+        kafka_publish_name_replicas(kafka, error);
     return status;
 }

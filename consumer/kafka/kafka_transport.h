@@ -12,9 +12,11 @@
 //   kafka_settle.c       what transactions left undecided
 //   kafka_transaction.c  commits
 //   kafka_quiet.c        partitions without jobs to deliver
+//   kafka_quarantine.c   records that are left unfinished
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
 //   kafka_idle.c         is the queue empty?
+//   kafka_stall.c        partitions whose next record can't be delivered
 //   kafka_hindrance.c    obstacles to the work of a member of the group
 //   kafka_namesake.c     another worker with this worker's name
 //   kafka_connect.c      starts the transport
@@ -120,6 +122,8 @@ struct kafka_outputs {
     bool dead_is_compacted;
     // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
     int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
+    int32_t
+        n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of the same, at the start; 0: unknown
 };
 
 enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
@@ -174,6 +178,7 @@ struct kafka_watch {
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
+    int64_t stalls_looked_ms;
 };
 
 // Of kafka_hindrance's metadata.
@@ -337,6 +342,15 @@ void kafka_quiet_commit(struct kafka_transport *kafka);
 // issue 5591, open). It is fetched again and, if that does not help, by a new consumer (watch.is_stuck).
 void kafka_quiet_compare(struct kafka_transport *kafka);
 
+// ---- kafka_quarantine.c ----
+
+// The transport's quarantine.
+void kafka_quarantine(struct transport *transport, int32_t id, int64_t offset);
+// The partition leaves this worker.
+void kafka_quarantine_release(struct partition *partition);
+// Writes where such records are, or nothing where there are none.
+void kafka_quarantine_describe(const struct kafka_transport *kafka, char *text, size_t size);
+
 // ---- kafka_suspects.c ----
 
 // Implements the transport's `start`.
@@ -367,6 +381,19 @@ void kafka_watch_held(struct kafka_transport *kafka);
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);
 
+// ---- kafka_stall.c ----
+
+// Whether the consumer's error means that the next record of a partition can't be delivered. May deliver a
+// record in place of the batch.
+bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *message);
+// A record of the partition, or its end, has arrived at the offset: it is not stalled. False: it is to be
+// dropped, since a probe has fetched it or it is to be fetched again.
+bool kafka_stall_end(struct kafka_transport *kafka, struct partition *partition, int64_t offset);
+// Called in each poll.
+void kafka_stall_look(struct kafka_transport *kafka);
+// Writes which partition is stalled, or nothing where none is.
+void kafka_stall_describe(const struct kafka_transport *kafka, char *text, size_t size);
+
 // ---- kafka_hindrance.c ----
 
 enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
@@ -393,6 +420,9 @@ enum status kafka_publish_check_topics(const struct kafka_transport *kafka, stru
 // large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error) WARN_UNUSED;
+// `error` of a commit: names an output topic with fewer in-sync replicas than it must have, if there is one.
+// librdkafka repeats what the broker refuses for that, and says that time is over.
+void kafka_publish_name_replicas(const struct kafka_transport *kafka, struct error *error);
 // Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.

@@ -28,10 +28,38 @@ struct held {
     bool is_reported; // for longer than a transaction of ours takes
 };
 
+// Records that are left unfinished; running in the map.
+struct quarantine {
+    int32_t n_records;
+    int64_t first, last;                // offsets; with n_records alone
+    uint64_t offsets[OFFSET_MAP_WORDS]; // bit `offset % OFFSET_MAP_WINDOW`
+};
+
+// The end of a batch that can't be read, searched for by probes (kafka_stall.c).
+struct stall_skip {
+    int64_t first; // its first offset that was not delivered
+    int64_t begin; // of the batch, as its error says
+    int64_t low;   // the last offset known to be of it
+    int64_t probe; // that is being fetched
+    int64_t high;  // from here on something else is fetched; 0: not known
+    int64_t step;  // of the probes; 0: there is no search
+};
+
+// The next record can't be delivered.
+struct stall {
+    int64_t since_ms; // 0: it can, or it is not seen yet
+    int64_t offset;
+    char what[256]; // the error; "": nothing arrives, and no error
+    bool is_denied, is_reported;
+    bool is_doubted; // a later record has arrived, perhaps since librdkafka passed over this one
+    struct stall_skip skip;
+};
+
 struct fetching {
     bool paused;      // state in librdkafka
     bool rewind;      // fetch again from the map's position
     bool was_rewound; // because it was quiet, no record since
+    bool was_renewed; // the consumer, because of this partition, and no record since
     bool at_end;      // everything up to `end` was delivered
     int64_t end;      // log end as last seen; -1: unknown
     int64_t moved_ms; // when a record or the end was last seen
@@ -46,6 +74,8 @@ struct partition {
     struct gaps gaps;
     struct held held;
     struct offset_map map;
+    struct quarantine quarantine;
+    struct stall stall;
     struct suspects suspects;
     bool unsaved;      // the state of suspects must be committed
     bool leaving;      // being revoked: the next commit records that nothing is computed here

@@ -806,3 +806,21 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
                                f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines
+
+
+@case
+def a_worker_s_messages_have_the_time_but_on_a_terminal_and_in_the_journal(test):
+    timed = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z sheaf: ")
+    for stream, has_times in ((None, True), ("{dev}:{ino}", False), ("{dev}:1", True), ("journal", True)):
+        with open(test.path("messages"), "w+", encoding="utf-8") as file:
+            about = os.fstat(file.fileno())
+            environment = dict(test.environment)
+            environment.pop("JOURNAL_STREAM", None)
+            if stream:
+                environment["JOURNAL_STREAM"] = stream.format(dev=about.st_dev, ino=about.st_ino)
+            subprocess.run([test.sheaf, "work", test.model, "--exit-when-idle", "0"], cwd=test.folder, env=environment, stderr=file,
+                           check=True, timeout=DEADLINE_S)
+            lines = open(test.path("messages"), encoding="utf-8").read().splitlines()
+        assert lines and all(bool(timed.match(line)) == has_times for line in lines), (stream, lines)
+        assert all("sheaf: " in line for line in lines), lines
+    assert test.run("submit", "absent.jsonl", "--dataset", "d", status=1).err.startswith("sheaf: ")  # no service

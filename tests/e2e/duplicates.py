@@ -4,7 +4,7 @@ import json
 import signal
 import time
 
-from session import case, text_of, varied_jobs
+from session import case, error_of, text_of, varied_jobs
 
 N = 60
 
@@ -195,3 +195,17 @@ def two_workers_answer_each_job_once(test):
     assert [answer["custom_id"] for answer in test.answers("out.jsonl")] == [f"{i}" for i in range(500)]
     # Each worker computes a request once; both may compute it.
     assert 500 - 2 * 50 <= duplicates(test, "sheaf.db") <= 450
+
+
+@case
+def a_job_past_its_deadline_is_late_though_its_answer_is_known(test):
+    known = {"prompt": "the winter", "temperature": 0, "max_tokens": 8}
+    now = int(time.time())
+    test.write("known.jsonl", [known])
+    test.write("late.jsonl", [dict(known, deadline=now - 1), dict(known, deadline=now + 3600)])
+    for dataset in ("known", "late"):
+        test.run("submit", f"{dataset}.jsonl", "--dataset", dataset)
+        test.run("work", "--model", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "late", "-o", "out.jsonl")
+    assert [(error_of(answer) or {}).get("code") for answer in test.answers()] == ["deadline_exceeded", None]
+    assert duplicates(test, "sheaf.db") == 1

@@ -221,6 +221,16 @@ def delete_topics(test, *names):
     test.wait_until("the topics are gone", lambda: not any(protocol.leaders(protocol.Connection(address()), names).values()))
 
 
+def create_on_both(topic, settings):
+    """CreateTopics (19) version 4: one partition, two replicas."""
+    string, array = protocol.string, protocol.array
+    item = string(topic) + struct.pack(">ih", 1, 2) + array([]) + array([string(name) + string(value) for name, value in settings.items()])
+    reader = protocol.Connection(address()).request(19, 4, array([item]) + struct.pack(">i?", 120_000, False))
+    reader.take("i")  # throttle time
+    codes = [code for _, code, _ in reader.array(lambda: (reader.string(), reader.take("h"), reader.string()))]
+    assert codes == [0], codes
+
+
 def served_at(test, worker):
     """HOST:PORT of its figures."""
     test.wait_until("the address", lambda: "figures at http://" in test.stderr_of(worker) or worker.poll() is not None)
@@ -794,6 +804,60 @@ def a_worker_on_a_full_disk_works_without_store_and_slot_and_writes_figures_once
     filler = os.path.join(disk, "filler")
     faults.fill(filler, 0)
     works_without_store_until(test, os.path.join(disk, "s.db"), lambda: os.remove(filler))
+
+
+@case
+def a_job_past_its_deadline_is_late_though_its_answer_is_known(test):
+    topics = Topics(test, 1)
+    known = {"prompt": "the winter", "temperature": 0, "max_tokens": 8}
+    topics.produce([dict(known, custom_id="known")])
+    topics.work_to_the_end()
+    topics.produce([dict(known, custom_id="late", deadline=int(time.time()) - 1), dict(known, custom_id="again")])
+    topics.work_to_the_end()
+    results = topics.results()
+    assert results["late"]["status"] == "failed" and results["late"]["error"]["code"] == "deadline_exceeded", results
+    assert results["again"]["choices"] == results["known"]["choices"], results
+
+
+@case
+def too_few_in_sync_replicas_are_named_and_the_results_follow_once_there_are_enough(test):
+    need_own_broker()
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": "first", "prompt": "the", "max_tokens": 2}])
+    topics.work_to_the_end("--engine-test", "instant")  # makes the coordinators' topics, on the first broker
+    second = tempfile.mkdtemp(prefix="sheaf-kafka-second-")
+    try:
+        assert ops("start", "--dir", second, "--join", broker["folder"], "--node", "2").returncode == 0
+        delete_topics(test, topics.prefix + "results")
+        create_on_both(topics.prefix + "results", {"min.insync.replicas": "2"})
+        create_topics(address(), topics.prefix, 1)  # until it has a leader
+        ops("stop", "--kill", "--dir", second)
+        topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(5)])
+        worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant", "--no-reuse")
+        where = served_at(test, worker)
+        named = f"topic {topics.prefix}results partition 0 has 1 in-sync replicas, fewer than its min.insync.replicas of 2"
+        test.wait_until("the reason", lambda: worker.poll() is not None or named in ask(where, "/readyz")[1])
+        assert ask(where, "/readyz")[0] == 503 and named in test.stderr_of(worker), test.stderr_of(worker)
+        assert ops("start", "--dir", second, "--join", broker["folder"], "--node", "2").returncode == 0
+        test.wait_until("the results", lambda: worker.poll() is not None or len(topics.results()) == 5)
+        test.wait_until("it is ready", lambda: worker.poll() is not None or ask(where, "/readyz")[0] == 200)
+        worker.terminate()
+        assert test.wait(worker).status == 0
+    finally:
+        ops("stop", "--kill", "--dir", second)
+        shutil.rmtree(second, ignore_errors=True)
+
+
+@case
+def two_records_with_one_job_id_are_both_answered_and_the_worker_says_so(test):
+    topics = Topics(test, 1)
+    jobs = [{"job_id": "twice", "prompt": "the winter", "max_tokens": 2, "seed": 1}, {"job_id": "once", "prompt": "the", "max_tokens": 2},
+            {"job_id": "twice", "prompt": "the water", "max_tokens": 2, "seed": 1}, {"job_id": "once", "prompt": "the", "max_tokens": 2}]
+    topics.produce(jobs)
+    finished = test.wait(topics.work("--exit-when-idle", "1"))
+    assert finished.status == 0 and len(topics.read("results")) == 4
+    (warning,) = [line for line in finished.err.splitlines() if "one job_id" in line]
+    assert "partition 0 offset 0 and partition 0 offset 2" in warning and '"twice" of dataset "default"' in warning, warning
 
 
 @case

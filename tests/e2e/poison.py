@@ -2,6 +2,7 @@
 else is harmed. On the embedded queue and over a real broker."""
 import json
 import os
+import re
 import signal
 
 import kafka
@@ -128,16 +129,57 @@ def on_kafka_a_worker_that_is_stopped_leaves_no_suspects(test):
     assert len(topics.results()) == 400
 
 
+def quarantined(where):
+    """How many records, by the metric."""
+    found = re.findall(r"^sheaf_partition_quarantined\{[^}]*\} (\d+)$", kafka.ask(where, "/metrics")[1], re.M)
+    return sum(map(int, found))
+
+
 @case
-def a_topic_of_something_else_ends_the_worker_with_one_message(test):
+def a_producer_s_rubbish_is_left_where_it_is_and_the_others_are_answered(test):
+    """Of one partition, so that the good jobs follow the bad records."""
     topics = kafka.Topics(test, 1)
-    topics.produce(["not a job at all"] * 300)
-    finished = test.wait(topics.work())
-    assert finished.status == 1 and "of the last" in finished.err and "--dead-share" in finished.err, finished
-    assert topics.read("dead") == [] and topics.read("results") == []
+    topics.produce(["not a job at all"] * 300)  # all of one key
+    topics.produce(jobs(200, set()))
+    for n_lives in (1, 2):  # a restart changes nothing
+        worker = topics.work("--engine-test", "instant", "--metrics", "127.0.0.1:0")
+        where = kafka.served_at(test, worker)
+        test.wait_until("the quarantine", lambda: worker.poll() is not None or  # pylint: disable=W0640
+                        kafka.ask(where, "/readyz")[0] == 503 and quarantined(where) > 0)  # pylint: disable=W0640
+        test.wait_until("the good jobs", lambda: worker.poll() is not None or  # pylint: disable=W0640
+                        sum(result["status"] == "done" for result in topics.results().values()) == 200)
+        assert worker.poll() is None, test.stderr_of(worker)
+        status, reason = kafka.ask(where, "/readyz")
+        assert status == 503 and "partition 0" in reason and "--dead-share" in reason, reason
+        assert kafka.ask(where, "/healthz")[0] == 200
+        assert quarantined(where) + len(topics.read("dead")) == 300, (quarantined(where), len(topics.read("dead")))
+        assert 0 < len(topics.read("dead")) < n_lives * 100, len(topics.read("dead"))
+        warnings = [line for line in test.stderr_of(worker).splitlines() if "quarantine" in line]
+        assert len(warnings) == 1 and 'key "bad"' in warnings[0] and "--dead-share" in warnings[0], warnings
+        worker.terminate()
+        assert test.wait(worker).status == 0
     # Told to, it answers them all.
     topics.work_to_the_end("--dead-share", "100")
-    assert len(topics.read("dead")) == 300
+    assert len(topics.read("dead")) == 300 and len(topics.results()) == 500
+
+
+@case
+def a_topic_of_something_else_is_left_alone_and_ends_no_worker(test):
+    """Records with a key each: no producer is known, so their partition counts."""
+    topics = kafka.Topics(test, 2)
+    lines = "".join(f"{i}\tnot a job at all\n" for i in range(2000))
+    kafka.kcat("-P", "-t", topics.prefix + "jobs", "-p", "0", "-K", "\t", text=lines)
+    worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant")
+    where = kafka.served_at(test, worker)
+    test.wait_until("the quarantine", lambda: worker.poll() is not None or quarantined(where) + len(topics.read("dead")) == 2000)
+    assert worker.poll() is None and 0 < len(topics.read("dead")) <= 500, (test.stderr_of(worker), len(topics.read("dead")))
+    good = "".join(json.dumps(job) + "\n" for job in jobs(50, set()))
+    kafka.kcat("-P", "-t", topics.prefix + "jobs", "-p", "1", text=good)
+    test.wait_until("the other partition's jobs", lambda: worker.poll() is not None or
+                    sum(result["status"] == "done" for result in topics.results().values()) == 50)
+    # A new offset ends it too: the records are passed over.
+    worker.terminate()
+    assert test.wait(worker).status == 0
 
 
 def finish():

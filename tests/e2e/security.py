@@ -12,7 +12,7 @@ import struct
 import subprocess
 import tempfile
 
-from kafka import create_topics, ops, protocol
+from kafka import ask, create_topics, ops, protocol, served_at
 from session import DEADLINE_S, Skip, case, text_of
 
 PASSWORD = secrets.token_hex(12)
@@ -344,3 +344,27 @@ def a_worker_whose_transactional_id_is_forbidden_while_it_works_ends_and_the_nex
     results = subprocess.run(["kcat", "-b", broker()["plain"], "-C", "-t", f"{client.prefix}results", "-e", "-q", "-o", "beginning",
                               "-f", "%k\\n"], capture_output=True, text=True, check=True, timeout=DEADLINE_S).stdout.split()
     assert len(results) == len(set(results)) == 1000, len(results)
+
+
+@case
+def a_worker_whose_right_to_read_is_taken_away_waits_says_so_and_goes_on_once_it_is_back(test):
+    client = Client(test, "scram", *with_password(user="clerk"))
+    grant(test, *rights_of_a_worker(client), (TRANSACTIONAL_ID, f"sheaf-{client.prefix}group-*", WRITE), *rights_of_a_submitter(client),
+          transactional_right_of_a_submitter(client), (TOPIC, f"{client.prefix}results", READ), (GROUP, f"{client.prefix}group", DESCRIBE))
+    test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
+    client.run("submit", "in.jsonl", "--dataset", "first")
+    worker = test.start("work", "--model", test.model, "--config", "kafka.conf", "--engine-test", "instant", "--metrics", "127.0.0.1:0")
+    where = served_at(test, worker)
+    test.wait_until("the first are answered", lambda: worker.poll() is not None or test.query("SELECT count(*) FROM jobs") == [(20,)])
+    right = TOPIC, f"{client.prefix}jobs", READ
+    deny(test, right)
+    test.wait_until("it says so", lambda: worker.poll() is not None or
+                    ask(where, "/readyz")[0] == 503 and "uthoriz" in ask(where, "/readyz")[1])
+    assert worker.poll() is None, test.stderr_of(worker)
+    assert f"{client.prefix}jobs" in ask(where, "/readyz")[1] and "uthoriz" in test.stderr_of(worker)
+    allow_again(test, right)
+    client.run("submit", "in.jsonl", "--dataset", "second")
+    test.wait_until("all are answered", lambda: worker.poll() is not None or test.query("SELECT count(*) FROM jobs") == [(40,)])
+    test.wait_until("it is ready", lambda: worker.poll() is not None or ask(where, "/readyz")[0] == 200)
+    worker.terminate()
+    assert test.wait(worker).status == 0

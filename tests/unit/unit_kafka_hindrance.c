@@ -264,6 +264,27 @@ static void an_outage_ends_with_a_later_answer(void **state)
     assert_int_equal(kafka.hindrance.down_ms, 0);
 }
 
+static void a_commit_that_fails_for_want_of_replicas_names_them(void **state)
+{
+    (void)state;
+    struct kafka_metadata_topic *results = &kafka.hindrance.metadata.topics[KAFKA_TOPIC_RESULTS];
+    error = (struct error){.status = STATUS_RETRY, .code = ERROR_BROKER, .text = "timed out"};
+    kafka_publish_name_replicas(&kafka, &error);
+    assert_string_equal(error.text, "timed out"); // nothing is known
+    results->n_in_sync = 2;
+    results->partition = 4;
+    kafka.publishing.outputs.n_in_sync_min[KAFKA_TOPIC_RESULTS] = 2;
+    kafka_publish_name_replicas(&kafka, &error);
+    assert_string_equal(error.text, "timed out");
+    results->n_in_sync = 1;
+    kafka_publish_name_replicas(&kafka, &error);
+    assert_string_equal(error.text,
+                        "topic results partition 4 has 1 in-sync replicas, fewer than its "
+                        "min.insync.replicas of 2: it takes no records until brokers are back (timed out)");
+    assert_int_equal(error.status, STATUS_RETRY);
+    assert_int_equal(error.code, ERROR_BROKER);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin)
@@ -275,6 +296,7 @@ int main(void)
         TEST(silence_is_warned_of_once_and_told_in_seconds),
         TEST(what_a_transaction_holds_back_is_told_unless_there_is_more),
         TEST(an_outage_ends_with_a_later_answer),
+        TEST(a_commit_that_fails_for_want_of_replicas_names_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

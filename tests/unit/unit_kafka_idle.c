@@ -292,6 +292,37 @@ static void the_queue_is_drained_when_all_of_it_was_delivered(void **state)
     }
 }
 
+static void records_in_quarantine_are_not_drained_and_released_with_their_partition(void **state)
+{
+    (void)state;
+    char text[ERROR_TEXT_BYTES] = "";
+    offset_map_init(&partitions[1].map);
+    for (int64_t offset = 10; offset < 20; offset++)
+        assert_int_equal(offset_map_deliver(&partitions[1].map, offset), DELIVERY_NEW);
+    kafka_quarantine_describe(&kafka, text, sizeof text);
+    assert_string_equal(text, "");
+    kafka_quarantine(&kafka.base, 1, 17);
+    kafka_quarantine(&kafka.base, 1, 12);
+    kafka_quarantine(&kafka.base, 1, 15);
+    kafka_quarantine(&kafka.base, 1, 30); // not delivered
+    kafka_quarantine(&kafka.base, 9, 12); // no partition of ours
+    assert_false(kafka_is_drained(&kafka.base));
+    kafka_quarantine_describe(&kafka, text, sizeof text);
+    assert_non_null(strstr(text, "topic jobs partition 1 from offset 12 on: 3 records that are no jobs"));
+    for (int64_t offset = 10; offset < 20; offset++)
+        if (offset != 12 && offset != 15 && offset != 17)
+            offset_map_finish(&partitions[1].map, offset);
+    assert_int_equal(partitions[1].map.watermark, 12);
+    kafka_quarantine_release(&partitions[1]);
+    assert_int_equal(partitions[1].map.n_running, 0);
+    assert_int_equal(partitions[1].map.watermark, 12);
+    assert_int_equal(offset_map_deliver(&partitions[1].map, 12), DELIVERY_NEW);
+    assert_int_equal(offset_map_deliver(&partitions[1].map, 13), DELIVERY_DONE);
+    offset_map_finish(&partitions[1].map, 12);
+    assert_int_equal(partitions[1].quarantine.n_records, 0);
+    assert_true(kafka_is_drained(&kafka.base));
+}
+
 static void the_last_worker_goes_when_each_partition_has_an_owner(void **state)
 {
     static const struct {
@@ -588,6 +619,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(the_queue_is_drained_when_all_of_it_was_delivered),
+        TEST(records_in_quarantine_are_not_drained_and_released_with_their_partition),
         TEST(the_last_worker_goes_when_each_partition_has_an_owner),
         TEST(what_can_not_be_asked_keeps_the_worker),
         TEST(a_broker_that_does_not_know_the_topic_confirms_nothing),

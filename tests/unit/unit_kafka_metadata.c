@@ -145,6 +145,21 @@ static void a_question_is_asked_every_ten_seconds(void **state)
     assert_int_equal(world.n_destroyed, 2);
 }
 
+static void the_partition_with_the_fewest_in_sync_replicas_is_known(void **state)
+{
+    (void)state;
+    rd_kafka_metadata_partition_t partitions[] = {{.id = 5, .isr_cnt = 3},
+                                                  {.id = 7, .isr_cnt = 1},
+                                                  {.id = 8, .isr_cnt = 2}};
+    world.topics[3].partitions = partitions; // of results
+    world.topics[3].partition_cnt = 3;
+    assert_true(asks_at(10000));
+    assert_true(is_answered());
+    assert_int_equal(metadata.topics[1].n_in_sync, 1);
+    assert_int_equal(metadata.topics[1].partition, 7);
+    assert_int_equal(metadata.topics[0].n_in_sync, 0);
+}
+
 static void a_topic_that_two_answers_lack_is_missing(void **state)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
@@ -257,6 +272,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(a_question_is_asked_every_ten_seconds),
+        TEST(the_partition_with_the_fewest_in_sync_replicas_is_known),
         TEST(a_topic_that_two_answers_lack_is_missing),
         TEST(an_answer_that_says_nothing_of_a_topic_changes_nothing),
         TEST(silence_is_counted_from_the_first_question_without_an_answer),

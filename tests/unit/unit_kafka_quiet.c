@@ -194,6 +194,31 @@ static void only_partitions_that_are_read_are_compared(void **state)
     assert_int_equal(world.n_looks, 0);
 }
 
+static void a_new_consumer_that_fetches_no_more_is_not_replaced_by_another(void **state)
+{
+    (void)state;
+    world.ends[0] = POSITION + 1;
+    compare_after(QUIET_MS);
+    compare_after(QUIET_MS);
+    assert_true(kafka.watch.is_stuck);
+    kafka.watch.is_stuck = partition_of(0)->fetching.was_rewound = false; // as kafka_group.c begins anew
+    compare_after(QUIET_MS);
+    compare_after(QUIET_MS);
+    assert_false(kafka.watch.is_stuck);
+    partition_of(0)->fetching.was_renewed = false; // a record has arrived
+    compare_after(QUIET_MS);
+    assert_true(kafka.watch.is_stuck);
+}
+
+static void a_stalled_partition_is_not_compared(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        strcpy(partition_of(i)->stall.what, "corrupt");
+    compare_after(QUIET_MS);
+    assert_int_equal(world.n_looks, 0);
+}
+
 static void a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer(void **state)
 {
     (void)state;
@@ -262,6 +287,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_partitions_that_are_read_are_compared, begin, end),
         cmocka_unit_test_setup_teardown(a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer,
                                         begin, end),
+        cmocka_unit_test_setup_teardown(a_stalled_partition_is_not_compared, begin, end),
+        cmocka_unit_test_setup_teardown(a_new_consumer_that_fetches_no_more_is_not_replaced_by_another, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(without_an_answer_nothing_is_fetched_again, begin, end),
         cmocka_unit_test_setup_teardown(an_event_that_waits_may_be_any_partition_s, begin, end),
         cmocka_unit_test_setup_teardown(while_no_broker_is_up_nothing_is_asked, begin, end),

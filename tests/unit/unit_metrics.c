@@ -20,20 +20,25 @@ static int close_metrics(void **state)
 }
 
 // The partitions of one consumer: nothing committed, some finished above, nothing behind.
-static const struct partition_figures partitions[] = {
-    {.topic = TEXT("jobs"), .partition = 3, .committed = -1, .end = 70, .n_in_flight = 8, .n_map_covered = 9},
-    {.topic = TEXT("<\"&\\>"),
-     .partition = 4,
-     .committed = 100,
-     .end = 150,
-     .n_in_flight = 2,
-     .n_map_covered = 30},
-    {.topic = TEXT("jobs"),
-     .partition = 5,
-     .committed = 200,
-     .end = 199,
-     .n_in_flight = 0,
-     .n_map_covered = 1}};
+static const struct partition_figures partitions[] = {{.topic = TEXT("jobs"),
+                                                       .partition = 3,
+                                                       .committed = -1,
+                                                       .end = 70,
+                                                       .n_in_flight = 8,
+                                                       .n_map_covered = 9,
+                                                       .n_quarantined = 4},
+                                                      {.topic = TEXT("<\"&\\>"),
+                                                       .partition = 4,
+                                                       .committed = 100,
+                                                       .end = 150,
+                                                       .n_in_flight = 2,
+                                                       .n_map_covered = 30},
+                                                      {.topic = TEXT("jobs"),
+                                                       .partition = 5,
+                                                       .committed = 200,
+                                                       .end = 199,
+                                                       .n_in_flight = 0,
+                                                       .n_map_covered = 1}};
 
 static struct metrics_view view_of(const struct kafka_figures *kafka)
 {
@@ -269,6 +274,7 @@ TEST(partitions_say_how_far_they_are)
     assert_lines("sheaf_partition_committed_offset{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} -1");
     assert_lines("sheaf_partition_end_offset{topic=\"jobs\",partition=\"3\"} 70");
     assert_lines("sheaf_partition_inflight{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 8");
+    assert_lines("sheaf_partition_quarantined{consumergroup=\"g\",topic=\"jobs\",partition=\"3\"} 4");
     assert_lines(
         "sheaf_build_info{version=\"1\",model=\"a \\\"model\\\"\\n\",backend=\"cpu\",transport=\"kafka\"} 1");
 }
