@@ -88,7 +88,8 @@ static const struct option options[] = {
      "static member name and transactional id, e.g. of a"
      " pod; default: generated and stored beside the store"},
     {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
-     "leave the group at exit; default: static membership, partitions are kept until the session times out"},
+     "no group.instance.id; default: static membership: a killed worker that is started again has its partitions "
+     "at once"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 1, 0, "HOW",
      "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer "
      "(KIP-848: librdkafka 2.12, Kafka 4) (eager)"},

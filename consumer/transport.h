@@ -108,6 +108,9 @@ struct transport_impl {
     bool (*confirm_drained)(struct transport *transport);
     // Why no job can be delivered now; "": one can. Valid until the next call of poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
+    // For running jobs to finish after a stop: other workers wait for the partitions meanwhile. 0: nobody waits,
+    // WORKER_GRACE_MS.
+    int grace_ms;
 };
 
 // Implementations begin with this struct.

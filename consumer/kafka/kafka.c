@@ -377,7 +377,7 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 
 // A call of a transaction may wait for half a minute for a broker that takes connections and answers nothing,
 // whatever time it is given. So one is asked first, which keeps to its time.
-static bool is_answered(struct kafka_transport *kafka, int64_t deadline_ms)
+static bool broker_answers(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     const rd_kafka_metadata_t *metadata;
     int timeout_ms = kafka_remaining_ms(deadline_ms);
@@ -390,15 +390,13 @@ static bool is_answered(struct kafka_transport *kafka, int64_t deadline_ms)
     return true;
 }
 
-static void end_transactions(struct kafka_transport *kafka, int64_t deadline_ms)
+static void end_transactions(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
     const struct transaction *transaction = &kafka->publishing.transaction;
     struct error error;
     bool is_open = transaction->phase == TRANSACTION_COMMITTING || transaction->phase == TRANSACTION_ABORTING;
     kafka_mark_leaving(kafka, NULL);
-    if (!is_open && !kafka_has_to_say_leaving(kafka))
-        return;
-    if (!is_answered(kafka, deadline_ms))
+    if (!is_answered || (!is_open && !kafka_has_to_say_leaving(kafka)))
         return;
     if (is_open && kafka_transaction_resolve(kafka, deadline_ms, &error) != STATUS_OK)
         return;
@@ -409,11 +407,12 @@ static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    bool is_answered = broker_answers(kafka, deadline_ms);
     kafka->intake.events = NULL;
-    end_transactions(kafka, deadline_ms);
+    end_transactions(kafka, is_answered, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)
-        kafka_group_leave(kafka, deadline_ms);
+        kafka_group_leave(kafka, is_answered, deadline_ms);
     kafka_control_close(&kafka->control, deadline_ms);
     if (kafka->group.assigned)
         rd_kafka_topic_partition_list_destroy(kafka->group.assigned);
@@ -451,6 +450,7 @@ static const struct transport_impl kafka_impl = {
     .start = kafka_start,
     .waiting = kafka_waiting,
     .confirm_drained = kafka_confirm_drained,
+    .grace_ms = KAFKA_GRACE_MS,
 };
 
 // ---- opening ----

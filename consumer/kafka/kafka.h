@@ -9,6 +9,7 @@ enum {
     KAFKA_START_TIMEOUT_MS = 10000,  // for a broker to answer at start
     KAFKA_COMMIT_TIMEOUT_MS = 10000, // for one commit; then the caller retries
     KAFKA_CLOSE_TIMEOUT_MS = 10000,
+    KAFKA_GRACE_MS = 2000,        // for running jobs after a stop: then others compute them
     KAFKA_HEADERS_MAX = 1024,     // of one record; further ones are dropped, which a dead letter reports
     KAFKA_PARTITIONS_MAX = 65536, // of the jobs topic
 };
@@ -39,7 +40,7 @@ struct kafka_group_config {
     const char *name;
     const char *member_name; // NULL: the slot's; group.instance.id and transactional.id
     enum group_protocol protocol;
-    bool is_dynamic; // leave the group at close; else the worker's slot is a static member (KIP-345)
+    bool is_dynamic; // else the worker's slot is a static member (KIP-345); both leave the group at close
     // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
     int64_t membership_timeout_ms;
 };

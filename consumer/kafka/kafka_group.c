@@ -18,6 +18,8 @@ enum {
     CHECK_ID_MS = 5000,        // asking whether that is so
     HELD_MARGIN_MS = 5000,     // beyond a transaction's time, until its coordinator has ended it
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
+    JOIN_ANSWER_MS = 5000,     // of the coordinator, when the worker ends while it joins
+    LEAVE_STEP_MS = 5,
 };
 
 static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
@@ -522,21 +524,58 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
 
 // ---- leaving ----
 
-// With a closed group librdkafka answers no call about the group: such a call never returns, also if the
-// group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing
-// while an assignment waits unread makes that assignment stale and lets the group close at any time. So all
-// events are answered before it closes.
-static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
+enum served { SERVED_NOTHING, SERVED_EVENT, SERVED_ERROR };
+
+static enum served serve_event(struct kafka_transport *kafka)
 {
-    rd_kafka_message_t *message;
+    kafka->group.regrouped = false;
+    rd_kafka_message_t *message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, LEAVE_STEP_MS);
+    if (!message)
+        return kafka->group.regrouped ? SERVED_EVENT : SERVED_NOTHING;
+    bool is_error = message->err != RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_message_destroy(message);
+    return is_error ? SERVED_ERROR : SERVED_EVENT;
+}
+
+static bool has_member_id(const struct kafka_transport *kafka)
+{
+    char *member = rd_kafka_memberid(kafka->clients.consumer.rk);
+    bool found = member && *member;
+    if (member)
+        rd_kafka_mem_free(kafka->clients.consumer.rk, member);
+    return found;
+}
+
+// The answer to the first JoinGroup brings the member id. librdkafka 2.0.2 ignores the answer once it has
+// unsubscribed, and the coordinator then keeps, for a session, a member that nobody can remove.
+static void await_member_id(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    int64_t until_ms = clock_ms() + JOIN_ANSWER_MS;
+    if (until_ms > deadline_ms)
+        until_ms = deadline_ms;
+    while (!has_member_id(kafka) && serve_event(kafka) != SERVED_ERROR && kafka_remaining_ms(until_ms) > 0)
+        ;
+}
+
+// Sends LeaveGroup, also for a static member. librdkafka sends it when it has unsubscribed, and resets the member
+// id in the same step; but a static member whose close has begun sends none (KIP-345). So the request must be on
+// its way before the close, which waits for the answer.
+//
+// All events are answered before the close too. With a closed group librdkafka answers no call about the group:
+// such a call never returns, also if the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated()
+// empties the queue of calls). Closing while an assignment waits unread makes that assignment stale and lets the
+// group close at any time.
+static void leave_before_close(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
+{
+    // With KIP-848 the member is dynamic, the close sends the request, and the id stays.
+    bool may_wait = is_answered && kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER;
+    if (may_wait && kafka->group.subscribed)
+        await_member_id(kafka, deadline_ms);
     // when it returns, the resulting events are in the queue; likewise for each answer
     rd_kafka_unsubscribe(kafka->clients.consumer.rk);
-    do {
-        kafka->group.regrouped = false;
-        message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, 0);
-        if (message)
-            rd_kafka_message_destroy(message);
-    } while ((message || kafka->group.regrouped) && kafka_remaining_ms(deadline_ms) > 0);
+    while ((serve_event(kafka) != SERVED_NOTHING || (may_wait && has_member_id(kafka))) &&
+           kafka_remaining_ms(deadline_ms) > 0)
+        ;
 }
 
 // With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
@@ -548,9 +587,9 @@ static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *e
                         rd_kafka_event_topic_partition_list(event), &kafka->clients.consumer);
 }
 
-void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
+void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
-    answer_events(kafka, deadline_ms);
+    leave_before_close(kafka, is_answered, deadline_ms);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->clients.consumer.rk);
     // unlike _close it can be bounded
     rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->clients.consumer.rk, queue);

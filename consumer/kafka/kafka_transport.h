@@ -278,8 +278,9 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same, for a consumer that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Releases the partitions and closes the consumer within the deadline. A static member remains in the group.
-void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
+// Releases the partitions, leaves the group and closes the consumer within the deadline. The group keeps a static
+// member for its session where no broker answers, or a rebalance does not end in time.
+void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Starts the assigned partitions from their committed offsets. STATUS_RETRY: call again.

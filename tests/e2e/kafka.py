@@ -570,9 +570,9 @@ def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
 def a_worker_that_hangs_in_a_commit_after_it_has_read_the_signal_ends_soon_too(test):
     """With the signal read the limit of one call is the same, not that of a worker that nobody asked to stop.
 
-    A step has ended, so jobs run and are finished; the shortest of them has at least 2 s and less than the 10 s of grace left.
+    A step has ended, so jobs run and are finished; the shortest of them has 1.4 s left, less than the 2 s of grace.
     """
-    ended = stop_in_a_commit(test, "/metrics", r"sheaf_steps_total [1-9]", "--engine-test", "fixed:2000")
+    ended = stop_in_a_commit(test, "/metrics", r"sheaf_steps_total [1-9]", "--engine-test", "fixed:700")
     assert "running ones are finished" in ended.err, ended
 
 
