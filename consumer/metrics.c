@@ -207,8 +207,10 @@ static const struct {
                  "Records that retention deleted before the group had read them."},
     [LAG] = {"sheaf_partition_lag_offsets", GAUGE,
              "Offsets from the committed one to the log's end, finished ones among them."},
-    [UNFINISHED] = {"sheaf_partition_unfinished", GAUGE,
-                    "The same without those that the offset map says are finished."},
+    [UNFINISHED] =
+        {"sheaf_partition_unfinished", GAUGE,
+         "The same without those that the offset map says are finished. A worker that loses a partition keeps its "
+         "last figures for 30 s: add up max by (topic, partition)."},
     [CURRENT_OFFSET] = {"sheaf_partition_committed_offset", GAUGE,
                         "Committed offset: all below are finished."},
     [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},

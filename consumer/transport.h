@@ -66,6 +66,7 @@ struct partition_figures {
     int32_t n_in_flight;   // delivered, not finished
     int32_t n_map_covered; // finished above `committed`, in the offset map
     int64_t n_deleted;     // records deleted before they were read
+    bool is_past;          // assigned to another worker, or to none in a rebalance: the last known figures
 };
 
 struct transport;

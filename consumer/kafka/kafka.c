@@ -17,6 +17,7 @@ enum {
     WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
     GAPS_INTERVAL_MS = 200,  // between two queries of where logs start
     CLOSE_ASK_MS = 5000,
+    FIGURES_KEPT_MS = 30000, // the next owner may wait for a transaction for so long before it knows any
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -335,6 +336,8 @@ static int64_t find_end(const struct kafka_transport *kafka, const struct partit
 {
     int64_t low, high = -1;
     int64_t end = partition->fetching.end;
+    if (!partition->fetching.at_end && end < partition->fetching.end_when_assigned)
+        end = partition->fetching.end_when_assigned;
     if (rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, kafka->config->topics.jobs, partition->id,
                                        &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
         high > end && (!partition->fetching.at_end || partition->held.is_reported))
@@ -346,10 +349,11 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                                       size_t n_max)
 {
     const struct kafka_transport *kafka = kafka_of(transport);
+    int64_t now_ms = clock_ms();
     size_t n_figures = 0;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
-        if (!partition || !partition->owned)
+        if (!partition || partition->figures_until_ms <= now_ms)
             continue;
         if (n_figures < n_max)
             figures[n_figures] = (struct partition_figures){
@@ -361,6 +365,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .n_in_flight = partition->map.n_running,
                 .n_map_covered = partition->map.n_finished,
                 .n_deleted = partition->gaps.n_deleted,
+                .is_past = !partition->owned,
             };
         n_figures++;
     }
@@ -467,6 +472,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->identity.slot.file = kafka->intake.wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
+    kafka->watch.figures_kept_ms = FIGURES_KEPT_MS;
     kafka->watch.held_ms = KAFKA_OPEN_TRANSACTION_MS;
     kafka->watch.held_unready_ms = KAFKA_HELD_UNREADY_MS;
     kafka->publishing.patience_ms = KAFKA_PATIENCE_MS;

@@ -99,11 +99,10 @@ static enum status check_end(const struct kafka_transport *kafka, const rd_kafka
 }
 
 // An offset beyond the end belongs to a topic that was deleted and recreated: new jobs would count as
-// finished.
+// finished. Sets the offsets of `ends`, which lists the same partitions.
 static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *committed,
-                              int timeout_ms, struct error *error)
+                              rd_kafka_topic_partition_list_t *ends, int timeout_ms, struct error *error)
 {
-    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
     rd_kafka_resp_err_t code =
         kafka_partition_ends(&kafka->clients.consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
     enum status status = STATUS_OK;
@@ -112,7 +111,6 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
                                  "reading the ends of partitions", code);
     for (int i = 0; i < ends->cnt && status == STATUS_OK; i++)
         status = check_end(kafka, &committed->elems[i], ends->elems[i].offset, error);
-    rd_kafka_topic_partition_list_destroy(ends);
     return status;
 }
 
@@ -140,7 +138,7 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
 }
 
 static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic_partition_t *committed,
-                                   struct error *error)
+                                   int64_t end, struct error *error)
 {
     struct partition *partition =
         partition_add(&kafka->partitions, committed->partition, KAFKA_PARTITIONS_MAX);
@@ -167,6 +165,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
     partition->fetching.end = -1;
+    partition->fetching.end_when_assigned = end;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
     partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
         partition->fetching.was_rewound = false;
@@ -222,6 +221,30 @@ static void suspect_ourselves(struct kafka_transport *kafka)
     kafka_settle_begin(kafka);
 }
 
+static enum status begin_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *committed,
+                                    int64_t deadline_ms, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
+    enum status status = check_ends(kafka, committed, ends, kafka_remaining_ms(deadline_ms), error);
+    for (int i = 0; i < committed->cnt && status == STATUS_OK; i++)
+        status = begin_partition(kafka, &committed->elems[i], ends->elems[i].offset, error);
+    rd_kafka_topic_partition_list_destroy(ends);
+    return status;
+}
+
+static void own_partitions(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; i < list->cnt; i++)
+        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned)
+            partition->figures_until_ms = INT64_MAX;
+        else if (partition && partition->figures_until_ms == INT64_MAX)
+            partition->figures_until_ms = clock_ms() + kafka->watch.figures_kept_ms;
+    }
+}
+
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
@@ -235,17 +258,14 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     if (status == STATUS_RETRY && list->cnt > 0)
         suspect_ourselves(kafka);
     if (status == STATUS_OK && list->cnt > 0)
-        status = check_ends(kafka, list, kafka_remaining_ms(deadline_ms), error);
-    for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
-        status = begin_partition(kafka, &list->elems[i], error);
+        status = begin_partitions(kafka, list, deadline_ms, error);
     if (status == STATUS_OK)
         status = assign_partitions(kafka, error);
     if (status == STATUS_RETRY)
         return status;
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
-    for (int i = 0; i < list->cnt; i++)
-        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    own_partitions(kafka, list);
     kafka->group.held_since_ms = 0;
     kafka_take_membership(kafka);
     kafka->figures.n_rebalances++;
@@ -276,6 +296,9 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
         // pause must be too.
         set_paused(kafka, partition, false);
         partition->owned = partition->fetching.at_end = partition->fetching.rewind = false;
+        // with KIP-848 no assignment follows a revocation
+        if (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER)
+            partition->figures_until_ms = clock_ms() + kafka->watch.figures_kept_ms;
         kafka->group.has_lost = true;
     }
 }

@@ -171,6 +171,7 @@ struct kafka_watch {
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
+    int figures_kept_ms;    // of a partition that another worker was assigned: until that one shows its own
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
