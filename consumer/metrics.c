@@ -136,6 +136,7 @@ enum name {
     OVERSIZE,
     REFUSED,
     PRODUCERS,
+    THROTTLED,
     REJOINS,
     TOMBSTONES,
     DELETED,
@@ -201,6 +202,8 @@ static const struct {
     [OVERSIZE] = {"sheaf_oversize_total", COUNTER, "Results and dead letters the topic did not take whole."},
     [REFUSED] = {"sheaf_refused_total", COUNTER, "Records that the broker refused, each time one did."},
     [PRODUCERS] = {"sheaf_producers_replaced_total", COUNTER, "Producers that could not go on."},
+    [THROTTLED] = {"sheaf_throttled_seconds_total", COUNTER,
+                   "Time for which brokers told this worker to wait: throttled by the broker, for a quota."},
     [REJOINS] = {"sheaf_rejoins_total", COUNTER, "Consumers that were expelled and joined again."},
     [TOMBSTONES] = {"sheaf_tombstones_total", COUNTER, "Records without a value, which were skipped."},
     [DELETED] = {"sheaf_deleted_records_total", COUNTER,
@@ -358,6 +361,7 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_one(out, OVERSIZE, (double)kafka->records.n_oversize);
     add_one(out, REFUSED, (double)kafka->records.n_refused);
     add_one(out, PRODUCERS, (double)kafka->n_producers);
+    add_one(out, THROTTLED, (double)kafka->throttled_ms / 1000);
     add_one(out, REJOINS, (double)kafka->n_rejoins);
     add_one(out, TOMBSTONES, (double)kafka->records.n_tombstones);
     add_one(out, DELETED, (double)kafka->records.n_deleted);

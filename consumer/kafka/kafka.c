@@ -286,6 +286,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     }
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_hindrance_look(kafka, &outside);
+    kafka->figures.throttled_ms =
+        kafka->clients.producer.throttle.total_ms + kafka->clients.consumer.throttle.total_ms;
     kafka->intake.events = NULL;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_watch_membership(kafka,
@@ -414,6 +416,7 @@ static void kafka_close(struct transport *transport)
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     bool is_answered = broker_answers(kafka, deadline_ms);
     kafka->intake.events = NULL;
+    kafka->publishing.throttling.patient_until_ms = deadline_ms;
     end_transactions(kafka, is_answered, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)
@@ -455,6 +458,7 @@ static const struct transport_impl kafka_impl = {
     .start = kafka_start,
     .waiting = kafka_waiting,
     .confirm_drained = kafka_confirm_drained,
+    .commit_advice = kafka_commit_advice,
     .grace_ms = KAFKA_GRACE_MS,
 };
 

@@ -88,6 +88,7 @@ struct kafka_figures {
     int64_t n_dropped;     // finished jobs of revoked partitions
     int32_t map_bytes_max; // longest offset map of the last commit
     int64_t commit_us;     // time of the last commit
+    int64_t throttled_ms;  // that brokers said to wait for a quota, of all answers
     bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 

@@ -358,6 +358,7 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
     int64_t deadline_ms = clock_ms() + REVOKE_TIMEOUT_MS;
     bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
+    kafka->publishing.throttling.patient_until_ms = deadline_ms;
     if (cooperative)
         drop_listed(kafka, list);
     else

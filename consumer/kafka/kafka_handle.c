@@ -343,6 +343,20 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
              may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");
 }
 
+static void handle_throttle(rd_kafka_t *rk, const char *broker, int32_t broker_id, int throttle_ms,
+                            void *opaque)
+{
+    struct kafka_throttle *throttle = &((struct kafka_handle *)opaque)->throttle;
+    int64_t until_ms = clock_ms() + throttle_ms;
+    if (throttle_ms <= 0) // the quota is kept again
+        return;
+    throttle->total_ms += throttle_ms;
+    if (throttle->until_ms < until_ms)
+        throttle->until_ms = until_ms;
+    if (throttle->longest_ms < throttle_ms)
+        throttle->longest_ms = throttle_ms;
+}
+
 // -X sets a property for all clients: the warning that it is for consumers only is dropped.
 static bool is_noise(const char *facility, const char *line)
 {
@@ -368,6 +382,7 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
     rd_kafka_conf_set_opaque(conf, handle);
     rd_kafka_conf_set_error_cb(conf, handle_error);
     rd_kafka_conf_set_log_cb(conf, handle_log);
+    rd_kafka_conf_set_throttle_cb(conf, handle_throttle);
     handle->rk = rd_kafka_new(consumes ? RD_KAFKA_CONSUMER : RD_KAFKA_PRODUCER, conf, text, sizeof text);
     if (!handle->rk) {
         rd_kafka_conf_destroy(conf);

@@ -7,6 +7,7 @@
 //   kafka_refusals.c     delivery reports of refused records
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
+//   kafka_throttle.c     brokers' quotas
 //   kafka_calls.c        the calls of a transaction, and what their answers mean
 //   kafka_verdict.c      is what hangs committed?
 //   kafka_settle.c       what transactions left undecided
@@ -216,11 +217,21 @@ struct kafka_intake {
 // For a call of librdkafka to return after its own time limit. Then a new producer replaces the call's.
 enum { KAFKA_PATIENCE_MS = 10000 };
 
+struct kafka_throttling {
+    int64_t jobs_max;         // of a transaction; 0: no limit
+    int64_t total_ms_before;  // the producer's, when the transaction began
+    int64_t patient_until_ms; // until then a commit waits for the end of a throttle: it is the last one
+    int64_t warned_ms;
+    int socket_timeout_ms;   // the producer's
+    bool are_limits_refused; // brokers take no longer transaction.timeout.ms
+};
+
 struct kafka_publishing {
     struct kafka_outputs outputs;
     struct kafka_refusals refusals;
     struct transaction transaction;
     struct kafka_settling settling;
+    struct kafka_throttling throttling;
     int transaction_timeout_ms;
     int patience_ms;                  // with a call that does not return: KAFKA_PATIENCE_MS but in tests
     struct kafka_offsets_call *stuck; // the producer's, which a new one replaces; NULL: none
@@ -428,6 +439,24 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 // ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
+
+// ---- kafka_throttle.c ----
+
+// For how long a broker reads nothing from the producer; 0: it does.
+int kafka_throttled_ms(const struct kafka_transport *kafka);
+// Puts "throttled by the broker ..." before the error's text while one throttles.
+void kafka_throttle_explain(const struct kafka_transport *kafka, struct error *error);
+// Before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms is over.
+enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// A transaction begins; its records were sent: limits the next ones by what they cost.
+void kafka_throttle_begin(struct kafka_transport *kafka);
+void kafka_throttle_learn(struct kafka_transport *kafka);
+// Records that wait on a throttled connection would time out there, and the producer could not go on.
+bool kafka_throttle_outlasts_requests(const struct kafka_transport *kafka);
+// Of a new producer: longer ones after long throttles, unless the user gave them.
+void kafka_throttle_set_limits(struct kafka_transport *kafka, rd_kafka_conf_t *conf);
+// The transport's commit_advice.
+void kafka_commit_advice(struct transport *transport, struct commit_advice *advice);
 
 // ---- kafka_calls.c ----
 

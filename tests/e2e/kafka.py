@@ -908,6 +908,40 @@ def a_result_says_at_which_attempt_its_job_was_answered(test):
     assert set(attempts) == {"1", "2"} and attempts["1"] >= len(before), attempts
 
 
+def set_quota(client, bytes_per_second):
+    """AlterClientQuotas (https://kafka.apache.org/protocol, 49) version 0: producer_byte_rate of a client.id."""
+    string, array = protocol.string, protocol.array
+    entity = array([string("client-id") + string(client)])
+    rates = array([string("producer_byte_rate") + struct.pack(">d?", bytes_per_second, False)])
+    reader = protocol.Connection(address()).request(49, 0, array([entity + rates]) + b"\0")
+    reader.take("i")  # throttle time
+    codes = reader.array(lambda: (reader.take("h"), reader.string(), reader.array(lambda: (reader.string(), reader.string()))))
+    assert [code for code, *_ in codes] == [0], codes
+
+
+@case
+def a_worker_that_its_brokers_throttle_publishes_each_result_once_and_says_why_it_is_slow(test):
+    """A broker reads nothing from a connection that it throttles: offsets that were sent there timed out after 10 s."""
+    topics = Topics(test, 1)
+    set_quota(f"sheaf-{topics.group}-slow", 700)
+    n_jobs = 200
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 12), "max_tokens": 100, "ignore_eos": True, "temperature": 1, "seed": i}
+                    for i in range(n_jobs)])
+    worker = topics.work("--member-name", "slow", "--metrics", "127.0.0.1:0", "--engine-test", "fixed:2", "--max-batch", "16")
+    metrics_at = served_at(test, worker)
+
+    def sample(name):
+        return float(re.search(rf"^{re.escape(name)} (\S+)$", ask(metrics_at, "/metrics")[1] + f"\n{name} 0", re.M).group(1))
+    test.wait_until("all is answered", lambda: sample('sheaf_jobs_total{status="done"}') == n_jobs)
+    assert sample("sheaf_throttled_seconds_total") > 10
+    n_again = sample('sheaf_txn_total{outcome="aborted"}') + sample("sheaf_producers_replaced_total")
+    assert n_again <= 1, n_again  # before the worker knows of the quota
+    worker.send_signal(signal.SIGTERM)
+    ended = test.wait(worker)
+    assert ended.status == 0 and "throttled by the broker" in ended.err, ended
+    assert len(topics.results()) == n_jobs
+
+
 @case
 def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_started_again(test):
     """With a status for which sheaf.service starts it again."""

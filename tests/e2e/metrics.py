@@ -434,6 +434,7 @@ RAISED = {
                                  {'sheaf_txn_total{outcome="committed",instance="a"}': "0+60x60"}),
     "SheafRebalances": ({'sheaf_rebalances_total{instance="a"}': "0+2x60"}, {'sheaf_rebalances_total{instance="a"}': "2x60"}),
     "SheafOffsetMapFull": ({"sheaf_offset_map_bytes": "2700x60"}, {"sheaf_offset_map_bytes": "300x60"}),
+    "SheafThrottled": ({'sheaf_throttled_seconds_total{instance="a"}': "0+40x60"}, {'sheaf_throttled_seconds_total{instance="a"}': "0+20x60"}),
     "SheafDeadLetters": ({'sheaf_dead_letters_total{instance="a"}': "0x50 3x9"}, {'sheaf_dead_letters_total{instance="a"}': "3x60"}),
     "SheafJobsFail": ({'sheaf_job_errors_total{code="c"}': "0+3x60", 'sheaf_jobs_total{status="failed"}': "0+3x60",
                        'sheaf_jobs_total{status="done"}': "0+7x60"},
