@@ -56,6 +56,7 @@ struct kafka_config {
     size_t n_properties;
     bool refuse_deleted;     // end, instead of a warning, if records were deleted before they were read
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
+    int submission_ms; // of a submission's transaction, for slow quotas; KAFKA_SUBMIT_TRANSACTION_MS at least
     // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
     int start_timeout_ms;
     // Asked while the transport opens, several times a second: ends that early. NULL: never.
