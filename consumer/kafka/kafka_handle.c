@@ -40,12 +40,12 @@ static const struct kafka_property settings_consumer[] = {
 // Members learn of a rebalance by the answer to a heartbeat, and the group waits for the last of them: with the
 // default of 3 s it stood for that long.
 static const struct kafka_property settings_eager[] = {{"session.timeout.ms", "45000"},
-                                                       {"heartbeat.interval.ms", "1000"},
+                                                       {"heartbeat.interval.ms", "500"},
                                                        {"partition.assignment.strategy", "range,roundrobin"},
                                                        {NULL, NULL}};
 
 static const struct kafka_property settings_cooperative[] = {{"session.timeout.ms", "45000"},
-                                                             {"heartbeat.interval.ms", "1000"},
+                                                             {"heartbeat.interval.ms", "500"},
                                                              {"partition.assignment.strategy",
                                                               "cooperative-sticky"},
                                                              {NULL, NULL}};
