@@ -136,6 +136,7 @@ enum name {
     OVERSIZE,
     REFUSED,
     PRODUCERS,
+    THROTTLED,
     REJOINS,
     TOMBSTONES,
     DELETED,
@@ -203,14 +204,18 @@ static const struct {
     [OVERSIZE] = {"sheaf_oversize_total", COUNTER, "Results and dead letters the topic did not take whole."},
     [REFUSED] = {"sheaf_refused_total", COUNTER, "Records that the broker refused, each time one did."},
     [PRODUCERS] = {"sheaf_producers_replaced_total", COUNTER, "Producers that could not go on."},
+    [THROTTLED] = {"sheaf_throttled_seconds_total", COUNTER,
+                   "Time for which brokers told this worker to wait: throttled by the broker, for a quota."},
     [REJOINS] = {"sheaf_rejoins_total", COUNTER, "Consumers that were expelled and joined again."},
     [TOMBSTONES] = {"sheaf_tombstones_total", COUNTER, "Records without a value, which were skipped."},
     [DELETED] = {"sheaf_deleted_records_total", COUNTER,
                  "Records that retention deleted before the group had read them."},
     [LAG] = {"sheaf_partition_lag_offsets", GAUGE,
              "Offsets from the committed one to the log's end, finished ones among them."},
-    [UNFINISHED] = {"sheaf_partition_unfinished", GAUGE,
-                    "The same without those that the offset map says are finished."},
+    [UNFINISHED] =
+        {"sheaf_partition_unfinished", GAUGE,
+         "The same without those that the offset map says are finished. A worker that loses a partition keeps its "
+         "last figures for 30 s: add up max by (topic, partition)."},
     [CURRENT_OFFSET] = {"sheaf_partition_committed_offset", GAUGE,
                         "Committed offset: all below are finished."},
     [LOG_END] = {"sheaf_partition_end_offset", GAUGE, "End of the log."},
@@ -362,6 +367,7 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_one(out, OVERSIZE, (double)kafka->records.n_oversize);
     add_one(out, REFUSED, (double)kafka->records.n_refused);
     add_one(out, PRODUCERS, (double)kafka->n_producers);
+    add_one(out, THROTTLED, (double)kafka->throttled_ms / 1000);
     add_one(out, REJOINS, (double)kafka->n_rejoins);
     add_one(out, TOMBSTONES, (double)kafka->records.n_tombstones);
     add_one(out, DELETED, (double)kafka->records.n_deleted);

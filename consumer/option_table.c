@@ -35,6 +35,9 @@ static const struct command commands[] = {
      "Progress, rate and time left of each dataset."},
     {"mirror", MIRROR, 0, 0, -1, "--brokers HOSTS --store FILE",
      "Builds the store of a whole fleet from the topics and keeps it up to date."},
+    {"lag", LAG, 0, 0, -1, "--brokers HOSTS [--jobs TOPIC --group NAME] [--json | --metrics HOST:PORT]",
+     "The jobs that a group has not finished, from its topic alone, also without a worker.",
+     "With --metrics it goes on and serves the number, as Prometheus metrics and as JSON, for a scaler.\n"},
     {"cancel", CANCEL, 0, 0, -1, "--dataset NAME [--brokers HOSTS | --store FILE]",
      "Cancels the unfinished jobs of a dataset."},
     {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
@@ -82,13 +85,14 @@ static const struct option options[] = {
      "topic of dead letters (sheaf-dead)"},
     {"control", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.control), 1, 0, "TOPIC",
      "compacted topic of cancellations (sheaf-control)"},
-    {"group", 'g', TEXT_VALUE, WORK | COLLECT | MIRROR | STATUS, AT(kafka.group.name), 1, 0, "NAME",
+    {"group", 'g', TEXT_VALUE, WORK | COLLECT | MIRROR | STATUS | LAG, AT(kafka.group.name), 1, 0, "NAME",
      "consumer group (sheaf)"},
     {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 1, 0, "NAME",
      "static member name and transactional id, e.g. of a"
      " pod; default: generated and stored beside the store"},
     {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
-     "leave the group at exit; default: static membership, partitions are kept until the session times out"},
+     "no group.instance.id; default: static membership: a killed worker that is started again has its partitions "
+     "at once"},
     {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 1, 0, "HOW",
      "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer "
      "(KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
@@ -109,7 +113,8 @@ static const struct option options[] = {
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
      "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
     {"store", 's', TEXT_VALUE,
-     ALL & ~(INSPECT | TOKENIZE | TEMPLATE | LOGITS | EMBED | BENCH | QUANTIZE | GRAMMAR | RUN | ANNOTATE),
+     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | EMBED | BENCH | QUANTIZE | GRAMMAR | RUN |
+             ANNOTATE),
      AT(store), 1, 0, "FILE", "SQLite file (sheaf.db)"},
     {"store", 's', TEXT_VALUE, RUN, AT(store), 1, 0, "FILE",
      "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
@@ -222,9 +227,9 @@ static const struct option options[] = {
     {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
      "exit after this time without a job; on Kafka: in the worker's own "
      "partitions, when each partition has an owner"},
-    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics), 1, 0, "HOST:PORT",
+    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics), 1, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
-    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.metrics_token), 1, 0, "FILE",
+    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics_token), 1, 0, "FILE",
      "secret of the page and the metrics, as Bearer token or password; needed "
      "where other machines reach them"},
     {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
@@ -243,7 +248,7 @@ static const struct option options[] = {
     {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
      "first rebuild the store's rows of Kafka jobs from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(follow.watch), 0, 0, NULL, "refresh every second"},
-    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR, AT(json), 0, 0, NULL, "write JSON"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR | LAG, AT(json), 0, 0, NULL, "write JSON"},
     {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(grammar.json_schema), 1, ONCE, "FILE",
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, ONCE, "R",

@@ -69,6 +69,12 @@ struct partition_figures {
     int64_t n_deleted;     // records deleted before they were read
     int32_t n_quarantined; // records left unfinished, not in flight
     int64_t stalled_s; // since when records wait, none is in flight and none can be delivered; 0: it goes on
+    bool is_past;          // assigned to another worker, or to none in a rebalance: the last known figures
+};
+
+struct commit_advice {
+    size_t jobs_max;       // of one commit; 0: no limit
+    int64_t not_before_ms; // by clock_ms(); 0: at any time
 };
 
 struct transport;
@@ -116,6 +122,12 @@ struct transport_impl {
     // Why no job can be delivered now, or which records are not; "": all can. Valid until the next call of
     // poll. NULL: always possible.
     const char *(*waiting)(struct transport *transport);
+    // How results are committed best, where a broker's quota limits that. An earlier or larger commit is not wrong:
+    // it waits, or is tried again. NULL: there is no limit.
+    void (*commit_advice)(struct transport *transport, struct commit_advice *advice);
+    // For running jobs to finish after a stop: other workers wait for the partitions meanwhile. 0: nobody waits,
+    // WORKER_GRACE_MS.
+    int grace_ms;
 };
 
 // Implementations begin with this struct.

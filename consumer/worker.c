@@ -303,6 +303,9 @@ static void wait_for_news(struct worker *worker)
         int64_t due_ms = worker->commits.finished_since_ms + worker->commits.linger_ms - clock_ms();
         if (worker->commits.retry.at_ms > clock_ms())
             due_ms = worker->commits.retry.at_ms - clock_ms();
+        int64_t advised_ms = worker_commit_not_before_ms(worker) - clock_ms();
+        if (advised_ms > due_ms)
+            due_ms = advised_ms;
         timeout_ms = due_ms < 0 ? 0 : due_ms < timeout_ms ? due_ms : timeout_ms;
     }
     // The descriptor of a paused transport may remain readable: then only the timeout wakes the loop.

@@ -97,7 +97,8 @@ enum {
     // took: a killed worker loses few results of a quick store, and slow commits take 5 % of the time at most
     WORKER_COMMIT_LINGER_MS = 100,
     WORKER_LINGER_COMMITS = 20,
-    WORKER_GRACE_MS = 10000, // for running jobs to finish after the first signal
+    // for running jobs to finish after the first signal, where the transport has no limit of its own
+    WORKER_GRACE_MS = 10000,
     // From the first signal to the end of the process, the close included: less than the 60 s after which the
     // service files in ops/ kill.
     WORKER_STOP_MS = 50000,

@@ -31,12 +31,22 @@ static bool is_refusal(enum status status, const struct error *error)
     return status == STATUS_RETRY && error->code == ERROR_RESULT_REFUSED;
 }
 
+static struct commit_advice ask_transport(const struct worker *worker)
+{
+    const struct transport_impl *impl = worker->config->transport->impl;
+    struct commit_advice advice = {0};
+    if (impl->commit_advice)
+        impl->commit_advice(worker->config->transport, &advice);
+    return advice;
+}
+
 // Chooses the group of the next commit: the first finished jobs, or one job whose result was refused before.
 static size_t choose_group(struct worker *worker)
 {
-    size_t n = 0;
-    for (struct job *job = worker->jobs.finished.first; job && n < worker->commits.jobs_max;
-         job = job->next) {
+    size_t n = 0, n_max = ask_transport(worker).jobs_max;
+    if (n_max == 0 || n_max > worker->commits.jobs_max)
+        n_max = worker->commits.jobs_max;
+    for (struct job *job = worker->jobs.finished.first; job && n < n_max; job = job->next) {
         if (n > 0 && job->source.refusals > 0)
             break;
         worker->commits.group[n++] = job;
@@ -148,10 +158,19 @@ enum status worker_commit(struct worker *worker, struct error *error)
     return STATUS_OK;
 }
 
+// A worker that leaves does not wait for a quota beyond its own time.
+int64_t worker_commit_not_before_ms(const struct worker *worker)
+{
+    int64_t not_before_ms = ask_transport(worker).not_before_ms;
+    int64_t left_ms = worker->stop.leaving_since_ms + 2 * WORKER_GRACE_MS;
+    return worker->stop.mode >= LEAVING && not_before_ms > left_ms ? left_ms : not_before_ms;
+}
+
 bool worker_commit_is_due(const struct worker *worker)
 {
     size_t n = worker->jobs.finished.n_jobs;
-    if (n == 0 || clock_ms() < worker->commits.retry.at_ms)
+    if (n == 0 || clock_ms() < worker->commits.retry.at_ms ||
+        clock_ms() < worker_commit_not_before_ms(worker))
         return false;
     // The other half of the jobs keeps the engine busy during the commit.
     size_t half = (size_t)worker->ahead.limit / 2;

@@ -84,11 +84,14 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
     struct partition_row rows[PARTITIONS_MAX];
     size_t n = config->transport->impl->figures(config->transport, figures, PARTITIONS_MAX);
     n = n < PARTITIONS_MAX ? n : PARTITIONS_MAX;
+    size_t n_rows = 0;
     for (size_t i = 0; i < n; i++)
-        rows[i] = (struct partition_row){figures[i].topic,         figures[i].partition,
-                                         figures[i].position,      figures[i].committed,
-                                         figures[i].end,           figures[i].n_in_flight,
-                                         figures[i].n_map_covered, .deleted = figures[i].n_deleted};
+        if (!figures[i].is_past) // else the row is the next owner's
+            rows[n_rows++] =
+                (struct partition_row){figures[i].topic,         figures[i].partition,
+                                       figures[i].position,      figures[i].committed,
+                                       figures[i].end,           figures[i].n_in_flight,
+                                       figures[i].n_map_covered, .deleted = figures[i].n_deleted};
     size_t n_recorded = config->records.jobs_need_recording ? n_jobs : 0;
     struct kept_results kept = {0};
     keep_results(&kept, jobs, n_recorded);
@@ -99,7 +102,7 @@ enum status worker_figures_record(struct worker *worker, struct job *const *jobs
                                 .n_steps = worker->figures.n_steps,
                                 .prefixes = worker->figures.has_prefixes ? &worker->figures.prefixes : NULL,
                                 .partitions = rows,
-                                .n_partitions = n};
+                                .n_partitions = n_rows};
     worker->figures.recorded_ms = clock_ms();
     enum status status = store_record(store, &news, error);
     buffer_finish(&kept.records);

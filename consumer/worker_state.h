@@ -136,6 +136,8 @@ void worker_take_rounds(struct worker *worker);
 // A job is no longer in flight; `published`: its result is. The caller still owns it.
 void worker_job_left(struct worker *worker, const struct job *job, bool published);
 size_t worker_commit_jobs_max(const struct worker *worker);
+// The transport's advice: not before this time, by clock_ms(); 0: at any time.
+int64_t worker_commit_not_before_ms(const struct worker *worker);
 bool worker_commit_is_due(const struct worker *worker);
 // How long finished jobs may wait for others, after a commit that took this long.
 int64_t worker_commit_linger_ms(int64_t took_us);

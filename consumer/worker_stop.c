@@ -28,8 +28,11 @@ void worker_stop_on_signals(struct worker *worker)
         turn_watch_stopping(&worker->watch);
         worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
     }
-    if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > WORKER_GRACE_MS) {
-        log_write(LOG_INFO, "running jobs take longer than %d s: they are released", WORKER_GRACE_MS / 1000);
+    int grace_ms = worker->config->transport->impl->grace_ms;
+    if (grace_ms == 0)
+        grace_ms = WORKER_GRACE_MS;
+    if (worker->stop.mode == LEAVING && clock_ms() - worker->stop.leaving_since_ms > grace_ms) {
+        log_write(LOG_INFO, "running jobs take longer than %d s: they are released", grace_ms / 1000);
         worker->stop.mode = ABORTING;
         worker_send_order(worker, order_create(ORDER_ABORT));
     }

@@ -27,6 +27,7 @@ static const struct {
     {"grammar", command_grammar},   {"logits", command_logits},     {"bench", command_bench},
     {"quantize", command_quantize}, {"mirror", command_mirror},     {"dataset", command_dataset},
     {"annotate", command_annotate}, {"report", command_report},     {"embed", command_embed},
+    {"lag", command_lag},
 };
 
 static int fail_command(const struct error *error)

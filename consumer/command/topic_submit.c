@@ -17,6 +17,10 @@ enum {
     COMMIT_TIMEOUT_MS = 60000,
     PATIENCE_MS = 60000, // for unavailable brokers, since the last commit
     RETRY_WAIT_MS = 500,
+    // Under a quota a chunk is as large as it takes in this time, a third of a transaction's.
+    QUOTA_CHUNK_MS = 5000,
+    QUOTA_CHUNK_BYTES_MIN = 1 << 14,
+    QUOTA_TRANSACTION_MS_MAX = 120000,
     ID_BYTES = 512, // "sheaf-submit/", a topic of 249 bytes and a dataset of 128
 };
 
@@ -29,6 +33,12 @@ struct topic_submit {
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
     int64_t n_before; // jobs there at the start; -1: not known yet
+    struct {
+        size_t chunk_bytes;
+        int64_t throttled_ms; // by the producer, up to the last commit
+        bool is_reported;
+        struct kafka_config config; // with longer transactions; brokers NULL: not needed yet
+    } quota;
     struct {
         bool is_done;           // and not recorded yet
         int64_t start;          // start offset of the control topic
@@ -97,6 +107,67 @@ static enum status commit_marker(struct topic_submit *submit, const struct marke
     return status;
 }
 
+// ---- quotas ----
+
+// A throttled connection is read again only then.
+static void await_quota(struct topic_submit *submit)
+{
+    int left_ms;
+    (void)kafka_producer_throttled_ms(submit->producer, &left_ms);
+    if (left_ms > 0 && !submit->quota.is_reported)
+        log_write(LOG_WARNING,
+                  "throttled by the broker for %.1f s: a quota (producer_byte_rate) limits the submission",
+                  left_ms / 1000.0);
+    submit->quota.is_reported = submit->quota.is_reported || left_ms > 0;
+    for (; left_ms > 0; (void)kafka_producer_throttled_ms(submit->producer, &left_ms))
+        nanosleep(&(struct timespec){.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000L}, NULL);
+}
+
+static void limit_chunk(struct topic_submit *submit, size_t bytes)
+{
+    submit->quota.chunk_bytes = bytes < QUOTA_CHUNK_BYTES_MIN ? QUOTA_CHUNK_BYTES_MIN : bytes;
+    if (submit->quota.chunk_bytes > CHUNK_BYTES)
+        submit->quota.chunk_bytes = CHUNK_BYTES;
+}
+
+// After a commit: the chunk's size follows what it cost.
+static void keep_quota(struct topic_submit *submit)
+{
+    int left_ms;
+    int64_t total_ms = kafka_producer_throttled_ms(submit->producer, &left_ms);
+    int64_t took_ms = total_ms - submit->quota.throttled_ms;
+    submit->quota.throttled_ms = total_ms;
+    if (took_ms > QUOTA_CHUNK_MS)
+        limit_chunk(submit, submit->pending_bytes * QUOTA_CHUNK_MS / (size_t)took_ms);
+    else if (took_ms < QUOTA_CHUNK_MS / 2 && submit->pending_bytes >= submit->quota.chunk_bytes)
+        limit_chunk(submit, 2 * submit->quota.chunk_bytes);
+    await_quota(submit);
+}
+
+// A transaction failed while brokers throttled: the next ones are smaller and may take longer. False: that would
+// not help any more, or there was no throttle.
+static bool yield_to_quota(struct topic_submit *submit)
+{
+    int left_ms;
+    if (!submit->producer)
+        return false;
+    int64_t took_ms = kafka_producer_throttled_ms(submit->producer, &left_ms) - submit->quota.throttled_ms;
+    if (took_ms == 0)
+        return false;
+    bool is_least = submit->quota.chunk_bytes == QUOTA_CHUNK_BYTES_MIN;
+    size_t bytes =
+        submit->pending_bytes < submit->quota.chunk_bytes ? submit->pending_bytes : submit->quota.chunk_bytes;
+    limit_chunk(submit, bytes / 4);
+    int64_t transaction_ms = 3 * took_ms < QUOTA_TRANSACTION_MS_MAX ? 3 * took_ms : QUOTA_TRANSACTION_MS_MAX;
+    if (transaction_ms > submit->quota.config.submission_ms) {
+        submit->quota.config = *submit->config;
+        submit->quota.config.submission_ms = (int)transaction_ms;
+    }
+    await_quota(submit);
+    submit->quota.throttled_ms = 0; // the next producer counts anew
+    return !is_least;
+}
+
 static enum status commit_chunk(struct topic_submit *submit, bool complete, struct error *error)
 {
     struct input_position position = input_position(submit->input);
@@ -116,6 +187,7 @@ static enum status commit_chunk(struct topic_submit *submit, bool complete, stru
     submit->search.is_done = false;
     submit->marker = marker;
     submit->is_marked = true;
+    keep_quota(submit);
     submit->n_pending = submit->pending_bytes = 0;
     submit->committed_ms = clock_ms();
     return STATUS_OK;
@@ -130,7 +202,7 @@ static enum status send_group(void *context, const struct submission *submission
         if (status != STATUS_OK)
             return status;
     }
-    bool is_due = submit->n_pending >= CHUNK_JOBS || submit->pending_bytes >= CHUNK_BYTES ||
+    bool is_due = submit->n_pending >= CHUNK_JOBS || submit->pending_bytes >= submit->quota.chunk_bytes ||
                   clock_ms() - submit->began_ms >= CHUNK_MS;
     return is_due ? commit_chunk(submit, false, error) : STATUS_OK;
 }
@@ -289,7 +361,8 @@ static enum status open_producer(struct topic_submit *submit, struct error *erro
     char id[ID_BYTES]; // a topic's name has no slash
     snprintf(id, sizeof id, "sheaf-submit/%s/%.*s", submit->config->topics.jobs,
              (int)submit->marker.dataset.size, submit->marker.dataset.data);
-    return kafka_producer_open_transactional(&submit->producer, submit->config, id, error);
+    return kafka_producer_open_transactional(
+        &submit->producer, submit->quota.config.brokers ? &submit->quota.config : submit->config, id, error);
 }
 
 // Continues after the last committed line. The producer is open already: opening it aborts the open
@@ -331,13 +404,16 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
                                              .partition = -1,
                                              .offset = -1},
                                   .committed_ms = clock_ms(),
-                                  .n_before = -1};
+                                  .n_before = -1,
+                                  .quota.chunk_bytes = CHUNK_BYTES};
     enum status status = open_producer(&submit, error);
     if (status == STATUS_OK)
         status = run_submission(&submit, error);
     while (status == STATUS_RETRY && clock_ms() - submit.committed_ms < PATIENCE_MS) {
         log_write(LOG_WARNING, "%s; going on behind line %lld", error->text,
                   (long long)submit.marker.n_lines);
+        if (yield_to_quota(&submit))
+            submit.committed_ms = clock_ms();
         status = start_again(&submit, error);
         if (status == STATUS_OK)
             status = run_submission(&submit, error);

@@ -17,6 +17,7 @@ enum {
     WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
     GAPS_INTERVAL_MS = 200,  // between two queries of where logs start
     CLOSE_ASK_MS = 5000,
+    FIGURES_KEPT_MS = 30000, // the next owner may wait for a transaction for so long before it knows any
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -291,6 +292,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
     }
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_hindrance_look(kafka, &outside);
+    kafka->figures.throttled_ms =
+        kafka->clients.producer.throttle.total_ms + kafka->clients.consumer.throttle.total_ms;
     kafka->intake.events = NULL;
     if (kafka->stopped.status == STATUS_OK)
         (void)!kafka_watch_membership(kafka,
@@ -345,6 +348,8 @@ static int64_t find_end(const struct kafka_transport *kafka, const struct partit
 {
     int64_t low, high = -1;
     int64_t end = partition->fetching.end;
+    if (!partition->fetching.at_end && end < partition->fetching.end_when_assigned)
+        end = partition->fetching.end_when_assigned;
     if (rd_kafka_get_watermark_offsets(kafka->clients.consumer.rk, kafka->config->topics.jobs, partition->id,
                                        &low, &high) == RD_KAFKA_RESP_ERR_NO_ERROR &&
         high > end && (!partition->fetching.at_end || partition->held.is_reported))
@@ -356,10 +361,11 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                                       size_t n_max)
 {
     const struct kafka_transport *kafka = kafka_of(transport);
+    int64_t now_ms = clock_ms();
     size_t n_figures = 0;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         const struct partition *partition = kafka->partitions.items[i];
-        if (!partition || !partition->owned)
+        if (!partition || partition->figures_until_ms <= now_ms)
             continue;
         if (n_figures < n_max)
             figures[n_figures] = (struct partition_figures){
@@ -373,6 +379,7 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .n_deleted = partition->gaps.n_deleted,
                 .n_quarantined = partition->quarantine.n_records,
                 .stalled_s = partition->stall.since_ms ? (clock_ms() - partition->stall.since_ms) / 1000 : 0,
+                .is_past = !partition->owned,
             };
         n_figures++;
     }
@@ -389,7 +396,7 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 
 // A call of a transaction may wait for half a minute for a broker that takes connections and answers nothing,
 // whatever time it is given. So one is asked first, which keeps to its time.
-static bool is_answered(struct kafka_transport *kafka, int64_t deadline_ms)
+static bool broker_answers(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     const rd_kafka_metadata_t *metadata;
     int timeout_ms = kafka_remaining_ms(deadline_ms);
@@ -402,15 +409,13 @@ static bool is_answered(struct kafka_transport *kafka, int64_t deadline_ms)
     return true;
 }
 
-static void end_transactions(struct kafka_transport *kafka, int64_t deadline_ms)
+static void end_transactions(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
     const struct transaction *transaction = &kafka->publishing.transaction;
     struct error error;
     bool is_open = transaction->phase == TRANSACTION_COMMITTING || transaction->phase == TRANSACTION_ABORTING;
     kafka_mark_leaving(kafka, NULL);
-    if (!is_open && !kafka_has_to_say_leaving(kafka))
-        return;
-    if (!is_answered(kafka, deadline_ms))
+    if (!is_answered || (!is_open && !kafka_has_to_say_leaving(kafka)))
         return;
     if (is_open && kafka_transaction_resolve(kafka, deadline_ms, &error) != STATUS_OK)
         return;
@@ -421,11 +426,13 @@ static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
+    bool is_answered = broker_answers(kafka, deadline_ms);
     kafka->intake.events = NULL;
-    end_transactions(kafka, deadline_ms);
+    kafka->publishing.throttling.patient_until_ms = deadline_ms;
+    end_transactions(kafka, is_answered, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)
-        kafka_group_leave(kafka, deadline_ms);
+        kafka_group_leave(kafka, is_answered, deadline_ms);
     kafka_control_close(&kafka->control, deadline_ms);
     if (kafka->group.assigned)
         rd_kafka_topic_partition_list_destroy(kafka->group.assigned);
@@ -464,6 +471,8 @@ static const struct transport_impl kafka_impl = {
     .waiting = kafka_waiting,
     .confirm_drained = kafka_confirm_drained,
     .quarantine = kafka_quarantine,
+    .commit_advice = kafka_commit_advice,
+    .grace_ms = KAFKA_GRACE_MS,
 };
 
 // ---- opening ----
@@ -480,6 +489,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     kafka->identity.slot.file = kafka->intake.wake_file = -1;
     kafka->watch.quiet_ms = WATCH_QUIET_MS;
     kafka->watch.gaps_interval_ms = GAPS_INTERVAL_MS;
+    kafka->watch.figures_kept_ms = FIGURES_KEPT_MS;
     kafka->watch.held_ms = KAFKA_OPEN_TRANSACTION_MS;
     kafka->watch.held_unready_ms = KAFKA_HELD_UNREADY_MS;
     kafka->publishing.patience_ms = KAFKA_PATIENCE_MS;

@@ -9,6 +9,7 @@ enum {
     KAFKA_START_TIMEOUT_MS = 10000,  // for a broker to answer at start
     KAFKA_COMMIT_TIMEOUT_MS = 10000, // for one commit; then the caller retries
     KAFKA_CLOSE_TIMEOUT_MS = 10000,
+    KAFKA_GRACE_MS = 2000,        // for running jobs after a stop: then others compute them
     KAFKA_HEADERS_MAX = 1024,     // of one record; further ones are dropped, which a dead letter reports
     KAFKA_PARTITIONS_MAX = 65536, // of the jobs topic
 };
@@ -39,7 +40,7 @@ struct kafka_group_config {
     const char *name;
     const char *member_name; // NULL: the slot's; group.instance.id and transactional.id
     enum group_protocol protocol;
-    bool is_dynamic; // leave the group at close; else the worker's slot is a static member (KIP-345)
+    bool is_dynamic; // else the worker's slot is a static member (KIP-345); both leave the group at close
     // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
     int64_t membership_timeout_ms;
 };
@@ -58,6 +59,7 @@ struct kafka_config {
     // of a response, and of a batch once it is inflated (receive.message.max.bytes); 0: librdkafka's default
     int64_t receive_bytes_max;
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
+    int submission_ms; // of a submission's transaction, for slow quotas; KAFKA_SUBMIT_TRANSACTION_MS at least
     // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
     int start_timeout_ms;
     // Asked while the transport opens, several times a second: ends that early. NULL: never.
@@ -90,6 +92,7 @@ struct kafka_figures {
     int64_t n_dropped;     // finished jobs of revoked partitions
     int32_t map_bytes_max; // longest offset map of the last commit
     int64_t commit_us;     // time of the last commit
+    int64_t throttled_ms;  // that brokers said to wait for a quota, of all answers
     bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 

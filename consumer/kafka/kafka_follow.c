@@ -140,9 +140,9 @@ static enum status open_topic(struct kafka_follow *follow, const char *name,
     if (status == STATUS_OK && topic->n_partitions == 0)
         status = error_set(error, STATUS_REFUSE, ERROR_BROKER, "Kafka at %s: there is no topic %s",
                            follow->admin.config->brokers, name);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && start)
         status = find_ends(topic, follow->admin.config, error);
-    for (int32_t i = 0; status == STATUS_OK && i < topic->n_partitions; i++)
+    for (int32_t i = 0; status == STATUS_OK && start && i < topic->n_partitions; i++)
         topic->partitions[i].next = start(context, name, i);
     return status;
 }
@@ -161,7 +161,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
         status = open_topic(opened, topics[i], start, context, error);
     if (status == STATUS_OK)
         status = open_handle(&opened->reader, config, KAFKA_READER, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && start)
         status = assign_partitions(opened, error);
     opened->looked_ms = clock_ms();
     if (status != STATUS_OK) {
@@ -320,6 +320,23 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 
 // ---- the group ----
 
+int64_t kafka_standing_unfinished(const struct kafka_standing *standing)
+{
+    int64_t from = standing->committed > standing->start ? standing->committed : standing->start;
+    int64_t n = standing->end - from - (standing->map_covered > 0 ? standing->map_covered : 0);
+    return n > 0 ? n : 0;
+}
+
+enum status kafka_follow_look(struct kafka_follow *follow, struct error *error)
+{
+    for (size_t t = 0; t < follow->n_topics; t++) {
+        enum status status = look_up(follow, &follow->topics[t], LOOK_TIMEOUT_MS, error);
+        if (status != STATUS_OK)
+            return STATUS_RETRY;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_offsets(struct kafka_follow *follow, const struct followed_topic *topic,
                                 struct kafka_standing *standings, struct error *error)
 {
@@ -349,6 +366,10 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
         code = kafka_partition_ends(&follow->reader, list, RD_KAFKA_OFFSET_END, LOOK_TIMEOUT_MS);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         standings[i].end = list->elems[i].offset;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code = kafka_partition_ends(&follow->reader, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
+    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
+        standings[i].start = list->elems[i].offset;
     rd_kafka_topic_partition_list_destroy(list);
     return code == RD_KAFKA_RESP_ERR_NO_ERROR
                ? STATUS_OK

@@ -1,5 +1,6 @@
 // Follows topics from given offsets, without a consumer group, for the mirror. Partitions added later are
-// found within half a minute. Also reads the progress of a group on one of the topics. Thread: main.
+// found within half a minute. Also reads the progress of a group on one of the topics, for which no record is
+// read. Thread: main.
 #pragma once
 
 #include "consumer/kafka/kafka_client.h"
@@ -9,8 +10,8 @@ enum { FOLLOW_TOPICS_MAX = 4 };
 struct kafka_follow;
 
 // `start` returns the first offset to read in a partition, or OFFSET_UNKNOWN (offset_map.h) for its first
-// record. An offset outside the log is replaced by the first record. STATUS_REFUSE: no broker answers, or a
-// topic is missing.
+// record. An offset outside the log is replaced by the first record. NULL: no record is read, and _poll must not
+// be called. STATUS_REFUSE: no broker answers, or a topic is missing.
 enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
                               const char *const *topics, size_t n_topics,
                               int64_t (*start)(void *context, const char *topic, int32_t partition),
@@ -37,11 +38,16 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 // Progress of the config's group on one partition of its jobs topic.
 struct kafka_standing {
     int32_t partition;
-    int64_t committed; // -1: none yet
-    int64_t end;
+    int64_t committed;   // -1: none yet
+    int64_t start, end;  // of the log
     int32_t map_covered; // finished above `committed`; -1: foreign map
     char owner[320];     // member's name and host; "": none
 };
+
+// Jobs that the group has not finished. Ends of transactions in the log count too until a worker has passed them.
+int64_t kafka_standing_unfinished(const struct kafka_standing *standing);
+// Looks for added partitions. STATUS_RETRY: temporarily unavailable.
+enum status kafka_follow_look(struct kafka_follow *follow, struct error *error) WARN_UNUSED;
 
 // Fills `standings` [n_max], one per partition of topic number `topic`, and sets *n. n_max must be
 // sufficient. STATUS_RETRY: temporarily unavailable.

@@ -18,6 +18,8 @@ enum {
     CHECK_ID_MS = 5000,        // asking whether that is so
     HELD_MARGIN_MS = 5000,     // beyond a transaction's time, until its coordinator has ended it
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
+    JOIN_ANSWER_MS = 5000,     // of the coordinator, when the worker ends while it joins
+    LEAVE_STEP_MS = 5,
 };
 
 static void add_partition(rd_kafka_topic_partition_list_t *list, const struct kafka_transport *kafka,
@@ -97,11 +99,10 @@ static enum status check_end(const struct kafka_transport *kafka, const rd_kafka
 }
 
 // An offset beyond the end belongs to a topic that was deleted and recreated: new jobs would count as
-// finished.
+// finished. Sets the offsets of `ends`, which lists the same partitions.
 static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *committed,
-                              int timeout_ms, struct error *error)
+                              rd_kafka_topic_partition_list_t *ends, int timeout_ms, struct error *error)
 {
-    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
     rd_kafka_resp_err_t code =
         kafka_partition_ends(&kafka->clients.consumer, ends, RD_KAFKA_OFFSET_END, timeout_ms);
     enum status status = STATUS_OK;
@@ -110,7 +111,6 @@ static enum status check_ends(struct kafka_transport *kafka, const rd_kafka_topi
                                  "reading the ends of partitions", code);
     for (int i = 0; i < ends->cnt && status == STATUS_OK; i++)
         status = check_end(kafka, &committed->elems[i], ends->elems[i].offset, error);
-    rd_kafka_topic_partition_list_destroy(ends);
     return status;
 }
 
@@ -138,7 +138,7 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
 }
 
 static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic_partition_t *committed,
-                                   struct error *error)
+                                   int64_t end, struct error *error)
 {
     struct partition *partition =
         partition_add(&kafka->partitions, committed->partition, KAFKA_PARTITIONS_MAX);
@@ -165,6 +165,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
     partition->fetching.end = -1;
+    partition->fetching.end_when_assigned = end;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
     partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
         partition->fetching.was_rewound = false;
@@ -220,6 +221,30 @@ static void suspect_ourselves(struct kafka_transport *kafka)
     kafka_settle_begin(kafka);
 }
 
+static enum status begin_partitions(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *committed,
+                                    int64_t deadline_ms, struct error *error)
+{
+    rd_kafka_topic_partition_list_t *ends = rd_kafka_topic_partition_list_copy(committed);
+    enum status status = check_ends(kafka, committed, ends, kafka_remaining_ms(deadline_ms), error);
+    for (int i = 0; i < committed->cnt && status == STATUS_OK; i++)
+        status = begin_partition(kafka, &committed->elems[i], ends->elems[i].offset, error);
+    rd_kafka_topic_partition_list_destroy(ends);
+    return status;
+}
+
+static void own_partitions(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
+{
+    for (int i = 0; i < list->cnt; i++)
+        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
+        struct partition *partition = kafka->partitions.items[i];
+        if (partition && partition->owned)
+            partition->figures_until_ms = INT64_MAX;
+        else if (partition && partition->figures_until_ms == INT64_MAX)
+            partition->figures_until_ms = clock_ms() + kafka->watch.figures_kept_ms;
+    }
+}
+
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
@@ -233,17 +258,14 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     if (status == STATUS_RETRY && list->cnt > 0)
         suspect_ourselves(kafka);
     if (status == STATUS_OK && list->cnt > 0)
-        status = check_ends(kafka, list, kafka_remaining_ms(deadline_ms), error);
-    for (int i = 0; i < list->cnt && status == STATUS_OK; i++)
-        status = begin_partition(kafka, &list->elems[i], error);
+        status = begin_partitions(kafka, list, deadline_ms, error);
     if (status == STATUS_OK)
         status = assign_partitions(kafka, error);
     if (status == STATUS_RETRY)
         return status;
     if (status != STATUS_OK)
         return kafka_stop(kafka, error);
-    for (int i = 0; i < list->cnt; i++)
-        partition_find(&kafka->partitions, list->elems[i].partition)->owned = true;
+    own_partitions(kafka, list);
     kafka->group.held_since_ms = 0;
     kafka_take_membership(kafka);
     kafka->figures.n_rebalances++;
@@ -276,6 +298,9 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
         kafka_quarantine_release(partition);
         partition->stall = (struct stall){0};
         partition->owned = partition->fetching.at_end = partition->fetching.rewind = false;
+        // with KIP-848 no assignment follows a revocation
+        if (kafka->config->group.protocol == GROUP_PROTOCOL_CONSUMER)
+            partition->figures_until_ms = clock_ms() + kafka->watch.figures_kept_ms;
         kafka->group.has_lost = true;
     }
 }
@@ -335,6 +360,7 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
     int64_t deadline_ms = clock_ms() + REVOKE_TIMEOUT_MS;
     bool cooperative = kafka_is_cooperative(kafka);
     struct error error;
+    kafka->publishing.throttling.patient_until_ms = deadline_ms;
     if (cooperative)
         drop_listed(kafka, list);
     else
@@ -524,21 +550,58 @@ enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *erro
 
 // ---- leaving ----
 
-// With a closed group librdkafka answers no call about the group: such a call never returns, also if the
-// group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated() empties the queue of calls). Closing
-// while an assignment waits unread makes that assignment stale and lets the group close at any time. So all
-// events are answered before it closes.
-static void answer_events(struct kafka_transport *kafka, int64_t deadline_ms)
+enum served { SERVED_NOTHING, SERVED_EVENT, SERVED_ERROR };
+
+static enum served serve_event(struct kafka_transport *kafka)
 {
-    rd_kafka_message_t *message;
+    kafka->group.regrouped = false;
+    rd_kafka_message_t *message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, LEAVE_STEP_MS);
+    if (!message)
+        return kafka->group.regrouped ? SERVED_EVENT : SERVED_NOTHING;
+    bool is_error = message->err != RD_KAFKA_RESP_ERR_NO_ERROR;
+    rd_kafka_message_destroy(message);
+    return is_error ? SERVED_ERROR : SERVED_EVENT;
+}
+
+static bool has_member_id(const struct kafka_transport *kafka)
+{
+    char *member = rd_kafka_memberid(kafka->clients.consumer.rk);
+    bool found = member && *member;
+    if (member)
+        rd_kafka_mem_free(kafka->clients.consumer.rk, member);
+    return found;
+}
+
+// The answer to the first JoinGroup brings the member id. librdkafka 2.0.2 ignores the answer once it has
+// unsubscribed, and the coordinator then keeps, for a session, a member that nobody can remove.
+static void await_member_id(struct kafka_transport *kafka, int64_t deadline_ms)
+{
+    int64_t until_ms = clock_ms() + JOIN_ANSWER_MS;
+    if (until_ms > deadline_ms)
+        until_ms = deadline_ms;
+    while (!has_member_id(kafka) && serve_event(kafka) != SERVED_ERROR && kafka_remaining_ms(until_ms) > 0)
+        ;
+}
+
+// Sends LeaveGroup, also for a static member. librdkafka sends it when it has unsubscribed, and resets the member
+// id in the same step; but a static member whose close has begun sends none (KIP-345). So the request must be on
+// its way before the close, which waits for the answer.
+//
+// All events are answered before the close too. With a closed group librdkafka answers no call about the group:
+// such a call never returns, also if the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated()
+// empties the queue of calls). Closing while an assignment waits unread makes that assignment stale and lets the
+// group close at any time.
+static void leave_before_close(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
+{
+    // With KIP-848 the member is dynamic, the close sends the request, and the id stays.
+    bool may_wait = is_answered && kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER;
+    if (may_wait && kafka->group.subscribed)
+        await_member_id(kafka, deadline_ms);
     // when it returns, the resulting events are in the queue; likewise for each answer
     rd_kafka_unsubscribe(kafka->clients.consumer.rk);
-    do {
-        kafka->group.regrouped = false;
-        message = rd_kafka_consumer_poll(kafka->clients.consumer.rk, 0);
-        if (message)
-            rd_kafka_message_destroy(message);
-    } while ((message || kafka->group.regrouped) && kafka_remaining_ms(deadline_ms) > 0);
+    while ((serve_event(kafka) != SERVED_NOTHING || (may_wait && has_member_id(kafka))) &&
+           kafka_remaining_ms(deadline_ms) > 0)
+        ;
 }
 
 // With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
@@ -550,9 +613,9 @@ static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *e
                         rd_kafka_event_topic_partition_list(event), &kafka->clients.consumer);
 }
 
-void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms)
+void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
-    answer_events(kafka, deadline_ms);
+    leave_before_close(kafka, is_answered, deadline_ms);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->clients.consumer.rk);
     // unlike _close it can be bounded
     rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->clients.consumer.rk, queue);

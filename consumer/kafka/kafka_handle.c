@@ -38,12 +38,18 @@ static const struct kafka_property settings_consumer[] = {
     {NULL, NULL},
 };
 
+// Members learn of a rebalance by the answer to a heartbeat, and the group waits for the last of them: with the
+// default of 3 s it stood for that long.
 static const struct kafka_property settings_eager[] = {{"session.timeout.ms", "45000"},
+                                                       {"heartbeat.interval.ms", "500"},
                                                        {"partition.assignment.strategy", "range,roundrobin"},
                                                        {NULL, NULL}};
 
-static const struct kafka_property settings_cooperative[] = {
-    {"session.timeout.ms", "45000"}, {"partition.assignment.strategy", "cooperative-sticky"}, {NULL, NULL}};
+static const struct kafka_property settings_cooperative[] = {{"session.timeout.ms", "45000"},
+                                                             {"heartbeat.interval.ms", "500"},
+                                                             {"partition.assignment.strategy",
+                                                              "cooperative-sticky"},
+                                                             {NULL, NULL}};
 
 // The broker configures session timeout and assignor.
 static const struct kafka_property settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
@@ -350,6 +356,20 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
              may_be_the_nonce ? rd_kafka_version_str() : "", may_be_the_nonce ? ")" : "");
 }
 
+static void handle_throttle(rd_kafka_t *rk, const char *broker, int32_t broker_id, int throttle_ms,
+                            void *opaque)
+{
+    struct kafka_throttle *throttle = &((struct kafka_handle *)opaque)->throttle;
+    int64_t until_ms = clock_ms() + throttle_ms;
+    if (throttle_ms <= 0) // the quota is kept again
+        return;
+    throttle->total_ms += throttle_ms;
+    if (throttle->until_ms < until_ms)
+        throttle->until_ms = until_ms;
+    if (throttle->longest_ms < throttle_ms)
+        throttle->longest_ms = throttle_ms;
+}
+
 // -X sets a property for all clients: the warning that it is for consumers only is dropped.
 static bool is_noise(const char *facility, const char *line)
 {
@@ -375,6 +395,7 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
     rd_kafka_conf_set_opaque(conf, handle);
     rd_kafka_conf_set_error_cb(conf, handle_error);
     rd_kafka_conf_set_log_cb(conf, handle_log);
+    rd_kafka_conf_set_throttle_cb(conf, handle_throttle);
     handle->rk = rd_kafka_new(consumes ? RD_KAFKA_CONSUMER : RD_KAFKA_PRODUCER, conf, text, sizeof text);
     if (!handle->rk) {
         rd_kafka_conf_destroy(conf);

@@ -20,6 +20,12 @@ enum kafka_role {
     KAFKA_ADMIN,         // looks up and creates topics
 };
 
+// What brokers said of quotas.
+struct kafka_throttle {
+    int64_t until_ms; // one reads nothing from us before
+    int64_t total_ms, longest_ms;
+};
+
 // A handle with the state of its callbacks. It is the handle's opaque, so it must not move.
 struct kafka_handle {
     rd_kafka_t *rk;
@@ -28,6 +34,7 @@ struct kafka_handle {
     bool is_down; // no broker is up; cleared when one answers
     // access denied by a broker: authentication, authorization, TLS; 0: none
     rd_kafka_resp_err_t denied;
+    struct kafka_throttle throttle;    // of its predecessors too
     char last_error[ERROR_TEXT_BYTES]; // last error reported by librdkafka
 };
 

@@ -83,6 +83,20 @@ static enum status create_topic(struct kafka_producer *producer, const char *nam
                   : kafka_error_set(error, STATUS_REFUSE, &producer->handle, name, rd_kafka_last_error());
 }
 
+// Unless the user set them; librdkafka takes no longer time for an answer than for a transaction.
+static void raise_limits(rd_kafka_conf_t *conf, const struct kafka_config *config)
+{
+    static const char *const names[] = {"transaction.timeout.ms", "socket.timeout.ms"};
+    char value[32], text[ERROR_TEXT_BYTES];
+    snprintf(value, sizeof value, "%d", config->submission_ms);
+    for (size_t i = 0; i < config->n_properties; i++)
+        if (strcmp(config->properties[i].name, names[0]) == 0 ||
+            strcmp(config->properties[i].name, names[1]) == 0)
+            return;
+    for (size_t i = 0; i < 2; i++)
+        (void)rd_kafka_conf_set(conf, names[i], value, text, sizeof text);
+}
+
 static enum status open_handle(struct kafka_producer *producer, const struct kafka_config *config,
                                const char *transactional_id, struct error *error)
 {
@@ -97,6 +111,8 @@ static enum status open_handle(struct kafka_producer *producer, const struct kaf
         rd_kafka_conf_destroy(conf);
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s", text);
     }
+    if (transactional_id && config->submission_ms > KAFKA_SUBMIT_TRANSACTION_MS)
+        raise_limits(conf, config);
     return kafka_handle_open(&producer->handle, config, role, conf, error);
 }
 
@@ -429,6 +445,13 @@ enum status kafka_producer_commit(struct kafka_producer *producer, const struct 
     producer->is_open = false;
     fault_point(FAULT_COMMITTED);
     return clock_ms() - producer->began_ms < DOUBT_MS ? STATUS_OK : confirm_commit(producer, error);
+}
+
+int64_t kafka_producer_throttled_ms(struct kafka_producer *producer, int *left_ms)
+{
+    kafka_handle_serve(&producer->handle);
+    *left_ms = kafka_remaining_ms(producer->handle.throttle.until_ms);
+    return producer->handle.throttle.total_ms;
 }
 
 void kafka_producer_close(struct kafka_producer *producer)

@@ -38,5 +38,8 @@ void kafka_producer_last(const struct kafka_producer *producer, int32_t *partiti
 // Adds the records to the control topic and commits. Statuses as of kafka_producer_send.
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
                                   size_t n_controls, int timeout_ms, struct error *error) WARN_UNUSED;
+// For how long brokers told the producer to wait, for a quota, since it was opened. *left_ms: from now on, in which
+// no transaction should begin: they read nothing.
+int64_t kafka_producer_throttled_ms(struct kafka_producer *producer, int *left_ms);
 // Drops unflushed records and aborts an open transaction.
 void kafka_producer_close(struct kafka_producer *producer);

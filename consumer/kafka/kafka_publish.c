@@ -77,6 +77,13 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     if (!fault)
         return STATUS_OK;
     enum status status = rd_kafka_error_is_retriable(fault) ? STATUS_RETRY : STATUS_REFUSE;
+    struct kafka_throttling *throttling = &kafka->publishing.throttling;
+    if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT &&
+        kafka->clients.producer.throttle.longest_ms > 0 && !throttling->are_limits_refused) {
+        throttling->are_limits_refused = true; // ours, the next one is opened without
+        status = STATUS_RETRY;
+        kafka_handle_close(&kafka->clients.producer, clock_ms() + REPLACE_TIMEOUT_MS);
+    }
     const char *cause = cause_of(kafka, fault);
     error_set(error, status, ERROR_BROKER, "Kafka at %s: no transactions as %s: %s%s%s",
               kafka->config->brokers, kafka->identity.id, rd_kafka_error_string(fault), *cause ? ": " : "",
@@ -103,6 +110,7 @@ static enum status open_producer(struct kafka_transport *kafka, struct error *er
         rd_kafka_conf_destroy(conf);
         return error->status;
     }
+    kafka_throttle_set_limits(kafka, conf);
     read_transaction_timeout(kafka, conf);
     rd_kafka_conf_set_dr_msg_cb(conf, handle_delivery_report);
     kafka->clients.producer.owner = kafka;

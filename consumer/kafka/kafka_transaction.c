@@ -368,7 +368,12 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
                         "committing a transaction", error);
         stranded = is_stranded(kafka, outcome, error);
     } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
-    if (outcome == KAFKA_OUTCOME_BROKEN || stranded)
+    if (outcome == KAFKA_OUTCOME_RETRY)
+        kafka_throttle_explain(kafka, error);
+    bool is_hopeless = outcome == KAFKA_OUTCOME_RETRY && kafka_throttle_outlasts_requests(kafka);
+    if (outcome == KAFKA_OUTCOME_DONE || is_hopeless)
+        kafka_throttle_learn(kafka);
+    if (outcome == KAFKA_OUTCOME_BROKEN || stranded || is_hopeless)
         return kafka_give_up_producer(kafka, error);
     if (outcome == KAFKA_OUTCOME_ABORT)
         return abort_because(kafka, error);
@@ -527,6 +532,8 @@ static enum status send_offsets(struct kafka_transport *kafka, int64_t deadline_
         outcome = kafka_send_offsets(kafka, kafka->publishing.transaction.offsets, kafka->group.membership,
                                      deadline_ms, "sending offsets", error);
     } while (kafka_try_again(kafka, outcome, deadline_ms));
+    if (outcome == KAFKA_OUTCOME_RETRY)
+        kafka_throttle_explain(kafka, error);
     if (outcome == KAFKA_OUTCOME_BROKEN)
         return kafka_give_up_producer(kafka, error);
     return outcome == KAFKA_OUTCOME_DONE ? STATUS_OK : STATUS_RETRY;
@@ -544,6 +551,7 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
     }
     kafka->publishing.transaction.began_ms = clock_ms();
     kafka_publish_note_topics(kafka);
+    kafka_throttle_begin(kafka);
     enum kafka_outcome outcome = kafka_judge(kafka, rd_kafka_begin_transaction(kafka->clients.producer.rk),
                                              "beginning a transaction", error);
     if (outcome == KAFKA_OUTCOME_BROKEN)
@@ -586,6 +594,8 @@ static enum status commit_jobs(struct kafka_transport *kafka, struct job *const 
         status = kafka_publish_check_topics(kafka, jobs, n_jobs, error);
     if (status == STATUS_OK && kafka->config->refuse_deleted) // a commit skips gaps
         status = kafka_gaps_explain(kafka, error);
+    if (status == STATUS_OK)
+        status = kafka_throttle_await(kafka, error);
     if (status != STATUS_OK)
         return status;
     enum commit_action *actions = calloc(n_jobs + 1, sizeof *actions);

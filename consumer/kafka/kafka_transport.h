@@ -7,6 +7,7 @@
 //   kafka_refusals.c     delivery reports of refused records
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
+//   kafka_throttle.c     brokers' quotas
 //   kafka_calls.c        the calls of a transaction, and what their answers mean
 //   kafka_verdict.c      is what hangs committed?
 //   kafka_settle.c       what transactions left undecided
@@ -175,6 +176,7 @@ struct kafka_watch {
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
+    int figures_kept_ms;    // of a partition that another worker was assigned: until that one shows its own
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last look for them
@@ -220,11 +222,21 @@ struct kafka_intake {
 // For a call of librdkafka to return after its own time limit. Then a new producer replaces the call's.
 enum { KAFKA_PATIENCE_MS = 10000 };
 
+struct kafka_throttling {
+    int64_t jobs_max;         // of a transaction; 0: no limit
+    int64_t total_ms_before;  // the producer's, when the transaction began
+    int64_t patient_until_ms; // until then a commit waits for the end of a throttle: it is the last one
+    int64_t warned_ms;
+    int socket_timeout_ms;   // the producer's
+    bool are_limits_refused; // brokers take no longer transaction.timeout.ms
+};
+
 struct kafka_publishing {
     struct kafka_outputs outputs;
     struct kafka_refusals refusals;
     struct transaction transaction;
     struct kafka_settling settling;
+    struct kafka_throttling throttling;
     int transaction_timeout_ms;
     int patience_ms;                  // with a call that does not return: KAFKA_PATIENCE_MS but in tests
     struct kafka_offsets_call *stuck; // the producer's, which a new one replaces; NULL: none
@@ -283,8 +295,9 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same, for a consumer that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Releases the partitions and closes the consumer within the deadline. A static member remains in the group.
-void kafka_group_leave(struct kafka_transport *kafka, int64_t deadline_ms);
+// Releases the partitions, leaves the group and closes the consumer within the deadline. The group keeps a static
+// member for its session where no broker answers, or a rebalance does not end in time.
+void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Starts the assigned partitions from their committed offsets. STATUS_RETRY: call again.
@@ -456,6 +469,24 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 // ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
+
+// ---- kafka_throttle.c ----
+
+// For how long a broker reads nothing from the producer; 0: it does.
+int kafka_throttled_ms(const struct kafka_transport *kafka);
+// Puts "throttled by the broker ..." before the error's text while one throttles.
+void kafka_throttle_explain(const struct kafka_transport *kafka, struct error *error);
+// Before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms is over.
+enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// A transaction begins; its records were sent: limits the next ones by what they cost.
+void kafka_throttle_begin(struct kafka_transport *kafka);
+void kafka_throttle_learn(struct kafka_transport *kafka);
+// Records that wait on a throttled connection would time out there, and the producer could not go on.
+bool kafka_throttle_outlasts_requests(const struct kafka_transport *kafka);
+// Of a new producer: longer ones after long throttles, unless the user gave them.
+void kafka_throttle_set_limits(struct kafka_transport *kafka, rd_kafka_conf_t *conf);
+// The transport's commit_advice.
+void kafka_commit_advice(struct transport *transport, struct commit_advice *advice);
 
 // ---- kafka_calls.c ----
 

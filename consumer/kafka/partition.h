@@ -62,12 +62,15 @@ struct fetching {
     bool was_renewed; // the consumer, because of this partition, and no record since
     bool at_end;      // everything up to `end` was delivered
     int64_t end;      // log end as last seen; -1: unknown
+    int64_t end_when_assigned;
     int64_t moved_ms; // when a record or the end was last seen
 };
 
 struct partition {
     int32_t id;
     bool owned; // assigned now: finished jobs may be published
+    // Until then the figures are shown; INT64_MAX: while it is owned, and during the rebalance after that.
+    int64_t figures_until_ms;
     struct fetching fetching;
     int64_t committed;  // the group's committed offset; -1: none
     uint32_t saved_crc; // of that and its metadata (kafka_saved_crc)

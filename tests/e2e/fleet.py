@@ -4,7 +4,7 @@ import os
 import random
 import signal
 
-from kafka import SEED, Topics, delete_below, finish, kcat  # noqa: F401  (finish stops the suite's broker)
+from kafka import SEED, Topics, ask, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
@@ -201,3 +201,51 @@ def a_mirror_whose_last_records_retention_deleted_goes_on(test):
     submit(test, topics, "b", jobs_of(10))
     mirror_to_the_end(test, topics)
     assert test.query("SELECT dataset, n_submitted FROM datasets ORDER BY dataset", "fleet.db") == [("a", 20), ("b", 10)]
+
+
+def lag(test, topics, *options):
+    return json.loads(test.run("lag", "--json", *topics.options[:4], "--group", topics.group, *options).out)
+
+
+@case
+def the_jobs_a_group_has_not_finished_are_counted_with_and_without_a_worker(test):
+    """One long job is left, the first: the committed offset is before it, and the offset map covers all others."""
+    topics = Topics(test, 1)
+    topics.produce([{"custom_id": "long", "prompt": text_of(0, 5), "max_tokens": 200, "ignore_eos": True}] +
+                   [{"custom_id": f"{i}", "prompt": text_of(i, 5), "max_tokens": 2} for i in range(1, 31)])
+    assert lag(test, topics) == {"topic": topics.prefix + "jobs", "group": topics.group, "unfinished": 31, "partitions": [
+        {"partition": 0, "unfinished": 31, "committed": -1, "end": 31, "map_covered": 0, "owner": None}]}
+    served = test.start("lag", "--metrics", "127.0.0.1:0", *topics.options[:4], "--group", topics.group)
+    where = served_at(test, served)
+    test.wait_until("it has looked", lambda: ask(where, "/readyz")[0] == 200)
+    sample = f'sheaf_group_unfinished{{consumergroup="{topics.group}",topic="{topics.prefix}jobs"}}'
+    assert f"\n{sample} 31\n" in ask(where, "/metrics")[1]
+    assert json.loads(ask(where, "/")[1])["unfinished"] == 31
+    worker = topics.work("--max-batch", "4", "--engine-test", "fixed:100")
+    test.wait_until("one is left", lambda: lag(test, topics)["unfinished"] == 1)
+    assert len(topics.read("results")) == 30
+    (partition,) = lag(test, topics)["partitions"]
+    assert (partition["committed"], partition["end"], partition["map_covered"]) == (0, 31, 30) and partition["owner"], partition
+    worker.kill()
+    test.wait_until("the same is served", lambda: f"\n{sample} 1\n" in ask(where, "/metrics")[1])
+    topics.work_to_the_end("--store", "sheaf.db")
+    assert lag(test, topics)["unfinished"] == 0
+    assert "\n0 unfinished in topic" in test.run("lag", *topics.options[:4], "--group", topics.group).out
+    served.send_signal(signal.SIGTERM)
+    assert test.wait(served).status == 0
+
+
+@case
+def a_lag_that_is_not_known_is_not_served_as_none(test):
+    finished = test.run("lag", status=2)
+    assert "--brokers" in finished.err, finished
+    topics = Topics(test, 1)
+    finished = test.run("lag", *topics.options[:2], "--jobs", "no-such-topic", status=1)
+    assert "no-such-topic" in finished.err and not finished.out, finished
+    test.write("secret", ["0123456789abcdef"])
+    finished = test.run("lag", *topics.options[:4], "--metrics", "0.0.0.0:0", status=2)
+    assert "--metrics-token" in finished.err, finished
+    served = test.start("lag", "--metrics", "127.0.0.1:0", "--metrics-token", "secret", *topics.options[:4])
+    where = served_at(test, served)
+    assert ask(where, "/")[0] == ask(where, "/metrics")[0] == 401
+    assert ask(where, "/healthz")[0] == 200 and ask(where, "/other")[0] == 404

@@ -6,10 +6,8 @@ import subprocess
 from session import Skip, case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# keda.sh/docs/scalers/apache-kafka: parameters of the trigger.
-KAFKA_TRIGGER = {"bootstrapServers", "consumerGroup", "topic", "lagThreshold", "activationLagThreshold", "offsetResetPolicy",
-                 "allowIdleConsumers", "scaleToZeroOnInvalidOffset", "excludePersistentLag", "limitToPartitionsWithLag",
-                 "partitionLimitation", "version", "sasl", "tls"}
+# keda.sh/docs/2.13/scalers/metrics-api: parameters of the trigger.
+METRICS_TRIGGER = {"url", "valueLocation", "targetValue", "activationTargetValue", "authMode", "unsafeSsl", "format"}
 
 
 def documents(name):
@@ -57,20 +55,39 @@ def the_worker_s_options_are_options_of_sheaf_work(test):
 
 
 @case
-def the_scaler_looks_at_the_deployment_s_group_and_topic(test):
-    (deployment,), (scaler,) = documents("worker.yaml"), documents("scaler.yaml")
-    options = options_of(deployment["spec"]["template"]["spec"]["containers"][0])
+def what_serves_the_scaler_is_complete_and_of_the_workers_group_and_topic(test):
+    (worker,), (deployment, service) = documents("worker.yaml"), documents("lag.yaml")
+    assert (service["kind"], service["metadata"]["name"]) == ("Service", deployment["metadata"]["name"])
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items() and deployment["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert not worker["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    (container,), (like,) = (one["spec"]["template"]["spec"]["containers"] for one in (deployment, worker))
+    assert container["args"][0] == "lag" and service["spec"]["ports"][0]["targetPort"] == container["ports"][0]["name"]
+    options, of_worker = options_of(container), options_of(like)
+    assert all(options[name] == of_worker[name] for name in ("brokers", "jobs", "group", "config", "metrics-token")), options
+    known = test.run("help", "--help-all", "lag").out
+    for option in options:
+        assert re.search(rf"--{option}\b(?!-)", known), option
+
+
+@case
+def the_scaler_asks_what_serves_it_with_its_token(test):
+    (worker,), (_, service), (scaler, authentication) = documents("worker.yaml"), documents("lag.yaml"), documents("scaler.yaml")
     assert (scaler["apiVersion"], scaler["kind"]) == ("keda.sh/v1alpha1", "ScaledObject")
     target = scaler["spec"]["scaleTargetRef"]
-    assert (target["apiVersion"], target["kind"], target["name"]) == ("apps/v1", "Deployment", deployment["metadata"]["name"])
+    assert (target["apiVersion"], target["kind"], target["name"]) == ("apps/v1", "Deployment", worker["metadata"]["name"])
     assert 0 <= scaler["spec"]["minReplicaCount"] < scaler["spec"]["maxReplicaCount"]
     (trigger,) = scaler["spec"]["triggers"]
-    assert trigger["type"] == "kafka"
+    assert trigger["type"] == "metrics-api"  # not "kafka": its LAG counts finished jobs
     metadata = trigger["metadata"]
-    assert set(metadata) <= KAFKA_TRIGGER, set(metadata) - KAFKA_TRIGGER
+    assert set(metadata) <= METRICS_TRIGGER, set(metadata) - METRICS_TRIGGER
     assert all(isinstance(value, str) for value in metadata.values()), metadata  # KEDA refuses numbers
-    assert metadata["bootstrapServers"] == options["brokers"]
-    assert (metadata["consumerGroup"], metadata["topic"]) == (options["group"], options["jobs"])
+    assert metadata["url"] == f"http://{service['metadata']['name']}:{service['spec']['ports'][0]['port']}/"
+    assert metadata["valueLocation"] == "unfinished"  # a member of what `sheaf lag --json` prints (e2e/fleet)
+    assert trigger["authenticationRef"]["name"] == authentication["metadata"]["name"]
+    (secret,) = authentication["spec"]["secretTargetRef"]
+    volumes = {volume["name"]: volume for volume in worker["spec"]["template"]["spec"]["volumes"]}
+    assert secret == {"parameter": "token", "name": volumes["configuration"]["secret"]["secretName"], "key": "metrics-token"}
 
 
 @case

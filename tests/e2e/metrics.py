@@ -438,6 +438,7 @@ RAISED = {
                               {'sheaf_partition_stalled_seconds{topic="t",partition="0"}': "0x10 0+60x2 0x40"}),
     "SheafQuarantine": ({'sheaf_partition_quarantined{topic="t",partition="0"}': "0x50 3x9"},
                         {'sheaf_partition_quarantined{topic="t",partition="0"}': "0x60"}),
+    "SheafThrottled": ({'sheaf_throttled_seconds_total{instance="a"}': "0+40x60"}, {'sheaf_throttled_seconds_total{instance="a"}': "0+20x60"}),
     "SheafDeadLetters": ({'sheaf_dead_letters_total{instance="a"}': "0x50 3x9"}, {'sheaf_dead_letters_total{instance="a"}': "3x60"}),
     "SheafJobsFail": ({'sheaf_job_errors_total{code="c"}': "0+3x60", 'sheaf_jobs_total{status="failed"}': "0+3x60",
                        'sheaf_jobs_total{status="done"}': "0+7x60"},

@@ -199,7 +199,7 @@ def a_missing_right_is_named_with_its_resource(test):
     client = Client(test, "scram", *with_password(user="stranger"))
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
     for arguments in (["submit", "in.jsonl", "--dataset", "set"], ["work", "--model", test.model],
-                      ["collect", "--dataset", "set", "-o", "out.jsonl"], ["mirror", "--until-end"]):
+                      ["collect", "--dataset", "set", "-o", "out.jsonl"], ["mirror", "--until-end"], ["lag"]):
         said = client.run(*arguments, status=1).err
         assert "authoriz" in said.lower() and client.prefix in said, said
 

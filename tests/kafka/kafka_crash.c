@@ -89,12 +89,6 @@ static bool by_chance(const struct job *job)
     return hash_bytes(&key, sizeof key, 0) % 2;
 }
 
-static size_t n_partitions_of(const struct member *member)
-{
-    struct partition_figures figures[1];
-    return member->transport->impl->figures(member->transport, figures, 0);
-}
-
 // Works until nothing is left in its partitions, which must be at least n_partitions; the exit status is 0
 // then.
 static void work_until_done(struct member *member, uint32_t seed, size_t n_partitions)
@@ -110,8 +104,8 @@ static void work_until_done(struct member *member, uint32_t seed, size_t n_parti
             fprintf(stderr, "%s\n", error.text);
             _exit(3);
         }
-        drained =
-            member->transport->impl->is_drained(member->transport) && n_partitions_of(member) >= n_partitions;
+        drained = member->transport->impl->is_drained(member->transport) &&
+                  member_n_partitions(member) >= n_partitions;
         chosen_seed = random_bits(&random_state);
         status = member_commit_once(member, drained && round % 2 ? NULL : by_chance, &error);
         if (status != STATUS_OK && status != STATUS_RETRY) {
@@ -232,7 +226,7 @@ static void poll_both(int n_max)
 static void poll_until_shared(size_t n_first, size_t n_second)
 {
     for (int64_t until_ms = clock_ms() + PATIENCE_MS;
-         n_partitions_of(&first) != n_first || n_partitions_of(&second) != n_second;) {
+         member_n_partitions(&first) != n_first || member_n_partitions(&second) != n_second;) {
         poll_both(0);
         if (clock_ms() > until_ms)
             fail_msg("partitions are not shared %zu and %zu", n_first, n_second);
@@ -244,7 +238,7 @@ static void finish_together(size_t n_partitions)
 {
     struct member *members[] = {&first, &second};
     for (int64_t until_ms = clock_ms() + PATIENCE_MS; clock_ms() < until_ms;) {
-        bool done = n_partitions_of(&first) + n_partitions_of(&second) == n_partitions;
+        bool done = member_n_partitions(&first) + member_n_partitions(&second) == n_partitions;
         poll_both(500);
         for (int j = 0; j < 2; j++) {
             struct error error;
@@ -299,7 +293,7 @@ static void running_jobs_are_adopted_or_dropped_when_partitions_move(void **stat
     member_commit(&second, by_chance);
     member_close(&second);
     memset(&second, 0, sizeof second);
-    for (int64_t until_ms = clock_ms() + PATIENCE_MS; n_partitions_of(&first) != 4;) {
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; member_n_partitions(&first) != 4;) {
         poll_both(500);
         assert_true(clock_ms() < until_ms);
     }

@@ -439,6 +439,68 @@ static void jobs_of_other_members_partitions_keep_no_member_from_its_exit(void *
     member_finish(&first);
 }
 
+// ---- figures ----
+
+enum { FIGURES_MAX = 8 };
+
+// Of both members, as a sum over the partitions of what either says counts them.
+static int64_t count_unfinished(void)
+{
+    int64_t n_of_partition[2] = {0};
+    const struct member *members[] = {&first, &second};
+    for (size_t m = 0; m < 2; m++) {
+        struct partition_figures figures[FIGURES_MAX];
+        size_t n = members[m]->transport
+                       ? members[m]->transport->impl->figures(members[m]->transport, figures, FIGURES_MAX)
+                       : 0;
+        for (size_t i = 0; i < n; i++) {
+            int64_t n_finished = figures[i].committed < 0 ? 0 : figures[i].committed;
+            int64_t n_unfinished = figures[i].end - n_finished - figures[i].n_map_covered;
+            if (n_unfinished > n_of_partition[figures[i].partition])
+                n_of_partition[figures[i].partition] = n_unfinished;
+        }
+    }
+    return n_of_partition[0] + n_of_partition[1];
+}
+
+static void poll_until_owned_with_figures(size_t n_first, size_t n_second)
+{
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS;
+         member_n_partitions(&first) != n_first ||
+         (second.transport && member_n_partitions(&second) != n_second);) {
+        member_poll_well(&first, 0);
+        assert_int_equal(count_unfinished(), N_JOBS);
+        if (second.transport)
+            member_poll_well(&second, 0);
+        assert_int_equal(count_unfinished(), N_JOBS);
+        assert_true(clock_ms() < until_ms);
+    }
+}
+
+// A fleet is scaled by their sum, which was 0 while partitions had no owner.
+static void unfinished_jobs_are_counted_through_a_rebalance(void **state)
+{
+    member_init_with_jobs(&first, brokers, "figures", 2, N_JOBS);
+    second.transport = NULL;
+    member_open(&first);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; member_n_partitions(&first) != 2;) {
+        member_poll_well(&first, 0);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_int_equal(count_unfinished(), N_JOBS);
+    member_join(&second, &first);
+    member_open(&second);
+    poll_until_owned_with_figures(1, 1);
+    member_close(&second);
+    poll_until_owned_with_figures(2, 0);
+    ((struct kafka_transport *)first.transport)->watch.figures_kept_ms = 0;
+    member_open(&second);
+    poll_until_owned(1, 1);
+    assert_int_equal(first.transport->impl->figures(first.transport, NULL, 0), 1);
+    member_finish(&second);
+    member_finish(&first);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +518,7 @@ int main(void)
         BROKER_TEST(a_member_learns_which_partitions_of_its_jobs_are_another_s),
         BROKER_TEST(partitions_added_before_an_exit_are_read_first),
         BROKER_TEST(jobs_of_other_members_partitions_keep_no_member_from_its_exit),
+        BROKER_TEST(unfinished_jobs_are_counted_through_a_rebalance),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all
     return cmocka_run_group_tests(tests, broker_start_group, broker_stop_group);

@@ -39,6 +39,9 @@ static struct {
     rd_kafka_resp_err_t events[EVENTS_MAX]; // rebalances while the group closes; 0: another event
     bool has_no_closing, never_closes;
     bool regroups;
+    int n_polls_to_id, n_polls_to_leave; // until the member has its id, and until it has none after that
+    rd_kafka_resp_err_t message_code;
+    bool is_leaving;
 } world;
 
 static struct kafka_transport kafka;
@@ -278,7 +281,24 @@ rd_kafka_resp_err_t __wrap_rd_kafka_unsubscribe(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     note("unsubscribe");
+    world.is_leaving = true;
     return RD_KAFKA_RESP_ERR_NO_ERROR;
+}
+
+char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk);
+char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk)
+{
+    assert_ptr_equal(rk, &client);
+    static char id[] = "member", none[] = "";
+    bool has_id = world.is_leaving ? world.n_polls_to_leave > 0 : world.n_polls_to_id == 0;
+    return has_id ? id : none;
+}
+
+void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory);
+void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory)
+{
+    assert_ptr_equal(rk, &client);
+    assert_non_null(memory);
 }
 
 // Each of the first polls has a message; one more has a rebalance.
@@ -287,15 +307,18 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
 {
     static rd_kafka_message_t message;
     assert_ptr_equal(rk, &client);
-    assert_int_equal(timeout_ms, 0);
+    assert_in_range(timeout_ms, 1, 50);
     note("poll");
     world.now_ms += world.step_ms;
+    int *n_polls = world.is_leaving ? &world.n_polls_to_leave : &world.n_polls_to_id;
+    *n_polls -= *n_polls > 0;
     if (world.n_messages == 0) {
         kafka.group.regrouped = world.regroups;
         world.regroups = false;
         return NULL;
     }
     world.n_messages--;
+    message.err = world.message_code;
     return &message;
 }
 
@@ -1103,13 +1126,13 @@ static void all_events_are_answered_before_the_group_closes(void **state)
     (void)state;
     world.n_messages = 2;
     world.regroups = true;
-    kafka_group_leave(&kafka, START_MS + 1000);
+    kafka_group_leave(&kafka, false, START_MS + 1000);
     expect("unsubscribe; poll; poll; poll; poll; close group; await; destroy");
     world.n_events = 2;
     world.events[1] = RD_KAFKA_RESP_ERR__REVOKE_PARTITIONS;
     event_list = list_of("1");
     own(1, 5);
-    kafka_group_leave(&kafka, world.now_ms + 1000);
+    kafka_group_leave(&kafka, false, world.now_ms + 1000);
     expect("unsubscribe; poll; close group; await; mark 1; revoke; say; gaps; resolve; assign NULL; await; "
            "await; destroy");
     assert_false(partition_of(1)->owned);
@@ -1121,16 +1144,58 @@ static void leaving_has_a_deadline(void **state)
     (void)state;
     world.n_messages = 100;
     world.step_ms = 400;
-    kafka_group_leave(&kafka, START_MS + 1000);
+    kafka_group_leave(&kafka, false, START_MS + 1000);
     expect("unsubscribe; poll; poll; poll; close group; destroy");
     world.n_messages = 0;
     world.step_ms = 0;
     world.never_closes = true;
-    kafka_group_leave(&kafka, world.now_ms + 100);
+    kafka_group_leave(&kafka, false, world.now_ms + 100);
     expect("unsubscribe; poll; close group; await; await; destroy");
     world.has_no_closing = true;
-    kafka_group_leave(&kafka, world.now_ms + 100);
+    kafka_group_leave(&kafka, false, world.now_ms + 100);
     expect("unsubscribe; poll; close group; destroy");
+}
+
+// Also a static one: librdkafka sends no LeaveGroup for it once its close has begun.
+static void a_member_has_left_before_the_group_closes(void **state)
+{
+    (void)state;
+    kafka.group.subscribed = true;
+    world.n_polls_to_leave = 3;
+    kafka_group_leave(&kafka, true, START_MS + 1000);
+    expect("unsubscribe; poll; poll; poll; close group; await; destroy");
+    world.n_polls_to_leave = 100;
+    world.step_ms = 400;
+    kafka_group_leave(&kafka, true, world.now_ms + 1000);
+    expect("unsubscribe; poll; poll; poll; close group; destroy");
+    world.n_polls_to_leave = 100;
+    world.step_ms = 0;
+    kafka_group_leave(&kafka, false, world.now_ms + 1000); // no broker would take the request
+    expect("unsubscribe; poll; close group; destroy");
+    config.group.protocol = GROUP_PROTOCOL_CONSUMER; // keeps its id
+    kafka_group_leave(&kafka, true, world.now_ms + 1000);
+    expect("unsubscribe; poll; close group; destroy");
+}
+
+static void a_member_that_leaves_while_it_joins_waits_for_its_id(void **state)
+{
+    (void)state;
+    kafka.group.subscribed = true;
+    world.n_polls_to_id = 2;
+    kafka_group_leave(&kafka, true, START_MS + 10000);
+    expect("poll; poll; unsubscribe; poll; close group; await; destroy");
+    world.is_leaving = false;
+    world.n_polls_to_id = 100;
+    world.step_ms = 2000;
+    kafka_group_leave(&kafka, true, world.now_ms + 10000);
+    expect("poll; poll; poll; unsubscribe; poll; close group; destroy");
+    world.is_leaving = false;
+    world.n_polls_to_id = 100;
+    world.n_messages = 1; // the group refuses it
+    world.message_code = RD_KAFKA_RESP_ERR_INCONSISTENT_GROUP_PROTOCOL;
+    world.step_ms = 0;
+    kafka_group_leave(&kafka, true, world.now_ms + 10000);
+    expect("poll; unsubscribe; poll; close group; destroy");
 }
 
 int main(void)
@@ -1162,6 +1227,8 @@ int main(void)
         test(a_member_whose_id_is_taken_ends_and_one_without_an_answer_goes_on),
         test(all_events_are_answered_before_the_group_closes),
         test(leaving_has_a_deadline),
+        test(a_member_has_left_before_the_group_closes),
+        test(a_member_that_leaves_while_it_joins_waits_for_its_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

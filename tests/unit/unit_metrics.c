@@ -236,6 +236,7 @@ TEST(figures_of_prefixes_and_of_kafka_have_their_names)
                                   .records.n_oversize = 27,
                                   .records.n_refused = 28,
                                   .n_producers = 29,
+                                  .throttled_ms = 1500,
                                   .n_rejoins = 30,
                                   .records.n_tombstones = 31,
                                   .records.n_deleted = 32};
@@ -254,6 +255,7 @@ TEST(figures_of_prefixes_and_of_kafka_have_their_names)
     assert_lines("sheaf_oversize_total 27");
     assert_lines("sheaf_refused_total 28");
     assert_lines("sheaf_producers_replaced_total 29");
+    assert_lines("sheaf_throttled_seconds_total 1.5");
     assert_lines("sheaf_rejoins_total 30");
     assert_lines("sheaf_tombstones_total 31");
     assert_lines("sheaf_deleted_records_total 32");

@@ -33,8 +33,9 @@ static struct {
     struct submitted_record topic[TOPIC_MAX]; // of jobs
     int n_topic;
     struct buffer log, warnings;
-    int64_t now_ms, send_ms; // the clock, and how long a record takes
-    size_t refused_bytes;    // the topic refuses records of as many; 0: none
+    int64_t now_ms, send_ms;                               // the clock, and how long a record takes
+    int64_t throttled_until_ms, throttled_ms, throttle_ms; // throttle_ms: of each commit
+    size_t refused_bytes;                                  // the topic refuses records of as many; 0: none
     int n_opened, n_sent, n_commits, n_waits, n_controls_read, n_controls_finished;
     int failing_send, failing_commit; // the n-th; 0: none
     int n_failing;                    // commits after that one, too
@@ -142,6 +143,15 @@ enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_m
     return STATUS_OK;
 }
 
+int64_t __wrap_kafka_producer_throttled_ms(struct kafka_producer *of, int *left_ms);
+int64_t __wrap_kafka_producer_throttled_ms(struct kafka_producer *of, int *left_ms)
+{
+    assert_ptr_equal(of, producer);
+    int64_t left = world.throttled_until_ms - world.now_ms;
+    *left_ms = left > 0 ? (int)left : 0;
+    return world.throttled_ms;
+}
+
 void __wrap_kafka_producer_last(const struct kafka_producer *of, int32_t *partition, int64_t *offset);
 void __wrap_kafka_producer_last(const struct kafka_producer *of, int32_t *partition, int64_t *offset)
 {
@@ -167,6 +177,9 @@ enum status __wrap_kafka_producer_commit(struct kafka_producer *of, const struct
                                        &world.control.marker, fault),
                          STATUS_OK);
     }
+    world.throttled_ms += world.throttle_ms;
+    if (world.throttle_ms)
+        world.throttled_until_ms = world.now_ms + world.throttle_ms;
     buffer_add_string(&world.log, "commit");
     for (size_t i = 0; i < n_controls; i++) {
         struct text value = controls[i].value;
@@ -664,6 +677,28 @@ static void a_chunk_ends_after_its_time_or_bytes(void **state)
     buffer_finish(&lines);
 }
 
+// The first chunk of three groups costs four times as much as a chunk may.
+static void a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited(void **state)
+{
+    (void)state;
+    enum { LINE_BYTES = 100, N_GROUPS = 5, THROTTLE_MS = 20000 };
+    struct buffer lines = {0};
+    for (int i = 0; i < N_GROUPS * INPUT_GROUP_JOBS; i++)
+        buffer_add_format(&lines, "{\"prompt\":\"%0*d\"}\n", LINE_BYTES, i);
+    world.send_ms = 1;
+    world.throttle_ms = THROTTLE_MS;
+    int64_t began_ms = world.now_ms;
+    assert_int_equal(submit(lines.data), STATUS_OK);
+    assert_non_null(strstr(world.log.data, "\"lines\":3000,\"jobs\":3000,\"complete\":false"));
+    assert_non_null(strstr(world.log.data, "\"lines\":4000,\"jobs\":4000,\"complete\":false"));
+    assert_int_equal(world.n_commits, 4); // 3000, 4000, 5000, and that all is there
+    assert_true(world.now_ms - began_ms >= 4 * THROTTLE_MS);
+    assert_string_equal(world.warnings.data,
+                        "throttled by the broker for 20.0 s: a quota (producer_byte_rate) "
+                        "limits the submission\n");
+    buffer_finish(&lines);
+}
+
 static void lost_records_are_sent_again_by_a_new_producer(void **state)
 {
     (void)state;
@@ -761,6 +796,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_record_that_the_topic_refuses_is_submitted_by_its_start, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_chunk_ends_after_its_time_or_bytes, begin, end),
+        cmocka_unit_test_setup_teardown(a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited, begin,
+                                        end),
         cmocka_unit_test_setup_teardown(lost_records_are_sent_again_by_a_new_producer, begin, end),
         cmocka_unit_test_setup_teardown(committed_lines_are_not_sent_again, begin, end),
         cmocka_unit_test_setup_teardown(brokers_are_waited_for_a_minute_since_the_last_commit, begin, end),

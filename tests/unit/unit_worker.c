@@ -508,11 +508,7 @@ TEST(a_job_that_was_cancelled_before_it_came_is_not_computed)
     stage_end(&stage, 100);
 }
 
-<<<<<<< HEAD
-TEST(a_share_of_dead_letters_that_is_just_allowed_lets_the_worker_go_on)
-=======
-static void a_share_of_dead_letters_that_is_just_allowed_quarantines_none(void **state)
->>>>>>> poison
+TEST(a_share_of_dead_letters_that_is_just_allowed_quarantines_none)
 {
     struct stage stage = stage_open(1500, 300); // one in 50, from the first check on
     stage.config.limits.dead_percent = 2;
@@ -528,38 +524,5 @@ int main(void)
     struct error error;
     if (log_configure(&(struct log_settings){.level = LOG_ERROR}, &error) != STATUS_OK)
         return 1;
-<<<<<<< HEAD
     return cases_run();
-=======
-    const struct CMUnitTest tests[] = {
-        CASE(every_job_is_committed_once_in_groups_and_out_of_order),
-        CASE(nothing_is_committed_once_the_model_has_changed),
-        CASE(checks_of_steps_travel_to_the_main_thread_s_log),
-        CASE(a_full_window_pauses_the_source_and_room_resumes_it),
-        CASE(the_memory_of_the_jobs_pauses_the_source_as_their_number_does),
-        CASE(a_job_beyond_the_limit_of_memory_is_taken_alone),
-        CASE(a_worker_that_shares_its_queue_takes_one_batch_until_a_job_is_committed),
-        CASE(a_worker_holds_a_batch_and_two_ahead_or_the_commits_of_a_tenth_of_a_second),
-        CASE(a_model_that_fails_its_first_jobs_is_found_before_any_is_published),
-        CASE(a_leap_of_the_clock_is_no_idle_time),
-        CASE(work_in_between_starts_the_idle_time_anew),
-        CASE(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exits),
-        CASE(waiting_jobs_of_partitions_that_are_another_s_are_not_computed),
-        CASE(a_fenced_worker_ends_with_the_error_and_counts_no_job_as_answered),
-        CASE(a_worker_without_jobs_is_ready_again_when_its_source_is_back),
-        CASE(a_worker_whose_source_waits_is_healthy_and_not_ready),
-        CASE(a_stop_that_is_asked_for_does_not_mask_a_failure),
-        CASE(a_worker_whose_step_hangs_ends_at_the_limit_with_an_error),
-        CASE(a_lost_device_gives_every_job_back_and_ends_the_worker),
-        CASE(sigterm_finishes_running_jobs_and_releases_the_waiting_ones),
-        CASE(a_cancel_from_the_source_reaches_the_engine),
-        CASE(suspects_are_computed_a_few_at_a_time_and_the_worst_of_them_alone),
-        CASE(a_cancel_reaches_jobs_at_the_gate),
-        CASE(names_in_headers_that_no_result_can_carry_count_as_not_given),
-        CASE(a_job_that_was_cancelled_before_it_came_is_not_computed),
-        CASE(a_share_of_dead_letters_that_is_just_allowed_quarantines_none),
-        CASE(bad_records_beyond_their_share_are_quarantined_and_the_others_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
->>>>>>> poison
 }

@@ -99,6 +99,45 @@ TEST(what_can_t_be_published_at_once_is_published_in_parts)
     stage_end(&stage, 200);
 }
 
+// A transport whose advice changes with each commit.
+static struct {
+    int64_t not_before_ms;
+    bool was_early;
+} advised;
+
+enum { ADVISED_JOBS = 3, ADVISED_PAUSE_MS = 20 };
+
+static void give_advice(struct transport *transport, struct commit_advice *advice)
+{
+    (void)transport;
+    *advice = (struct commit_advice){.jobs_max = ADVISED_JOBS, .not_before_ms = advised.not_before_ms};
+}
+
+static enum status commit_as_advised(struct transport *transport, struct job *const *jobs, size_t n_jobs,
+                                     bool *committed, struct error *error)
+{
+    advised.was_early = advised.was_early || clock_ms() < advised.not_before_ms;
+    if (n_jobs > 0)
+        advised.not_before_ms = clock_ms() + ADVISED_PAUSE_MS;
+    return script_impl.commit(transport, jobs, n_jobs, committed, error);
+}
+
+TEST(commits_are_as_large_and_as_late_as_the_transport_advises)
+{
+    struct stage stage = stage_open(40, 20);
+    struct transport_impl impl = script_impl;
+    impl.commit = commit_as_advised;
+    impl.commit_advice = give_advice;
+    stage.script->base.impl = &impl;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_in_range(stage.script->commits.largest, 1, ADVISED_JOBS);
+    assert_false(advised.was_early);
+    int n_answered, n_released;
+    check_outcomes(stage.script, &n_answered, &n_released);
+    assert_int_equal(n_answered, 40);
+    stage_close(&stage);
+}
+
 TEST(a_result_that_is_refused_again_and_again_keeps_no_other_waiting)
 {
     struct stage stage = stage_open(40, 20);

@@ -196,4 +196,45 @@ TEST(a_step_that_outlasts_the_leave_is_no_error)
     sigterm_stage_close(&opened);
 }
 
+enum { GRACE_MS = 2 * POLL_MS };
+
+// The step ends once the transport's time is over, and long before the worker's own.
+static enum status poll_until_the_grace_is_over(struct transport *transport, int timeout_ms, int n_max,
+                                                const struct transport_events *events, struct error *error)
+{
+    if (signal_ms == 0 && leaving.model && fake_model_is_held(leaving.model)) {
+        signal_ms = atomic_load(&now_ms);
+        raise(SIGTERM);
+    } else if (signal_ms > 0 && leaving.model) {
+        atomic_fetch_add(&now_ms, POLL_MS);
+        if (atomic_load(&now_ms) - signal_ms > GRACE_MS + POLL_MS)
+            let_step_end();
+    }
+    return script_impl.poll(transport, timeout_ms, n_max, events, error);
+}
+
+TEST(running_jobs_are_released_when_the_transports_grace_is_over)
+{
+    struct transport_impl impl = script_impl;
+    struct sigterm_stage opened;
+    impl.poll = poll_until_the_grace_is_over;
+    impl.grace_ms = GRACE_MS;
+    sigterm_stage_open(&opened, &impl, 10);
+    struct stage *stage = &opened.stage;
+    leaving = (struct leaving){.script = stage->script, .model = stage->model};
+    signal_ms = 0;
+    atomic_store(&now_ms, POLL_MS);
+    fake_model_hold(stage->model);
+    enum status status = stage_run(stage);
+    long long took_ms = atomic_exchange(&now_ms, 0) - signal_ms;
+    if (status != STATUS_OK)
+        fail_msg("%s", stage->error.text);
+    int n_answered, n_released;
+    check_outcomes(stage->script, &n_answered, &n_released);
+    assert_int_equal(n_released, 10 - n_answered);
+    assert_true(n_released > 0);
+    assert_true(took_ms < WORKER_GRACE_MS);
+    sigterm_stage_close(&opened);
+}
+
 TEST_FIXTURE(case_begin, case_finish);

@@ -1,0 +1,296 @@
+// sheaf lag: the jobs that a group has not finished, from the jobs topic and the group's offset maps alone, so also
+// while no worker runs. With --metrics it goes on, and serves the number for a scaler.
+//
+//   /         {"topic":"sheaf-jobs","group":"sheaf","unfinished":1,"partitions":[{"partition":0,...}]}
+//   /metrics  sheaf_group_unfinished{consumergroup="sheaf",topic="sheaf-jobs"} 1
+//   /healthz  200: the process runs
+//   /readyz   200: the number is known
+//
+// A number that is not known, or is too old, is answered with 503: a scaler then changes nothing.
+#include "batching/queue.h"
+#include "consumer/command/commands.h"
+#include "consumer/http.h"
+#include "consumer/http_token.h"
+#include "consumer/kafka/kafka_follow.h"
+#include "consumer/kafka_settings.h"
+#include "consumer/log.h"
+#include "consumer/stop.h"
+#include "schemas/clock.h"
+#include "schemas/value.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    INTERVAL_MS = 5000, // between two looks
+    OLD_MS = 60000,     // a number that could not be read again for this time is not known
+};
+
+struct lag {
+    const struct kafka_config *config;
+    struct kafka_follow *follow;
+    struct kafka_standing *standings; // [n_max]
+    size_t n, n_max;
+};
+
+// One look at the group.
+struct lag_look {
+    struct buffer json, metrics;
+    int64_t read_ms;
+    char why[ERROR_TEXT_BYTES]; // it failed; "": it did not
+};
+
+// What the server answers.
+struct lag_pages {
+    struct queue *looks; // from main, the last one or none
+    struct http_token token;
+    // Thread: sheaf-http.
+    struct lag_look *last; // that did not fail; NULL: none
+    char why[ERROR_TEXT_BYTES];
+};
+
+// ---- reading ----
+
+static enum status read_lag(struct lag *lag, struct error *error)
+{
+    enum status status = kafka_follow_look(lag->follow, error);
+    if (status != STATUS_OK)
+        return status;
+    size_t n_partitions = (size_t)kafka_follow_n_partitions(lag->follow, 0);
+    if (n_partitions > lag->n_max) {
+        struct kafka_standing *standings = realloc(lag->standings, n_partitions * sizeof *standings);
+        if (!standings)
+            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for %zu partitions",
+                             n_partitions);
+        lag->standings = standings;
+        lag->n_max = n_partitions;
+    }
+    return kafka_follow_standings(lag->follow, 0, lag->standings, lag->n_max, &lag->n, error);
+}
+
+static int64_t sum_unfinished(const struct lag *lag)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < lag->n; i++)
+        n += kafka_standing_unfinished(&lag->standings[i]);
+    return n;
+}
+
+// ---- writing ----
+
+static void write_table(const struct lag *lag, struct buffer *out)
+{
+    buffer_add_format(out, "%9s %12s %12s %12s %12s  owner\n", "partition", "unfinished", "committed", "end",
+                      "map covers");
+    for (size_t i = 0; i < lag->n; i++) {
+        const struct kafka_standing *standing = &lag->standings[i];
+        buffer_add_format(out, "%9d %12lld %12lld %12lld %12d  ", standing->partition,
+                          (long long)kafka_standing_unfinished(standing), (long long)standing->committed,
+                          (long long)standing->end, standing->map_covered);
+        buffer_add_printable(out, text_from_string(standing->owner[0] ? standing->owner : "-"), 0);
+        buffer_add_byte(out, '\n');
+    }
+    buffer_add_format(out, "%lld unfinished in topic ", (long long)sum_unfinished(lag));
+    buffer_add_printable(out, text_from_string(lag->config->topics.jobs), 0);
+    buffer_add_string(out, ", group ");
+    buffer_add_printable(out, text_from_string(lag->config->group.name), 0);
+    buffer_add_byte(out, '\n');
+}
+
+static void write_json(const struct lag *lag, struct buffer *out)
+{
+    buffer_add_string(out, "{\"topic\":");
+    json_encode_string(text_from_string(lag->config->topics.jobs), out);
+    buffer_add_string(out, ",\"group\":");
+    json_encode_string(text_from_string(lag->config->group.name), out);
+    buffer_add_format(out, ",\"unfinished\":%lld,\"partitions\":[", (long long)sum_unfinished(lag));
+    for (size_t i = 0; i < lag->n; i++) {
+        const struct kafka_standing *standing = &lag->standings[i];
+        buffer_add_format(out,
+                          "%s{\"partition\":%d,\"unfinished\":%lld,\"committed\":%lld,\"end\":%lld,"
+                          "\"map_covered\":%d,\"owner\":",
+                          i ? "," : "", standing->partition, (long long)kafka_standing_unfinished(standing),
+                          (long long)standing->committed, (long long)standing->end, standing->map_covered);
+        if (standing->owner[0])
+            json_encode_string(text_from_string(standing->owner), out);
+        else
+            buffer_add_string(out, "null");
+        buffer_add_byte(out, '}');
+    }
+    buffer_add_string(out, "]}\n");
+}
+
+// Names of topics and groups need no escapes that JSON has not.
+static void add_sample(const struct lag *lag, const char *name, int64_t partition, int64_t value,
+                       struct buffer *out)
+{
+    buffer_add_format(out, "%s{consumergroup=", name);
+    json_encode_string(text_from_string(lag->config->group.name), out);
+    buffer_add_string(out, ",topic=");
+    json_encode_string(text_from_string(lag->config->topics.jobs), out);
+    if (partition >= 0)
+        buffer_add_format(out, ",partition=\"%lld\"", (long long)partition);
+    buffer_add_format(out, "} %lld\n", (long long)value);
+}
+
+static void write_metrics(const struct lag *lag, struct buffer *out)
+{
+    buffer_add_string(out,
+                      "# HELP sheaf_group_unfinished Jobs of the topic that the group has not finished.\n"
+                      "# TYPE sheaf_group_unfinished gauge\n");
+    add_sample(lag, "sheaf_group_unfinished", -1, sum_unfinished(lag), out);
+    buffer_add_string(out, "# HELP sheaf_group_partition_unfinished The same of each partition.\n"
+                           "# TYPE sheaf_group_partition_unfinished gauge\n");
+    for (size_t i = 0; i < lag->n; i++)
+        add_sample(lag, "sheaf_group_partition_unfinished", lag->standings[i].partition,
+                   kafka_standing_unfinished(&lag->standings[i]), out);
+}
+
+// ---- serving ----
+
+static void destroy_look(struct lag_look *look)
+{
+    if (!look)
+        return;
+    buffer_finish(&look->json);
+    buffer_finish(&look->metrics);
+    free(look);
+}
+
+static void take_looks(struct lag_pages *pages)
+{
+    for (struct lag_look *look; (look = queue_try_pop(pages->looks));) {
+        memcpy(pages->why, look->why, sizeof pages->why);
+        struct lag_look *unused = look->why[0] ? look : pages->last;
+        if (unused != look)
+            pages->last = look;
+        destroy_look(unused);
+    }
+}
+
+static void answer_page(void *context, const char *path, const char *authorization,
+                        struct http_answer *answer)
+{
+    struct lag_pages *pages = context;
+    take_looks(pages);
+    bool is_metrics = strcmp(path, "/metrics") == 0, is_json = strcmp(path, "/") == 0;
+    bool is_known = pages->last && clock_ms() - pages->last->read_ms < OLD_MS;
+    if ((is_metrics || is_json) && !http_token_matches(&pages->token, authorization)) {
+        answer->status = 401;
+        buffer_add_string(&answer->body,
+                          "expected the token of --metrics-token: as a Bearer token, or as the password\n");
+    } else if (strcmp(path, "/healthz") == 0) {
+        buffer_add_string(&answer->body, "ok\n");
+    } else if (!is_metrics && !is_json && strcmp(path, "/readyz") != 0) {
+        answer->status = 404;
+        buffer_add_string(&answer->body, "there are /, /metrics, /healthz and /readyz\n");
+    } else if (!is_known) {
+        answer->status = 503;
+        buffer_add_format(&answer->body, "%s\n", pages->why[0] ? pages->why : "starting");
+    } else if (is_metrics || is_json) {
+        answer->content_type =
+            is_metrics ? "text/plain; version=0.0.4; charset=utf-8" : "application/json; charset=utf-8";
+        const struct buffer *page = is_metrics ? &pages->last->metrics : &pages->last->json;
+        buffer_add(&answer->body, page->data, page->size);
+    } else {
+        buffer_add_string(&answer->body, "ok\n");
+    }
+}
+
+static void publish_look(struct lag_pages *pages, const struct lag *lag, enum status status,
+                         const struct error *error)
+{
+    struct lag_look *look = calloc(1, sizeof *look);
+    if (!look)
+        return; // the last one gets old
+    if (status == STATUS_OK) {
+        write_json(lag, &look->json);
+        write_metrics(lag, &look->metrics);
+        look->read_ms = clock_ms();
+    } else {
+        memcpy(look->why, error->text, sizeof look->why);
+    }
+    for (struct lag_look *unseen; (unseen = queue_try_pop(pages->looks));)
+        destroy_look(unseen);
+    if (!queue_push(pages->looks, look))
+        destroy_look(look);
+}
+
+static void look_until_stopped(struct lag *lag, struct lag_pages *pages, int stop_fd)
+{
+    bool has_failed = false;
+    struct pollfd stop = {stop_fd, POLLIN, 0};
+    do {
+        struct error error;
+        enum status status = read_lag(lag, &error);
+        publish_look(pages, lag, status, &error);
+        if (status != STATUS_OK && !has_failed)
+            log_write(LOG_WARNING, "%s; trying again", error.text);
+        else if (status == STATUS_OK && has_failed)
+            log_write(LOG_INFO, "working again");
+        has_failed = status != STATUS_OK;
+    } while (poll(&stop, 1, INTERVAL_MS) == 0);
+}
+
+static enum status serve_lag(struct lag *lag, const struct settings *settings, int stop_fd,
+                             struct error *error)
+{
+    struct lag_pages pages = {0};
+    struct http *http = NULL;
+    const char *token_path = settings->worker.metrics_token;
+    enum status status = token_path ? http_token_read(&pages.token, token_path, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = queue_create(&pages.looks, 1, error);
+    if (status == STATUS_OK)
+        status = http_open(&http, settings->worker.metrics, !token_path, answer_page, &pages, error);
+    if (status == STATUS_OK) {
+        log_write(LOG_INFO, "figures at http://%s/", http_address(http));
+        look_until_stopped(lag, &pages, stop_fd);
+    }
+    http_close(http);
+    if (pages.looks) {
+        take_looks(&pages);
+        queue_destroy(pages.looks);
+    }
+    destroy_look(pages.last);
+    return status;
+}
+
+static enum status print_lag(struct lag *lag, bool json, struct error *error)
+{
+    enum status status = read_lag(lag, error);
+    struct buffer out = {0};
+    if (status == STATUS_OK && json)
+        write_json(lag, &out);
+    else if (status == STATUS_OK)
+        write_table(lag, &out);
+    fwrite(out.data, 1, out.size, stdout);
+    buffer_finish(&out);
+    return status;
+}
+
+enum status command_lag(const struct settings *settings, struct error *error)
+{
+    if (!settings->kafka.brokers)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf lag: of which Kafka? give --brokers HOSTS");
+    struct kafka_settings kafka = {0};
+    int stop_fd = settings->worker.metrics ? stop_fd_open() : -1; // before any thread
+    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    struct lag lag = {.config = &kafka.config};
+    const char *topic = kafka.config.topics.jobs;
+    if (status == STATUS_OK)
+        status = kafka_follow_open(&lag.follow, &kafka.config, &topic, 1, NULL, NULL, error);
+    if (status == STATUS_OK)
+        status = settings->worker.metrics ? serve_lag(&lag, settings, stop_fd, error)
+                                          : print_lag(&lag, settings->json, error);
+    kafka_follow_close(lag.follow);
+    free(lag.standings);
+    kafka_settings_finish(&kafka);
+    if (stop_fd >= 0)
+        close(stop_fd);
+    return status;
+}
