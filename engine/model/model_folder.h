@@ -20,8 +20,19 @@
 
 enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
-// A key with what of a model for embeddings is not built.
+// Keys of a folder's files that are not known, as a text. No part of the content's hash.
+#define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
+// What generation_config.json wants and is not built.
+#define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"
+// Keys of models for embeddings: texts with what is not built, of it all, of the pooling and of the dimensions
+// (which options may choose); the prompt before each text; a text's tokens at most (longer ones are cut);
+// whether vectors have length 1 (a boolean, only where modules.json is there).
 #define MODEL_FOLDER_NO_EMBEDDINGS "huggingface.embeddings_refused"
+#define MODEL_FOLDER_NO_POOLING    "huggingface.pooling_refused"
+#define MODEL_FOLDER_NO_DIMENSIONS "huggingface.dimensions_refused"
+#define MODEL_FOLDER_PROMPT        "huggingface.embedding_prompt"
+#define MODEL_FOLDER_TOKENS_MAX    "huggingface.embedding_tokens_max"
+#define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
 
 // A GGUF file, or a folder. Errors: STATUS_REFUSE; an unknown architecture, a setting that this version can't
 // compute and a tensor without a place are named.

@@ -399,6 +399,11 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
     return tokenizer->rules.adds_bos;
 }
 
+bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->rules.adds_eos;
+}
+
 const char *tokenizer_model_name(const struct tokenizer *tokenizer)
 {
     return tokenizer->splitter ? "bpe" : "spm";
