@@ -78,10 +78,17 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
 // Components of such a file that are not implemented are refused by name.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// The same from the texts of tokenizer.json and tokenizer_config.json (empty: none), and further ids that end
-// a generation.
-enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
-                                  const int32_t *ends, size_t n_ends, const char *pre,
+// The same from a folder's files. Empty texts: there is no such file.
+struct vocabulary_json {
+    struct text tokenizer, config,
+        special_tokens;  // tokenizer.json, tokenizer_config.json, special_tokens_map.json
+    const int32_t *ends; // further ids that end a generation
+    size_t n_ends;
+    const int32_t *control_ends; // those that do where they are control tokens
+    size_t n_control_ends;
+    const char *pre; // overrides the pre-tokenizer; NULL: the file's
+};
+enum status vocabulary_parse_json(struct vocabulary *vocabulary, const struct vocabulary_json *json,
                                   struct error *error) WARN_UNUSED;
 // Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that is stored in
 // `gguf` as tokenizer.huggingface.* alone; none where the file has them. Settings that they can't express are
@@ -104,6 +111,13 @@ enum vocabulary_end {
 void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends);
 // how a token with that text ends an answer; 0: it is not known to
 unsigned vocabulary_end_named(struct text text);
+
+// Ids that end a generation; those outside the vocabulary are left out. `only_control`: and those that are no
+// control tokens.
+void vocabulary_flag_ends(struct vocabulary *vocabulary, const int32_t *ids, size_t n_ids, bool only_control);
+// Ids under a key of `gguf`, in the arena; none where the key is absent.
+enum status vocabulary_read_ends(struct arena *arena, const struct gguf *gguf, const char *key,
+                                 const int32_t **ids, size_t *n_ids, struct error *error) WARN_UNUSED;
 
 // Builds a tokenizer; takes vocabulary->splitter over, copies all else. Errors: STATUS_REFUSE.
 enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vocabulary,

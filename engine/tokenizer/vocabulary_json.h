@@ -10,6 +10,7 @@ struct json_source {
     struct vocabulary *vocabulary;
     struct arena *arena; // the vocabulary's
     struct error *error;
+    struct value config, special_tokens; // tokenizer_config.json, special_tokens_map.json; null: none
 };
 
 // A member's kind as its "type" says; the empty text where it is absent or null.
