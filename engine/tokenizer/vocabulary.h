@@ -45,6 +45,8 @@ struct token_rules {
     bool space_first_only;   // only before text that follows nothing
     bool splits_blanks;      // merges never join a blank with the character before it
     bool ignores_merges;     // a word that is a token is that token, whatever the merges say
+    bool normalizes_blanks;  // the normalizer writes U+2581 (and adds a space), no pre-tokenizer does
+    bool fuses_unknown;      // characters in a row that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
 };
 
@@ -53,11 +55,35 @@ struct special_ids {                    // -1: none
     int32_t unk_token;                  // of chat templates
 };
 
+enum decoder_kind { DECODE_REPLACE, DECODE_STRIP };
+
+// One step of making a token's text.
+struct decoder_step {
+    enum decoder_kind kind;
+    struct text from, to; // DECODE_STRIP: up to n_first times `from` at the start, up to n_last at the end
+    int64_t n_first, n_last;
+};
+
+enum { DECODER_STEPS_MAX = 8 };
+
+// How tokens become text ("decoder" of tokenizer.json). Where none is given: the tokens' text with U+2581 as
+// blanks, byte tokens as bytes, and a space is stripped that encoding adds.
+struct token_decoder {
+    bool is_given;
+    bool shows_byte_tokens; // "<0x0A>" stays these six characters
+    bool strips_first;      // the first blank of a text
+    struct decoder_step steps[DECODER_STEPS_MAX];
+    size_t n_steps;
+};
+
 struct vocabulary {
     struct arena arena; // of the arrays
     size_t n_tokens;
     struct text *texts;
     uint16_t *flags; // enum token_flag
+    // Of added tokens that are found in the normalized text what stands there; NULL: there are none, empty texts:
+    // the token is found in the text as it is given.
+    struct text *normalized;
     // One of the two: pairs in order of rank, or (SentencePiece) a score for each token, the highest merged
     // first.
     struct vocabulary_merge *merges;
@@ -67,6 +93,7 @@ struct vocabulary {
     struct special_ids ids;
     struct splitter *splitter; // NULL: text is not cut into words
     struct normalizer normalizer;
+    struct token_decoder decoder;
 };
 
 void vocabulary_finish(struct vocabulary *vocabulary);

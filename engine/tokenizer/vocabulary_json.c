@@ -168,6 +168,22 @@ static bool is_set(const struct value *value)
            !(value->kind == VALUE_FLOAT && value->number == 0.0);
 }
 
+// "truncation" and "padding" are asked for by the caller, here by nobody.
+static enum status check_keys(struct json_source *source, const struct value *root)
+{
+    static const char *const known[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
+    for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++) {
+        bool is_known = root->object.members[i].value.kind == VALUE_NULL;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            is_known = is_known || text_equals_string(root->object.members[i].key, known[k]);
+        if (!is_known)
+            return json_refuse(source, "key", root->object.members[i].key);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_model(struct json_source *source, const struct value *model)
 {
     static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
@@ -180,6 +196,7 @@ static enum status check_model(struct json_source *source, const struct value *m
         if (is_set(value_get(model, unknown[i])))
             return json_refuse(source, "setting of the model", text_from_string(unknown[i]));
     source->vocabulary->rules.ignores_merges = json_truth(model, "ignore_merges", false);
+    source->vocabulary->rules.fuses_unknown = json_truth(model, "fuse_unk", false);
     return STATUS_OK;
 }
 
@@ -284,7 +301,9 @@ static enum status read_root(struct json_source *source, const struct value *roo
     static const struct value none = {.kind = VALUE_NULL};
     const struct value *model = value_get(root, "model");
     model = model ? model : &none;
-    enum status status = check_model(source, model);
+    enum status status = check_keys(source, root);
+    if (status == STATUS_OK)
+        status = check_model(source, model);
     if (status == STATUS_OK)
         status = read_tokens(source, root, model);
     if (status == STATUS_OK)
@@ -293,6 +312,10 @@ static enum status read_root(struct json_source *source, const struct value *roo
         status = json_read_normalizer(source, value_get(root, "normalizer"));
     if (status == STATUS_OK)
         status = json_read_pre_tokenizer(source, value_get(root, "pre_tokenizer"), pre);
+    if (status == STATUS_OK)
+        status = json_read_decoder(source, value_get(root, "decoder"));
+    if (status == STATUS_OK)
+        status = json_read_normalized(source, value_get(root, "added_tokens"));
     return status == STATUS_OK ? read_settings(source, root) : status;
 }
 

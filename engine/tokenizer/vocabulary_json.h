@@ -1,5 +1,5 @@
-// Declarations shared by vocabulary_json.c (tokens, merges, settings) and vocabulary_json_split.c
-// (normalizer, pre-tokenizer). Private to both. Format: github.com/huggingface/tokenizers, tokenizers/src
+// Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
+// pre-tokenizer) and vocabulary_json_decoder.c (decoder, added tokens in normalized text). Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src
 // (serde of each component).
 #pragma once
 
@@ -26,3 +26,7 @@ enum status json_read_normalizer(struct json_source *source, const struct value 
 // names a pre-tokenizer instead of the file's.
 enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
                                     const char *pre) WARN_UNUSED;
+// Sets `decoder`. After the pre-tokenizer, which says whether tokens are of bytes.
+enum status json_read_decoder(struct json_source *source, const struct value *decoder) WARN_UNUSED;
+// Sets `normalized`. After tokens, normalizer and pre-tokenizer.
+enum status json_read_normalized(struct json_source *source, const struct value *added) WARN_UNUSED;

@@ -40,6 +40,8 @@ static struct text string_of(const struct value *object, const char *name)
 static enum status add_step(struct json_source *source, struct normalizer_step step)
 {
     struct normalizer *normalizer = &source->vocabulary->normalizer;
+    if (source->vocabulary->rules.normalizes_blanks) // they are written last
+        return json_refuse(source, "normalizer", TEXT("another one after that of blanks"));
     if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
         return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "tokenizer.json: more than %d steps of normalization", NORMALIZER_STEPS_MAX);
@@ -56,8 +58,10 @@ static enum status read_replace(struct json_source *source, const struct value *
                 to = string_of(normalizer, "content");
     if (from.size == 0)
         return json_refuse(source, "Replace pattern", pattern ? string_of(pattern, "Regex") : from);
-    if (text_equals_string(from, " ") && text_equals_string(to, BLANK))
+    if (text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
+        source->vocabulary->rules.normalizes_blanks = true;
         return STATUS_OK;
+    }
     return add_step(source, (struct normalizer_step){NORMALIZE_REPLACE, from, to});
 }
 
@@ -82,7 +86,7 @@ static enum status read_normalizer(struct json_source *source, const struct valu
     struct text prefix = string_of(normalizer, "prepend");
     if (!text_equals_string(prefix, BLANK))
         return add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
-    source->vocabulary->rules.adds_space = true;
+    source->vocabulary->rules.adds_space = source->vocabulary->rules.normalizes_blanks = true;
     return STATUS_OK;
 }
 
@@ -251,6 +255,8 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
     }
     if (status != STATUS_OK)
         return status;
+    if (source->vocabulary->rules.byte_level && source->vocabulary->rules.normalizes_blanks)
+        return json_refuse(source, "normalizer", TEXT("U+2581 for blanks, before ByteLevel"));
     if (source->vocabulary->rules.byte_level && !stages.is_metaspace)
         return open_splitter(&stages, pre);
     if (stages.definition.n_stages || source->vocabulary->rules.byte_level)
