@@ -512,12 +512,41 @@ static enum status check_config(const struct folder_files *files, const struct v
     return status;
 }
 
+// transformers would load an adapter beside the weights and change every result.
+static enum status refuse_adapter(const struct folder_files *files, struct error *error)
+{
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
+                                        "adapter_model.bin"};
+    char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
+    struct stat information;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", files->path, names[i]);
+        if (stat(path, &information) != 0)
+            continue;
+        struct value json = {.kind = VALUE_NULL};
+        bool found = false;
+        enum status status = i == 0 ? folder_read_json(files, names[i], &json, &found, error) : STATUS_OK;
+        if (status != STATUS_OK)
+            return status;
+        const struct value *base = value_get(&json, "base_model_name_or_path");
+        struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
+            "the folder to compute without it",
+            path, of.size < 128 ? (int)of.size : 128, of.data);
+    }
+    return STATUS_OK;
+}
+
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     struct folder_files files = {folder->path, &folder->arena, &folder->unknown};
     struct value config;
     bool found;
-    enum status status = folder_read_json(&files, "config.json", &config, &found, error);
+    enum status status = refuse_adapter(&files, error);
+    if (status == STATUS_OK)
+        status = folder_read_json(&files, "config.json", &config, &found, error);
     if (status == STATUS_OK && !found)
         status =
             error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: a folder without config.json", folder->path);

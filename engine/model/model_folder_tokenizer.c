@@ -1,5 +1,5 @@
-// The parts of a folder around the tokens: tokenizer.json and tokenizer_config.json as they are, the chat
-// templates, and of generation_config.json the tokens that end an answer and the sampling defaults. Where
+// The parts of a folder around the tokens: tokenizer.json (or what stands in for it) and tokenizer_config.json,
+// the chat templates, and of generation_config.json the tokens that end an answer and the sampling defaults. Where
 // several files have a template, transformers' order holds (tokenization_utils_base.py):
 //   chat_template.jinja, with additional_chat_templates/tool_use.jinja beside it;
 //   "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"};
@@ -213,17 +213,50 @@ static enum status read_tokenizer_config(const struct folder_files *files, struc
     return status;
 }
 
+// tokenizer.json, else the first of the files that stand in for it. None: the keys are missing, which is said
+// where a tokenizer is opened.
+static enum status add_vocabulary(const struct folder_files *files, const struct value *config,
+                                  const struct value *tokenizer_config, struct gguf_writer *keys,
+                                  struct error *error)
+{
+    static const char json_key[] = "tokenizer.huggingface.json";
+    struct text content;
+    bool found;
+    enum status status = folder_read_file(files, "tokenizer.json", &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, json_key, content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tokenizer.model", &content, &found, error);
+    if (status == STATUS_OK && found)
+        return folder_add_sentencepiece(files, content, tokenizer_config, keys, error);
+    if (status == STATUS_OK)
+        status = folder_make_tokenizer(files, config, tokenizer_config, &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, json_key, content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tekken.json", &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, "tokenizer.huggingface.tekken", content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tiktoken.model", &content, &found, error);
+    if (status == STATUS_OK && found)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                           "%s/tiktoken.model: its split pattern is in the model's Python code: not built; a "
+                           "tokenizer.json is needed",
+                           files->path);
+    return status;
+}
+
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error)
 {
-    struct text tokenizer;
     struct value tokenizer_config;
-    bool found;
-    enum status status = folder_read_file(files, "tokenizer.json", &tokenizer, &found, error);
-    if (status == STATUS_OK && found)
-        gguf_writer_text(keys, "tokenizer.huggingface.json", tokenizer);
+    enum status status = read_tokenizer_config(files, &tokenizer_config, keys, error);
     if (status == STATUS_OK)
-        status = read_tokenizer_config(files, &tokenizer_config, keys, error);
+        status = add_vocabulary(files, config, &tokenizer_config, keys, error);
     if (status == STATUS_OK)
         status = add_special_tokens(files, &tokenizer_config, keys, error);
     if (status == STATUS_OK)

@@ -78,7 +78,6 @@ static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text,
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols)
 {
     size_t n_symbols = 0;
-    bool fuses = false;
     if (tokenizer->rules.byte_level) {
         for (size_t i = 0; i < word.size; i++)
             symbols[i] = tokenizer->symbols.byte_symbols[(unsigned char)word.data[i]];
@@ -94,15 +93,10 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
                                  : token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, rest);
         if (size == 0)
             size = rest.size = 1;
-        size_t n_before = n_symbols;
         if (id >= 0)
             symbols[n_symbols++] = id;
         else
             n_symbols += byte_fallback(tokenizer, rest, symbols + n_symbols);
-        bool is_unknown = id < 0 && n_symbols == n_before + 1 && symbols[n_before] == tokenizer->ids.unknown;
-        if (is_unknown && fuses)
-            n_symbols--;
-        fuses = is_unknown && tokenizer->rules.fuses_unknown;
     }
     return n_symbols;
 }
@@ -123,6 +117,17 @@ static void emit_symbol(struct encoder *encoder, int32_t symbol)
         if (id >= 0)
             token_array_add(encoder->ids, id);
     }
+}
+
+// Of unknown tokens in a row, from ids[from] on, one stays.
+static void fuse_unknown(struct encoder *encoder, size_t from)
+{
+    struct token_array *ids = encoder->ids;
+    size_t n_ids = from;
+    for (size_t i = from; i < ids->n_ids; i++)
+        if (i == from || ids->ids[i] != encoder->tokenizer->ids.unknown || ids->ids[i] != ids->ids[i - 1])
+            ids->ids[n_ids++] = ids->ids[i];
+    ids->n_ids = n_ids;
 }
 
 static int32_t *reserve_symbols(struct encoder *encoder, size_t n_symbols)
@@ -158,8 +163,11 @@ static void merge_word(struct encoder *encoder, struct text word)
         encoder->failed = true;
         return;
     }
+    size_t from = encoder->ids->n_ids;
     for (size_t i = 0; i < n_symbols; i++)
         emit_symbol(encoder, symbols[i]);
+    if (tokenizer->rules.fuses_unknown)
+        fuse_unknown(encoder, from);
 }
 
 // A word that the cache does not know by this key, or, without one, does not keep.

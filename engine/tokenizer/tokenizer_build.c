@@ -32,7 +32,7 @@ static struct text copy_text(struct arena *arena, struct text text)
 
 // --- Symbols ---
 
-static bool add_symbol(struct builder *builder, struct text text)
+static bool add_symbol(struct builder *builder, struct text text, bool is_word)
 {
     if (builder->n_symbols == builder->capacity) {
         size_t capacity = builder->capacity ? 2 * builder->capacity : builder->vocabulary->n_tokens + 1;
@@ -47,7 +47,7 @@ static bool add_symbol(struct builder *builder, struct text text)
     if (!copy.data)
         return false;
     builder->symbol_texts[builder->n_symbols++] = copy;
-    return copy.size == 0 ||
+    return copy.size == 0 || !is_word ||
            token_map_add(&builder->by_text, builder->symbol_texts, (int32_t)builder->n_symbols - 1);
 }
 
@@ -57,7 +57,13 @@ static int32_t intern_text(struct builder *builder, struct text text)
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
     if (id >= 0)
         return id;
-    return add_symbol(builder, text) ? (int32_t)builder->n_symbols - 1 : -1;
+    return add_symbol(builder, text, true) ? (int32_t)builder->n_symbols - 1 : -1;
+}
+
+static bool is_word(const struct vocabulary *vocabulary, size_t id)
+{
+    return !vocabulary->rules.controls_apart || id >= vocabulary->n_tokens ||
+           !(vocabulary->flags[id] & TOKEN_CONTROL);
 }
 
 static bool add_tokens(struct builder *builder)
@@ -69,7 +75,7 @@ static bool add_tokens(struct builder *builder)
     if (!token_map_reserve(&builder->by_text, n_tokens))
         return false;
     for (size_t i = 0; i < builder->vocabulary->n_tokens; i++)
-        if (!add_symbol(builder, builder->vocabulary->texts[i]))
+        if (!add_symbol(builder, builder->vocabulary->texts[i], is_word(builder->vocabulary, i)))
             return false;
     tokenizer->n_tokens = (int32_t)builder->vocabulary->n_tokens;
     tokenizer->flags = arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->flags);
@@ -195,7 +201,7 @@ static bool make_forms(struct builder *builder)
             size_t size;
             if (!bytes)
                 return false;
-            bool decodes = byte_alphabet_decode(text, bytes, &size);
+            bool decodes = is_word(builder->vocabulary, i) && byte_alphabet_decode(text, bytes, &size);
             tokenizer->symbols.forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
         }
         if (!is_text && tokenizer->symbols.forms[i].size &&
@@ -462,12 +468,14 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
     // A file that sheaf made from a folder has both; tokenizer.json says more.
-    bool json = gguf_has(gguf, "tokenizer.huggingface.json");
+    bool json =
+        gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.huggingface.tekken");
     if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "%s: there is no tokenizer: a folder needs tokenizer.json, a GGUF file the key "
-                         "tokenizer.ggml.model",
-                         gguf_path(gguf));
+        return error_set(
+            error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "%s: there is no tokenizer: a folder needs tokenizer.json (or tokenizer.model, vocab.json with "
+            "merges.txt, tekken.json), a GGUF file the key tokenizer.ggml.model",
+            gguf_path(gguf));
     enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
                               : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
     if (status == STATUS_OK)

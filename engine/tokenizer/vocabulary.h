@@ -46,6 +46,7 @@ struct token_rules {
     bool splits_blanks;      // merges never join a blank with the character before it
     bool ignores_merges;     // a word that is a token is that token, whatever the merges say
     bool normalizes_blanks;  // the normalizer writes U+2581 (and adds a space), no pre-tokenizer does
+    bool controls_apart;     // a control token's text is no word: another token may have the same
     bool fuses_unknown;      // characters in a row that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
 };
@@ -117,6 +118,9 @@ struct vocabulary_json {
 };
 enum status vocabulary_parse_json(struct vocabulary *vocabulary, const struct vocabulary_json *json,
                                   struct error *error) WARN_UNUSED;
+// The same of Mistral's tekken.json in place of tokenizer.json.
+enum status vocabulary_parse_tekken(struct vocabulary *vocabulary, const struct vocabulary_json *files,
+                                    struct error *error) WARN_UNUSED;
 // Adds the keys tokenizer.ggml.*, by which other engines read a GGUF file, for a tokenizer that is stored in
 // `gguf` as tokenizer.huggingface.* alone; none where the file has them. Settings that they can't express are
 // named in *unknown (a static text, empty where all is well), and then no key is added: half a tokenizer

@@ -319,8 +319,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     return status == STATUS_OK ? read_settings(source, root) : status;
 }
 
-static enum status parse_source(struct json_source *source, const char *name, struct text text,
-                                struct value *value)
+enum status json_parse_file(struct json_source *source, const char *name, struct text text,
+                            struct value *value)
 {
     *value = (struct value){.kind = VALUE_NULL};
     if (text.size == 0)
@@ -354,12 +354,12 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, const struct vo
     struct value root;
     vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = -1;
     vocabulary->ids.unk_token = vocabulary->ids.padding = -1;
-    enum status status = parse_source(&source, "tokenizer.json", json->tokenizer, &root);
+    enum status status = json_parse_file(&source, "tokenizer.json", json->tokenizer, &root);
     if (status == STATUS_OK)
-        status = parse_source(&source, "tokenizer_config.json", json->config, &source.config);
+        status = json_parse_file(&source, "tokenizer_config.json", json->config, &source.config);
     if (status == STATUS_OK)
         status =
-            parse_source(&source, "special_tokens_map.json", json->special_tokens, &source.special_tokens);
+            json_parse_file(&source, "special_tokens_map.json", json->special_tokens, &source.special_tokens);
     if (status == STATUS_OK)
         status = read_root(&source, &root, json->pre);
     if (status == STATUS_OK)
@@ -370,8 +370,11 @@ enum status vocabulary_parse_json(struct vocabulary *vocabulary, const struct vo
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error)
 {
+    bool is_tekken = !gguf_has(gguf, "tokenizer.huggingface.json");
     struct vocabulary_json json = {.pre = pre};
-    enum status status = gguf_text(gguf, "tokenizer.huggingface.json", &json.tokenizer, NULL, error);
+    enum status status =
+        gguf_text(gguf, is_tekken ? "tokenizer.huggingface.tekken" : "tokenizer.huggingface.json",
+                  &json.tokenizer, NULL, error);
     if (status == STATUS_OK)
         status = gguf_text(gguf, "tokenizer.huggingface.config", &json.config, NULL, error);
     if (status == STATUS_OK)
@@ -382,5 +385,7 @@ enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct ggu
     if (status == STATUS_OK)
         status = vocabulary_read_ends(&vocabulary->arena, gguf, "tokenizer.huggingface.further_eos_token_ids",
                                       &json.control_ends, &json.n_control_ends, error);
-    return status == STATUS_OK ? vocabulary_parse_json(vocabulary, &json, error) : status;
+    if (status != STATUS_OK)
+        return status;
+    return (is_tekken ? vocabulary_parse_tekken : vocabulary_parse_json)(vocabulary, &json, error);
 }

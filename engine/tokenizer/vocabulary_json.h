@@ -1,5 +1,5 @@
 // Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
-// pre-tokenizer) and vocabulary_json_decoder.c (decoder, added tokens in normalized text). Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src
+// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and vocabulary_tekken.c. Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src
 // (serde of each component).
 #pragma once
 
@@ -18,6 +18,9 @@ struct text json_type(const struct value *component);
 bool json_truth(const struct value *object, const char *name, bool otherwise);
 // "tokenizer.json: WHAT "TYPE" is not known".
 enum status json_refuse(struct json_source *source, const char *what, struct text name);
+// The empty text: null.
+enum status json_parse_file(struct json_source *source, const char *name, struct text text,
+                            struct value *value) WARN_UNUSED;
 enum status json_out_of_memory(struct json_source *source);
 
 // Sets normalizer, byte_level, adds_space and its like.
