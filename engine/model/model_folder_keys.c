@@ -73,6 +73,10 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
     {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""}, // StarCoder2
     {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},     //
+    {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
+    {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
+    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
+    {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // which tensors there are says it
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
@@ -85,7 +89,8 @@ static const struct folder_key keys[] = {
      "tp_parallel gradient_checkpointing slow_but_exact reorder_and_upcast_attn attention_softmax_in_fp32 "
      "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
      "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
-     "experts_per_token initial_context_length ep_size transformers.js_config",
+     "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
+     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version",
      NULL},
     // of training
     {"config.json", KEY_NO_PART,
@@ -124,9 +129,9 @@ static const struct folder_key keys[] = {
 
     // the second row counts for embeddings and where tokenizer.json is missing
     {"tokenizer_config.json", KEY_READ,
-     "bos_token eos_token unk_token pad_token add_bos_token add_eos_token chat_template", NULL},
-    {"tokenizer_config.json", KEY_READ,
-     "model_max_length truncation_side add_prefix_space added_tokens_decoder legacy", NULL},
+     "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template",
+     NULL},
+    {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
     {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens fix_mistral_regex", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
     // tokenizer.json has the tokens, and its normalizer the case; spaces of decoded text: as in vLLM

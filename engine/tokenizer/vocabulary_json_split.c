@@ -110,6 +110,7 @@ struct stages {
     struct json_source *source;
     struct splitter_definition definition;
     bool is_metaspace, is_gemma;
+    bool is_alone; // the pre-tokenizer is no sequence
 };
 
 static enum status add_stage(struct stages *stages, const struct split_definition *stage)
@@ -197,7 +198,10 @@ static enum status read_byte_level(struct stages *stages, const struct value *by
 {
     struct vocabulary *vocabulary = stages->source->vocabulary;
     vocabulary->rules.byte_level = true;
-    if (json_truth(byte_level, "add_prefix_space", true)) {
+    bool adds_space = json_truth(byte_level, "add_prefix_space", true);
+    if (stages->is_alone) // as transformers: tokenizer_config.json overrules it
+        adds_space = json_truth(&stages->source->config, "add_prefix_space", adds_space);
+    if (adds_space) {
         if (stages->definition.n_stages) // it would come before each piece
             return json_refuse(stages->source, "pre-tokenizer",
                                TEXT("ByteLevel with add_prefix_space after another"));
@@ -251,6 +255,7 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
              list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)
             status = read_pre_tokenizer(&stages, &list->array.items[i]);
     } else if (pre_tokenizer && pre_tokenizer->kind != VALUE_NULL) {
+        stages.is_alone = true;
         status = read_pre_tokenizer(&stages, pre_tokenizer);
     }
     if (status != STATUS_OK)

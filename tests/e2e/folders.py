@@ -12,7 +12,7 @@ SETTINGS = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "e
 
 
 def write(test, name, **files):
-    """files: of the folder, with _ in place of the dot before "json" or "jinja"."""
+    """files: of the folder, with _ in place of the dot before "json", "txt" or "jinja"."""
     folder = test.path(name)
     tiny_model.write_folder(folder, {".".join(key.rsplit("_", 1)): content for key, content in files.items()})
     return folder
@@ -155,6 +155,24 @@ def a_model_without_a_tokenizer_is_refused_by_its_name(test):
         ["tokenizer", "none, bos -1, eos -1"], ["template", "not read"]], done
     facts = json.loads(test.run("inspect", "none.gguf", "--json", status=1).out)
     assert (facts["family"], facts["tokenizer"], facts["eos"], facts["template"]) == ("llama", "none", -1, "not read"), facts
+
+
+@case
+def a_folder_without_tokenizer_json_answers_from_vocab_json_and_merges_txt(test):
+    whole, pairs = write(test, "whole"), write(test, "pairs", vocab_json={token: i for i, token in enumerate(tiny_model.TOKENS)},
+                                               merges_txt="#version: 0.2\n" + "".join(merge + "\n" for merge in tiny_model.MERGES),
+                                               special_tokens_map_json={"additional_special_tokens": ["<|im_start|>"]})
+    os.remove(os.path.join(pairs, "tokenizer.json"))
+    jobs = [{"messages": CHAT, "max_tokens": 8, "temperature": 0}, {"prompt": "another thing in the earth", "max_tokens": 8, "seed": 3}]
+    expected, got = (answers(test, folder, jobs)[0] for folder in (whole, pairs))
+    for a, b in zip(expected, got):
+        assert (a["choices"], a["usage"]) == (b["choices"], b["usage"]), (a, b)
+
+
+@case
+def an_adapter_beside_the_weights_is_named(test):
+    folder = write(test, "adapter", adapter_config_json={"peft_type": "LORA", "base_model_name_or_path": "maker/model"})
+    assert "adapter_config.json: a LoRA adapter of maker/model is not built: merge it" in test.run("inspect", folder, status=1).err
 
 
 @case

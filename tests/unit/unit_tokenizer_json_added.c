@@ -50,6 +50,45 @@ static struct tokenizer *create_or_fail(const char *json)
     return tokenizer;
 }
 
+// add_prefix_space of tokenizer_config.json counts before tokenizer.json's, where ByteLevel is alone.
+static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **state)
+{
+    static const char words[] = "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xC4\xA0\":1,\"\xC4\xA0"
+                                "a\":2},\"merges\":[\"\xC4\xA0 a\"]}}",
+                      alone[] = "", listed[] = "{\"type\":\"Sequence\",\"pretokenizers\":[";
+    static const struct {
+        const char *before, *file, *config;
+        int32_t id;
+    } cases[] = {
+        {alone, "false", "{}", 0},
+        {alone, "false", "{\"add_prefix_space\":true}", 2},
+        {alone, "true", "{\"add_prefix_space\":false}", 0},
+        {alone, "true", "{\"add_prefix_space\":null}", 2},
+        {listed, "false", "{\"add_prefix_space\":true}", 0},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct vocabulary vocabulary = {0};
+        struct tokenizer *tokenizer = NULL;
+        struct token_array ids = {0};
+        struct error error;
+        struct buffer json = {0};
+        buffer_add_format(&json, "{\"pre_tokenizer\":%s{\"type\":\"ByteLevel\",\"add_prefix_space\":%s}%s,%s",
+                          cases[i].before, cases[i].file, cases[i].before == alone ? "" : "]}", words);
+        struct vocabulary_json files = {.tokenizer = {json.data, json.size},
+                                        .config = text_from_string(cases[i].config)};
+        assert_int_equal(vocabulary_parse_json(&vocabulary, &files, &error), STATUS_OK);
+        assert_int_equal(tokenizer_create(&tokenizer, &vocabulary, &error), STATUS_OK);
+        assert_int_equal(tokenizer_encode(tokenizer, TEXT("a"), 0, &ids, &error), STATUS_OK);
+        assert_int_equal(ids.n_ids, 1);
+        assert_int_equal(ids.ids[0], cases[i].id);
+        token_array_finish(&ids);
+        tokenizer_close(tokenizer);
+        vocabulary_finish(&vocabulary);
+        buffer_finish(&json);
+    }
+}
+
 static void show(const struct token_array *ids, char out[256])
 {
     out[0] = 0;
@@ -264,6 +303,7 @@ int main(void)
         cmocka_unit_test(unknown_characters_in_a_row_are_one_token_where_they_are_fused),
         cmocka_unit_test(a_message_s_control_tokens_stay_text_in_normalized_text),
         cmocka_unit_test(tokens_become_text_as_the_decoder_says),
+        cmocka_unit_test(the_configuration_says_whether_a_blank_is_put_before_bytes),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
