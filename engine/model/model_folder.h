@@ -24,9 +24,9 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
 // What generation_config.json wants and is not built.
 #define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"
-// Keys of models for embeddings: texts with what is not built, of it all, of the pooling and of the dimensions
-// (which options may choose); the prompt before each text; a text's tokens at most (longer ones are cut);
-// whether vectors have length 1 (a boolean, only where modules.json is there).
+// Keys of models for embeddings. Three texts name what is not built: NO_EMBEDDINGS in general, NO_POOLING and
+// NO_DIMENSIONS where an option can choose. PROMPT is put before each text; texts are cut after TOKENS_MAX
+// tokens; NORMALIZES says whether vectors get length 1 (only with a modules.json).
 #define MODEL_FOLDER_NO_EMBEDDINGS "huggingface.embeddings_refused"
 #define MODEL_FOLDER_NO_POOLING    "huggingface.pooling_refused"
 #define MODEL_FOLDER_NO_DIMENSIONS "huggingface.dimensions_refused"

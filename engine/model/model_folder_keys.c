@@ -1,8 +1,8 @@
 // The keys of a folder's small files. The rule: a key that changes results is read or refused by its name. So
 // each file's keys are listed here (tokenizer.json's in engine/tokenizer/vocabulary_json.c). Keys of
-// sentence-transformers' files that are not listed are refused too; those of the others are named in a warning
-// (MODEL_FOLDER_UNKNOWN). What the keys mean:
-// github.com/huggingface/transformers (generation/configuration_utils.py, tokenization_utils_base.py),
+// sentence-transformers' files that are not listed are refused too; those of the others are named in a
+// warning (MODEL_FOLDER_UNKNOWN). What the keys mean: github.com/huggingface/transformers
+// (generation/configuration_utils.py, tokenization_utils_base.py),
 // github.com/huggingface/sentence-transformers (base/modules/transformer.py, modules/pooling.py).
 #include "engine/model/model_folder_parts.h"
 
@@ -129,10 +129,11 @@ static const struct folder_key keys[] = {
 
     // the second row counts for embeddings and where tokenizer.json is missing
     {"tokenizer_config.json", KEY_READ,
-     "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template",
+     "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
+     "fix_mistral_regex",
      NULL},
     {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
-    {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens fix_mistral_regex", "false"},
+    {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
     // tokenizer.json has the tokens, and its normalizer the case; spaces of decoded text: as in vLLM
     {"tokenizer_config.json", KEY_NO_PART,

@@ -137,13 +137,14 @@ enum status folder_read_json(const struct folder_files *files, const char *name,
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 
-// model_folder_sentencepiece.c: the keys of a tokenizer.model. `config` is tokenizer_config.json (may be null).
+// model_folder_sentencepiece.c: the keys of a tokenizer.model. `config` is tokenizer_config.json (may be
+// null).
 enum status folder_add_sentencepiece(const struct folder_files *files, struct text content,
                                      const struct value *config, struct gguf_writer *keys,
                                      struct error *error) WARN_UNUSED;
 
-// model_folder_vocabulary.c: vocab.json and merges.txt as tokenizer.json would have them. *found false: one of
-// the two is missing. `config` is config.json, `tokenizer_config` may be null.
+// model_folder_vocabulary.c: vocab.json and merges.txt as tokenizer.json would have them. *found false: one
+// of the two is missing. `config` is config.json, `tokenizer_config` may be null.
 enum status folder_make_tokenizer(const struct folder_files *files, const struct value *config,
                                   const struct value *tokenizer_config, struct text *tokenizer, bool *found,
                                   struct error *error) WARN_UNUSED;

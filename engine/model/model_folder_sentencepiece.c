@@ -1,10 +1,10 @@
-// tokenizer.model, SentencePiece's, where a folder has no tokenizer.json: as the keys tokenizer.ggml.* of a GGUF
-// file, and two of ours for what these cannot say. Format: protobuf, sentencepiece_model.proto of
+// tokenizer.model, SentencePiece's, where a folder has no tokenizer.json: as the keys tokenizer.ggml.* of a
+// GGUF file, and two of ours for what these cannot say. Format: protobuf, sentencepiece_model.proto of
 // github.com/google/sentencepiece:
 //   ModelProto       1 pieces, 2 trainer_spec, 3 normalizer_spec
 //   SentencePiece    1 piece, 2 score (float), 3 type
-//   TrainerSpec      3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback, 45 unk_piece, 46 bos_piece,
-//                    47 eos_piece, 48 pad_piece
+//   TrainerSpec      3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback, 45 unk_piece,
+//                    46 bos_piece, 47 eos_piece, 48 pad_piece
 //   NormalizerSpec   1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces,
 //                    5 escape_whitespaces
 // Tokens beyond the pieces, and which are special: added_tokens_decoder of tokenizer_config.json,

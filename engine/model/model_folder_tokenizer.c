@@ -1,6 +1,7 @@
-// The parts of a folder around the tokens: tokenizer.json (or what stands in for it) and tokenizer_config.json,
-// the chat templates, and of generation_config.json the tokens that end an answer and the sampling defaults. Where
-// several files have a template, transformers' order holds (tokenization_utils_base.py):
+// The parts of a folder around the tokens: tokenizer.json (or what stands in for it) and
+// tokenizer_config.json, the chat templates, and of generation_config.json the tokens that end an answer and
+// the sampling defaults. Where several files have a template, transformers' order holds
+// (tokenization_utils_base.py):
 //   chat_template.jinja, with additional_chat_templates/tool_use.jinja beside it;
 //   "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"};
 //   chat_template.json, a processor's, where the tokenizer has none.

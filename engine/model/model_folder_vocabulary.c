@@ -1,5 +1,5 @@
-// vocab.json and merges.txt, as GPT-2's and Qwen2's tokenizers were saved before tokenizer.json, made into the
-// text of a tokenizer.json. How text is split is the tokenizer class's (tokenization_gpt2.py and
+// vocab.json and merges.txt, as GPT-2's and Qwen2's tokenizers were saved before tokenizer.json, made into
+// the text of a tokenizer.json. How text is split is the tokenizer class's (tokenization_gpt2.py and
 // tokenization_qwen2.py of github.com/huggingface/transformers).
 #include "engine/model/model_folder_parts.h"
 
@@ -62,7 +62,7 @@ static const struct tokenizer_class *find_class(const struct value *config,
 
 // --- Added tokens ---
 
-struct making {
+struct composing {
     const struct folder_files *files;
     const struct value *vocab, *tokenizer_config, *special_tokens;
     struct buffer *out;
@@ -70,43 +70,43 @@ struct making {
     size_t n_added;
 };
 
-static void put_flag(struct making *making, const char *name, bool value)
+static void put_flag(struct composing *composing, const char *name, bool value)
 {
-    buffer_add_format(making->out, ",\"%s\":%s", name, value ? "true" : "false");
+    buffer_add_format(composing->out, ",\"%s\":%s", name, value ? "true" : "false");
 }
 
-static void put_added(struct making *making, int64_t id, struct text content, const struct value *flags,
+static void put_added(struct composing *composing, int64_t id, struct text content, const struct value *flags,
                       bool special)
 {
-    buffer_add_format(making->out, "%s{\"id\":%lld,\"content\":", making->n_added++ ? "," : "",
+    buffer_add_format(composing->out, "%s{\"id\":%lld,\"content\":", composing->n_added++ ? "," : "",
                       (long long)id);
-    json_encode_string(content, making->out);
-    put_flag(making, "special", special);
+    json_encode_string(content, composing->out);
+    put_flag(composing, "special", special);
     for (int i = 0; flags && i < 4; i++) {
         static const char *const names[] = {"single_word", "lstrip", "rstrip", "normalized"};
-        put_flag(making, names[i], is_truth(flags, names[i]));
+        put_flag(composing, names[i], is_truth(flags, names[i]));
     }
-    buffer_add_string(making->out, "}");
+    buffer_add_string(composing->out, "}");
 }
 
-static const struct value *described(const struct making *making)
+static const struct value *described(const struct composing *composing)
 {
-    const struct value *tokens = value_get(making->tokenizer_config, "added_tokens_decoder");
+    const struct value *tokens = value_get(composing->tokenizer_config, "added_tokens_decoder");
     return tokens && tokens->kind == VALUE_OBJECT ? tokens : NULL;
 }
 
-static bool is_described(const struct making *making, struct text content)
+static bool is_described(const struct composing *composing, struct text content)
 {
-    const struct value *tokens = described(making);
+    const struct value *tokens = described(composing);
     for (size_t i = 0; tokens && i < tokens->object.n_members; i++)
         if (text_equal(string_of(&tokens->object.members[i].value, "content"), content))
             return true;
     return false;
 }
 
-static enum status put_described(struct making *making)
+static enum status put_described(struct composing *composing)
 {
-    const struct value *tokens = described(making);
+    const struct value *tokens = described(composing);
     for (size_t i = 0; tokens && i < tokens->object.n_members; i++) {
         const struct value_member *member = &tokens->object.members[i];
         char digits[16] = "", *end = digits;
@@ -114,10 +114,10 @@ static enum status put_described(struct making *making)
             memcpy(digits, member->key.data, member->key.size);
         long id = strtol(digits, &end, 10);
         if (end == digits || *end || id < 0)
-            return error_set(making->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            return error_set(composing->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "%s/tokenizer_config.json: added_tokens_decoder: expected ids, got \"%s\"",
-                             making->files->path, digits);
-        put_added(making, id, string_of(&member->value, "content"), &member->value,
+                             composing->files->path, digits);
+        put_added(composing, id, string_of(&member->value, "content"), &member->value,
                   is_truth(&member->value, "special"));
     }
     return STATUS_OK;
@@ -126,14 +126,14 @@ static enum status put_described(struct making *making)
 static const char *const special_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
 enum { N_SPECIAL_NAMES = sizeof special_names / sizeof *special_names };
 
-static bool is_special(const struct making *making, struct text content)
+static bool is_special(const struct composing *composing, struct text content)
 {
     for (size_t i = 0; i < N_SPECIAL_NAMES; i++)
-        if (text_equal(string_of(making->tokenizer_config, special_names[i]), content) ||
-            text_equal(string_of(making->special_tokens, special_names[i]), content))
+        if (text_equal(string_of(composing->tokenizer_config, special_names[i]), content) ||
+            text_equal(string_of(composing->special_tokens, special_names[i]), content))
             return true;
-    const struct value *const lists[] = {value_get(making->tokenizer_config, "additional_special_tokens"),
-                                         value_get(making->special_tokens, "additional_special_tokens")};
+    const struct value *const lists[] = {value_get(composing->tokenizer_config, "additional_special_tokens"),
+                                         value_get(composing->special_tokens, "additional_special_tokens")};
     for (int l = 0; l < 2; l++)
         for (size_t i = 0; lists[l] && lists[l]->kind == VALUE_ARRAY && i < lists[l]->array.n_items; i++) {
             const struct value *item = &lists[l]->array.items[i];
@@ -145,22 +145,24 @@ static bool is_special(const struct making *making, struct text content)
 }
 
 // Tokens of added_tokens.json, and of the vocabulary those that are special: named ones, and GPT-2's default.
-static enum status put_listed(struct making *making)
+static enum status put_listed(struct composing *composing)
 {
     struct value tokens;
     bool found;
-    enum status status = folder_read_json(making->files, "added_tokens.json", &tokens, &found, making->error);
+    enum status status =
+        folder_read_json(composing->files, "added_tokens.json", &tokens, &found, composing->error);
     for (size_t i = 0; status == STATUS_OK && found && i < tokens.object.n_members; i++) {
         const struct value_member *member = &tokens.object.members[i];
-        if (member->value.kind == VALUE_INTEGER && !is_described(making, member->key))
-            put_added(making, member->value.integer, member->key, NULL, is_special(making, member->key));
+        if (member->value.kind == VALUE_INTEGER && !is_described(composing, member->key))
+            put_added(composing, member->value.integer, member->key, NULL,
+                      is_special(composing, member->key));
     }
-    for (size_t i = 0; status == STATUS_OK && i < making->vocab->object.n_members; i++) {
-        const struct value_member *member = &making->vocab->object.members[i];
+    for (size_t i = 0; status == STATUS_OK && i < composing->vocab->object.n_members; i++) {
+        const struct value_member *member = &composing->vocab->object.members[i];
         bool is_default = text_equals_string(member->key, "<|endoftext|>");
-        if (member->value.kind == VALUE_INTEGER && !is_described(making, member->key) &&
-            (is_default || is_special(making, member->key)))
-            put_added(making, member->value.integer, member->key, NULL, true);
+        if (member->value.kind == VALUE_INTEGER && !is_described(composing, member->key) &&
+            (is_default || is_special(composing, member->key)))
+            put_added(composing, member->value.integer, member->key, NULL, true);
     }
     return status;
 }
@@ -168,7 +170,7 @@ static enum status put_listed(struct making *making)
 // --- Merges ---
 
 // A pair a line; the first line may be "#version: 0.2".
-static enum status put_merges(struct making *making, struct text merges)
+static enum status put_merges(struct composing *composing, struct text merges)
 {
     size_t line = 0;
     for (bool first = true; merges.size;) {
@@ -183,11 +185,11 @@ static enum status put_merges(struct making *making, struct text merges)
         if (pair.size == 0 || is_version)
             continue;
         if (!memchr(pair.data, ' ', pair.size) || !utf8_valid(pair.data, pair.size))
-            return error_set(making->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            return error_set(composing->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "%s/merges.txt: line %zu: expected two symbols with a blank between",
-                             making->files->path, line);
-        buffer_add_string(making->out, first ? "" : ",");
-        json_encode_string(pair, making->out);
+                             composing->files->path, line);
+        buffer_add_string(composing->out, first ? "" : ",");
+        json_encode_string(pair, composing->out);
         first = false;
     }
     return STATUS_OK;
@@ -195,35 +197,35 @@ static enum status put_merges(struct making *making, struct text merges)
 
 // --- The text ---
 
-static enum status put_tokenizer(struct making *making, const struct tokenizer_class *class,
+static enum status put_tokenizer(struct composing *composing, const struct tokenizer_class *class,
                                  struct text vocab, struct text merges)
 {
-    const char *blank = is_truth(making->tokenizer_config, "add_prefix_space") ? "true" : "false";
-    buffer_add_string(making->out, "{\"version\":\"1.0\",\"added_tokens\":[");
-    enum status status = put_described(making);
+    const char *blank = is_truth(composing->tokenizer_config, "add_prefix_space") ? "true" : "false";
+    buffer_add_string(composing->out, "{\"version\":\"1.0\",\"added_tokens\":[");
+    enum status status = put_described(composing);
     if (status == STATUS_OK)
-        status = put_listed(making);
-    buffer_add_format(making->out, "],\"normalizer\":%s,\"pre_tokenizer\":",
+        status = put_listed(composing);
+    buffer_add_format(composing->out, "],\"normalizer\":%s,\"pre_tokenizer\":",
                       class->composes ? "{\"type\":\"NFC\"}" : "null");
     if (class->expression) {
-        buffer_add_string(making->out,
+        buffer_add_string(composing->out,
                           "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":"
                           "{\"Regex\":");
-        json_encode_string(text_from_string(class->expression), making->out);
-        buffer_add_format(making->out,
+        json_encode_string(text_from_string(class->expression), composing->out);
+        buffer_add_format(composing->out,
                           "},\"behavior\":\"Isolated\",\"invert\":false},{\"type\":\"ByteLevel\","
                           "\"add_prefix_space\":%s,\"use_regex\":false}]}",
                           blank);
     } else
-        buffer_add_format(making->out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,\"use_regex\":true}",
-                          blank);
-    buffer_add_string(making->out,
+        buffer_add_format(composing->out,
+                          "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,\"use_regex\":true}", blank);
+    buffer_add_string(composing->out,
                       ",\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"vocab\":");
-    buffer_add_text(making->out, vocab);
-    buffer_add_string(making->out, ",\"merges\":[");
+    buffer_add_text(composing->out, vocab);
+    buffer_add_string(composing->out, ",\"merges\":[");
     if (status == STATUS_OK)
-        status = put_merges(making, merges);
-    buffer_add_string(making->out, "]}}");
+        status = put_merges(composing, merges);
+    buffer_add_string(composing->out, "]}}");
     return status;
 }
 
@@ -262,13 +264,13 @@ enum status folder_make_tokenizer(const struct folder_files *files, const struct
     if (!class)
         return refuse_class(files, config, tokenizer_config, error);
     struct buffer out = {0};
-    struct making making = {.files = files,
-                            .vocab = &tokens,
-                            .tokenizer_config = tokenizer_config,
-                            .special_tokens = &special_tokens,
-                            .out = &out,
-                            .error = error};
-    status = put_tokenizer(&making, class, vocab, merges);
+    struct composing composing = {.files = files,
+                                  .vocab = &tokens,
+                                  .tokenizer_config = tokenizer_config,
+                                  .special_tokens = &special_tokens,
+                                  .out = &out,
+                                  .error = error};
+    status = put_tokenizer(&composing, class, vocab, merges);
     if (status == STATUS_OK) {
         char *copy = out.failed ? NULL : arena_copy(files->arena, out.data, out.size);
         *tokenizer = (struct text){copy, out.size};

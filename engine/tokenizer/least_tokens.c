@@ -13,8 +13,8 @@ static bool has_byte(const struct tokenizer *tokenizer, int byte)
     return id >= 0 && id < tokenizer->n_tokens;
 }
 
-// Whether what the vocabulary lacks becomes the unknown token, one for each character (not fused). Its form must be as
-// long as a character, or a token merged from it could cover more bytes than its own form has.
+// Whether what the vocabulary lacks becomes the unknown token, one for each character (not fused). Its form
+// must be as long as a character, or a token merged from it could cover more bytes than its own form has.
 static bool has_unknown(const struct tokenizer *tokenizer)
 {
     int32_t id = tokenizer->ids.unknown;

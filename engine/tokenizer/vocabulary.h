@@ -82,8 +82,8 @@ struct vocabulary {
     size_t n_tokens;
     struct text *texts;
     uint16_t *flags; // enum token_flag
-    // Of added tokens that are found in the normalized text what stands there; NULL: there are none, empty texts:
-    // the token is found in the text as it is given.
+    // The normalized text of each added token that is matched in normalized text. NULL: there are none; an
+    // empty text: the token is matched in the text as it is given.
     struct text *normalized;
     // One of the two: pairs in order of rank, or (SentencePiece) a score for each token, the highest merged
     // first.

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-// The number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c), which is read as
-// SentencePiece does.
+// The number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c), which is
+// read as SentencePiece does.
 #define PIECES_KEY "tokenizer.huggingface.sentencepieces"
 
 struct vocabulary_source {
@@ -309,7 +309,8 @@ static enum status flag_listed(struct vocabulary_source *source, const char *key
     return status;
 }
 
-// SentencePiece finds user-defined pieces in the text in which blanks are U+2581, so no blank is put after one.
+// SentencePiece finds user-defined pieces in the text in which blanks are U+2581, so no blank is put after
+// one.
 static enum status read_pieces(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;

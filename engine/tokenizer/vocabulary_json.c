@@ -319,20 +319,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     return status == STATUS_OK ? read_settings(source, root) : status;
 }
 
-enum status json_parse_file(struct json_source *source, const char *name, struct text text,
-                            struct value *value)
-{
-    *value = (struct value){.kind = VALUE_NULL};
-    if (text.size == 0)
-        return STATUS_OK;
-    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
-        return STATUS_OK;
-    source->error->status = STATUS_REFUSE;
-    return error_prefix(source->error, "%s", name);
-}
-
-// As vLLM: eos of tokenizer_config.json, the list of generation_config.json; and eos of special_tokens_map.json.
-// Tokens known by their text where these name none.
+// As vLLM: eos of tokenizer_config.json, the list of generation_config.json; and eos of
+// special_tokens_map.json. Tokens known by their text where these name none.
 static void flag_ends(struct json_source *source, const struct vocabulary_json *json)
 {
     struct vocabulary *vocabulary = source->vocabulary;

@@ -1,6 +1,7 @@
 // Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
-// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and vocabulary_tekken.c. Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src
-// (serde of each component).
+// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and
+// vocabulary_tekken.c. Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of
+// each component).
 #pragma once
 
 #include "engine/tokenizer/vocabulary.h"

@@ -29,6 +29,18 @@ enum status json_out_of_memory(struct json_source *source)
     return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
+enum status json_parse_file(struct json_source *source, const char *name, struct text text,
+                            struct value *value)
+{
+    *value = (struct value){.kind = VALUE_NULL};
+    if (text.size == 0)
+        return STATUS_OK;
+    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
+        return STATUS_OK;
+    source->error->status = STATUS_REFUSE;
+    return error_prefix(source->error, "%s", name);
+}
+
 static struct text string_of(const struct value *object, const char *name)
 {
     const struct value *value = value_get(object, name);
@@ -243,13 +255,31 @@ static enum status open_splitter(struct stages *stages, const char *pre)
                            stages->source->error);
 }
 
+// "fix_mistral_regex" of tokenizer_config.json has transformers put this expression first. A file saved
+// with it has the expression already; one that does not is refused.
+static enum status check_fixed(struct json_source *source, const struct value *list)
+{
+    static const char fixed[] =
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    bool has_items = list && list->kind == VALUE_ARRAY && list->array.n_items > 0;
+    const struct value *pattern = has_items ? value_get(&list->array.items[0], "pattern") : NULL;
+    if (!json_truth(&source->config, "fix_mistral_regex", false) ||
+        (pattern && text_equals_string(string_of(pattern, "Regex"), fixed)))
+        return STATUS_OK;
+    return json_refuse(source, "pre-tokenizer", TEXT("fix_mistral_regex with another first expression"));
+}
+
 enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
                                     const char *pre)
 {
     struct stages stages = {.source = source};
     struct text type = json_type(pre_tokenizer);
     const struct value *list = pre_tokenizer ? value_get(pre_tokenizer, "pretokenizers") : NULL;
-    enum status status = STATUS_OK;
+    enum status status = check_fixed(source, list);
+    if (status != STATUS_OK)
+        return status;
     if (text_equals_string(type, "Sequence")) {
         for (size_t i = 0;
              list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)

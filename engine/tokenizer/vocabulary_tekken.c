@@ -2,8 +2,8 @@
 //   {"config": {"pattern": "...", "default_vocab_size": 131072, "default_num_special_tokens": 1000},
 //    "vocab": [{"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"}, ...],
 //    "special_tokens": [{"rank": 0, "token_str": "<unk>", "is_control": true}, ...]}
-// Ids: the special tokens, then the vocabulary; a pair is merged if both together are a token, that of the lowest
-// rank first. Source: github.com/mistralai/mistral-common, tokens/tokenizers/tekken.py.
+// Ids: the special tokens, then the vocabulary; a pair is merged if both together are a token, that of the
+// lowest rank first. Source: github.com/mistralai/mistral-common, tokens/tokenizers/tekken.py.
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/vocabulary_json.h"

@@ -1,5 +1,5 @@
-// Any bytes as the files of a folder's tokenizer: after an S tokenizer.model, after a V vocab.json and, after a
-// NUL, merges.txt; else tekken.json. An accepted one must encode any text to ids of its vocabulary.
+// Any bytes as the files of a folder's tokenizer: after an S tokenizer.model, after a V vocab.json and, after
+// a NUL, merges.txt; else tekken.json. An accepted one must encode any text to ids of its vocabulary.
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_made.h"
 #include "engine/model/model_folder_parts.h"

@@ -1,6 +1,5 @@
-// Any bytes as tokenizer.json, after a NUL as tokenizer_config.json, after another as special_tokens_map.json.
-// An accepted file must encode any
-// text to ids of its vocabulary.
+// Any bytes as tokenizer.json, after a NUL as tokenizer_config.json, after another as
+// special_tokens_map.json. An accepted file must encode any text to ids of its vocabulary.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "tests/fuzz/fuzz.h"

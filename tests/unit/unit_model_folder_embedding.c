@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct bench {
+struct sentence_folder {
     struct arena arena;
     struct folder_files files;
     char directory[64];
@@ -20,7 +20,7 @@ struct bench {
     struct error error;
 };
 
-static void put_file(const struct bench *bench, const char *name, const char *content)
+static void put_file(const struct sentence_folder *bench, const char *name, const char *content)
 {
     char path[192];
     snprintf(path, sizeof path, "%s/%s", bench->directory, name);
@@ -33,21 +33,21 @@ static void put_file(const struct bench *bench, const char *name, const char *co
     write_file(path, content, strlen(content));
 }
 
-static void bench_open(struct bench *bench)
+static void bench_open(struct sentence_folder *bench)
 {
-    *bench = (struct bench){0};
+    *bench = (struct sentence_folder){0};
     make_directory(bench->directory);
     bench->files = (struct folder_files){bench->directory, &bench->arena};
 }
 
-static enum status bench_read(struct bench *bench)
+static enum status bench_read(struct sentence_folder *bench)
 {
     static const struct value none = {.kind = VALUE_NULL};
     bench->embedding = (struct folder_embedding){.files = &bench->files, .config = &none};
     return folder_read_embedding(&bench->embedding, &bench->error);
 }
 
-static void bench_close(struct bench *bench)
+static void bench_close(struct sentence_folder *bench)
 {
     arena_finish(&bench->arena);
     remove_directory(bench->directory);
@@ -92,7 +92,7 @@ static void pooling_is_read_as_old_and_new_files_name_it(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench bench;
+        struct sentence_folder bench;
         bench_open(&bench);
         put_file(&bench, "1_Pooling/config.json", rows[i].json);
         assert_int_equal(bench_read(&bench), STATUS_OK);
@@ -141,7 +141,7 @@ static void modules_are_followed_to_their_folders(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench bench;
+        struct sentence_folder bench;
         bench_open(&bench);
         put_file(&bench, "modules.json", rows[i].json);
         put_file(&bench, rows[i].pooling, "{\"pooling_mode\":\"cls\"}");
@@ -156,7 +156,7 @@ static void modules_are_followed_to_their_folders(void **state)
 
 static void a_normalized_part_other_than_the_vector_is_refused(void **state)
 {
-    struct bench bench;
+    struct sentence_folder bench;
     (void)state;
     bench_open(&bench);
     put_file(&bench, "modules.json",
@@ -214,7 +214,7 @@ static void settings_of_texts_are_read_or_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench bench;
+        struct sentence_folder bench;
         bench_open(&bench);
         put_file(&bench, rows[i].file, rows[i].json);
         assert_int_equal(bench_read(&bench), STATUS_OK);
@@ -241,7 +241,7 @@ static void a_tokenizer_s_longest_text_counts_where_modules_are_listed(void **st
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench bench;
+        struct sentence_folder bench;
         bench_open(&bench);
         put_file(&bench, "modules.json", "[" TRANSFORMER "," POOLING("1_Pooling") "]");
         put_file(&bench, "1_Pooling/config.json", "{}");
@@ -258,7 +258,7 @@ static void a_tokenizer_s_longest_text_counts_where_modules_are_listed(void **st
 
 static void a_prompt_that_pooling_leaves_out_and_fewer_dimensions_are_refused(void **state)
 {
-    struct bench bench;
+    struct sentence_folder bench;
     (void)state;
     bench_open(&bench);
     put_file(&bench, "1_Pooling/config.json", "{\"pooling_mode\":\"mean\",\"include_prompt\":false}");
@@ -284,7 +284,7 @@ static void files_of_another_kind_are_refused_by_name(void **state)
                                           {"config_sentence_transformers.json", "{"}};
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct bench bench;
+        struct sentence_folder bench;
         bench_open(&bench);
         put_file(&bench, rows[i][0], rows[i][1]);
         assert_int_equal(bench_read(&bench), STATUS_REFUSE);

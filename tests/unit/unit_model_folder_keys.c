@@ -11,25 +11,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct bench {
+struct checked_keys {
     struct arena arena;
     struct buffer unknown;
     struct folder_files files;
     struct text refused;
 };
 
-static void check(struct bench *bench, const char *file, const char *json)
+static void check(struct checked_keys *bench, const char *file, const char *json)
 {
     struct value object;
     struct error error;
-    *bench = (struct bench){0};
+    *bench = (struct checked_keys){0};
     bench->files = (struct folder_files){"folder", &bench->arena, &bench->unknown};
     assert_int_equal(json_decode(text_from_string(json), &bench->arena, &object, &error), STATUS_OK);
     assert_int_equal(folder_check_keys(&bench->files, file, file, &object, &bench->refused, &error),
                      STATUS_OK);
 }
 
-static void finish(struct bench *bench)
+static void finish(struct checked_keys *bench)
 {
     arena_finish(&bench->arena);
     buffer_finish(&bench->unknown);
@@ -49,7 +49,7 @@ static void each(const char *list,
 
 static void check_neutral(const struct folder_key *key, struct text value, struct text name)
 {
-    struct bench bench;
+    struct checked_keys bench;
     char json[512];
     snprintf(json, sizeof json, "{\"%.*s\":%.*s}", (int)name.size, name.data, (int)value.size, value.data);
     check(&bench, key->file, json);
@@ -60,7 +60,7 @@ static void check_neutral(const struct folder_key *key, struct text value, struc
 
 static void check_name(const struct folder_key *key, struct text name, struct text none)
 {
-    struct bench bench;
+    struct checked_keys bench;
     char json[256], expected[256];
     (void)none;
     if (folder_key_find(key->file, name) != key)
@@ -87,7 +87,7 @@ static void each_key_is_listed_once_and_refused_where_it_is_not_built(void **sta
 
 static void unknown_keys_are_refused_in_small_files_and_named_in_the_others(void **state)
 {
-    struct bench bench;
+    struct checked_keys bench;
     (void)state;
     check(&bench, "sentence_bert_config.json", "{\"max_seq_length\":3,\"surprise\":1}");
     assert_true(text_equals_string(bench.refused, "sentence_bert_config.json: surprise 1 is not built"));

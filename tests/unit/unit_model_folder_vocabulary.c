@@ -1,5 +1,5 @@
-// Folders without tokenizer.json: tokenizer.model, vocab.json with merges.txt, tekken.json. The ids are those of
-// sentencepiece 0.2.3, tokenizers 0.23.3 and mistral_common 1.13.1 for the same small vocabularies.
+// Folders without tokenizer.json: tokenizer.model, vocab.json with merges.txt, tekken.json. The ids are those
+// of sentencepiece 0.2.3, tokenizers 0.23.3 and mistral_common 1.13.1 for the same small vocabularies.
 #include "engine/file/gguf_made.h"
 #include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
@@ -20,19 +20,19 @@
 
 // --- Folders ---
 
-struct bench {
+struct vocabulary_folder {
     char directory[64];
     struct tokenizer *tokenizer; // NULL: refused
     struct error error;
 };
 
-static void bench_open(struct bench *bench)
+static void bench_open(struct vocabulary_folder *bench)
 {
-    *bench = (struct bench){0};
+    *bench = (struct vocabulary_folder){0};
     make_directory(bench->directory);
 }
 
-static void put_bytes(const struct bench *bench, const char *name, const struct buffer *content)
+static void put_bytes(const struct vocabulary_folder *bench, const char *name, const struct buffer *content)
 {
     char path[160];
     assert_false(content->failed);
@@ -40,7 +40,7 @@ static void put_bytes(const struct bench *bench, const char *name, const struct 
     write_file(path, content->data, content->size);
 }
 
-static void put_file(const struct bench *bench, const char *name, const char *content)
+static void put_file(const struct vocabulary_folder *bench, const char *name, const char *content)
 {
     struct buffer bytes = {0};
     buffer_add_string(&bytes, content);
@@ -49,7 +49,7 @@ static void put_file(const struct bench *bench, const char *name, const char *co
 }
 
 // With `config` as config.json.
-static void bench_read(struct bench *bench, const char *config)
+static void bench_read(struct vocabulary_folder *bench, const char *config)
 {
     struct arena arena = {0};
     struct gguf_writer keys = {0};
@@ -70,13 +70,14 @@ static void bench_read(struct bench *bench, const char *config)
     arena_finish(&arena);
 }
 
-static void bench_close(struct bench *bench)
+static void bench_close(struct vocabulary_folder *bench)
 {
     tokenizer_close(bench->tokenizer);
     remove_directory(bench->directory);
 }
 
-static void assert_ids(const struct bench *bench, const char *text, unsigned flags, const char *expected)
+static void assert_ids(const struct vocabulary_folder *bench, const char *text, unsigned flags,
+                       const char *expected)
 {
     struct token_array ids = {0};
     struct error error;
@@ -93,12 +94,12 @@ static void assert_ids(const struct bench *bench, const char *text, unsigned fla
     token_array_finish(&ids);
 }
 
-struct case_ids {
+struct folder_ids {
     const char *text, *ids;
 };
 
-static void assert_cases(const struct bench *bench, unsigned flags, const struct case_ids *cases,
-                         size_t n_cases)
+static void assert_cases(const struct vocabulary_folder *bench, unsigned flags,
+                         const struct folder_ids *cases, size_t n_cases)
 {
     for (size_t i = 0; i < n_cases; i++)
         assert_ids(bench, cases[i].text, flags, cases[i].ids);
@@ -106,18 +107,18 @@ static void assert_cases(const struct bench *bench, unsigned flags, const struct
 
 #define CASES(bench, flags, ...)                                                                             \
     do {                                                                                                     \
-        static const struct case_ids cases[] = {__VA_ARGS__};                                                \
+        static const struct folder_ids cases[] = {__VA_ARGS__};                                              \
         assert_cases(bench, flags, cases, sizeof cases / sizeof *cases);                                     \
     } while (0)
 
-static void assert_refused(struct bench *bench, const char *config, const char *words)
+static void assert_refused(struct vocabulary_folder *bench, const char *config, const char *words)
 {
     bench_read(bench, config);
     if (bench->tokenizer || !strstr(bench->error.text, words))
         fail_msg("expected \"%s\" in: %s", words, bench->error.text);
 }
 
-static void assert_ends(const struct bench *bench, const char *expected)
+static void assert_ends(const struct vocabulary_folder *bench, const char *expected)
 {
     char got[128] = "";
     if (!bench->tokenizer)
@@ -161,13 +162,13 @@ static void put_piece(struct buffer *model, const char *piece, float score, unsi
     buffer_finish(&message);
 }
 
-struct settings {
+struct piece_settings {
     bool bytes, no_prefix, removes_blanks, no_escape, suffix;
     unsigned model_type; // 0: BPE
     const char *charsmap;
 };
 
-static void put_settings(struct buffer *model, const struct settings *settings)
+static void put_settings(struct buffer *model, const struct piece_settings *settings)
 {
     struct buffer trainer = {0}, normalizer = {0};
     put_number(&trainer, 3, settings->model_type ? settings->model_type : 2);
@@ -185,7 +186,7 @@ static void put_settings(struct buffer *model, const struct settings *settings)
     buffer_finish(&normalizer);
 }
 
-static void put_sentencepiece(const struct bench *bench, const struct settings *settings)
+static void put_sentencepiece(const struct vocabulary_folder *bench, const struct piece_settings *settings)
 {
     static const char *const pieces[] = {"ab", M "a", M "ab", M M, "\xC3\xA9", M, "a", "b", "c"};
     struct buffer model = {0};
@@ -208,10 +209,10 @@ static void put_sentencepiece(const struct bench *bench, const struct settings *
 
 static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
 {
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
-    put_sentencepiece(&bench, &(struct settings){0});
+    put_sentencepiece(&bench, &(struct piece_settings){0});
     bench_read(&bench, "{}");
     CASES(&bench, 0, {"ab a", "6 4 11"}, {"  ab", "8 7"}, {"a<t>ab", "6 3 5"}, {"<t>", "10 3"},
           {"ab ab c", "6 4 11 4 13"}, {"xyc x", "10 0 13 10 0"},
@@ -219,7 +220,7 @@ static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
            "ab!",
            "10 9 5 0"},
           {"", ""}, {"<s>a", "10 0 11"}, {"ab  \n", "6 4 10 0"});
-    put_sentencepiece(&bench, &(struct settings){.no_prefix = true});
+    put_sentencepiece(&bench, &(struct piece_settings){.no_prefix = true});
     bench_read(&bench, "{}");
     CASES(&bench, 0, {"ab a", "11 4 11"}, {"  ab", "10 7"}, {"a<t>ab", "11 3 5"}, {"<t>", "3"},
           {"ab ab c", "11 4 11 4 13"}, {"xyc x", "0 13 10 0"},
@@ -227,7 +228,7 @@ static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
            "ab!",
            "9 5 0"},
           {"<s>a", "0 11"});
-    put_sentencepiece(&bench, &(struct settings){.bytes = true});
+    put_sentencepiece(&bench, &(struct piece_settings){.bytes = true});
     bench_read(&bench, "{}");
     CASES(&bench, 0, {"ab a", "262 4 267"}, {"  ab", "264 263"}, {"a<t>ab", "262 3 261"},
           {"xyc x", "266 125 126 269 266 125"},
@@ -241,10 +242,10 @@ static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
 static void a_decoded_tokenizer_model_gives_its_text_back(void **state)
 {
     static const char *const texts[] = {"ab a", "  ab", "a<t>ab b c", "xyz \xE2\x82\xAC\n"};
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
-    put_sentencepiece(&bench, &(struct settings){.bytes = true});
+    put_sentencepiece(&bench, &(struct piece_settings){.bytes = true});
     bench_read(&bench, "{}");
     assert_true(tokenizer_strips_first_space(bench.tokenizer));
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -265,10 +266,10 @@ static void a_decoded_tokenizer_model_gives_its_text_back(void **state)
 static void a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_special(void **state)
 {
     const unsigned special = TOKENIZER_PARSE_SPECIAL, both = special | TOKENIZER_ADD_SPECIAL;
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
-    put_sentencepiece(&bench, &(struct settings){0});
+    put_sentencepiece(&bench, &(struct piece_settings){0});
     bench_read(&bench, "{\"eos_token_id\":2}");
     CASES(&bench, both, {"a<s>a", "1 6 1 6"}); // a blank before each part
     assert_ends(&bench, "2");
@@ -292,7 +293,7 @@ static void a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_speci
 static void what_a_tokenizer_model_wants_beyond_this_is_refused_by_name(void **state)
 {
     static const struct {
-        struct settings settings;
+        struct piece_settings settings;
         const char *words;
     } cases[] = {
         {{.model_type = 1}, "tokenizer.model: a unigram model is not built"},
@@ -302,14 +303,14 @@ static void what_a_tokenizer_model_wants_beyond_this_is_refused_by_name(void **s
         {{.no_escape = true}, "tokenizer.model: escape_whitespaces false is not built"},
         {{.suffix = true}, "tokenizer.model: treat_whitespace_as_suffix true is not built"},
     };
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_sentencepiece(&bench, &cases[i].settings);
         assert_refused(&bench, "{}", cases[i].words);
     }
-    put_sentencepiece(&bench, &(struct settings){0});
+    put_sentencepiece(&bench, &(struct piece_settings){0});
     put_file(&bench, "tokenizer_config.json",
              "{\"added_tokens_decoder\":{\"16\":{\"content\":\"x\",\"single_word\":true}}}");
     assert_refused(&bench, "{}", "single_word");
@@ -323,7 +324,7 @@ static void what_a_tokenizer_model_wants_beyond_this_is_refused_by_name(void **s
 
 // --- vocab.json and merges.txt ---
 
-static void put_vocabulary(const struct bench *bench, const char *tokenizer_config)
+static void put_vocabulary(const struct vocabulary_folder *bench, const char *tokenizer_config)
 {
     put_file(
         bench, "vocab.json",
@@ -342,7 +343,7 @@ static void put_vocabulary(const struct bench *bench, const char *tokenizer_conf
 static void vocab_json_and_merges_txt_are_read_as_their_class_says(void **state)
 {
     const unsigned special = TOKENIZER_PARSE_SPECIAL;
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
     put_vocabulary(&bench, "{\"tokenizer_class\":\"GPT2Tokenizer\"," DESCRIBED);
@@ -369,7 +370,7 @@ static void vocab_json_and_merges_txt_are_read_as_their_class_says(void **state)
 
 static void older_folders_list_their_added_tokens_apart(void **state)
 {
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
     put_vocabulary(&bench, "{}");
@@ -395,7 +396,7 @@ static void older_folders_list_their_added_tokens_apart(void **state)
 
 // --- tekken.json ---
 
-static void put_tekken(const struct bench *bench, const char *special_tokens)
+static void put_tekken(const struct vocabulary_folder *bench, const char *special_tokens)
 {
     static const char *const words[] = {"ab", "bc", "abc", " a", "<s", "<s>", "\xC3\xA9", "12", "cut"};
     enum { N_WORDS = sizeof words / sizeof *words, N_SPECIAL = 24 };
@@ -422,7 +423,7 @@ static void tekken_json_gives_the_ids_of_mistral_common(void **state)
         "",
         ",\"special_tokens\":[{\"rank\":0,\"token_str\":\"<unk>\"},{\"rank\":1,\"token_str\":\"<s>\"},{\"rank\":2,"
         "\"token_str\":\"</s>\"},{\"rank\":3,\"token_str\":\"[X]\"}]"};
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
     for (int i = 0; i < 2; i++) {
@@ -453,7 +454,7 @@ static void tekken_json_gives_the_ids_of_mistral_common(void **state)
 static void tiktoken_files_and_adapters_are_named(void **state)
 {
     static const char *const adapters[] = {"adapter_config.json", "adapter_model.safetensors"};
-    struct bench bench;
+    struct vocabulary_folder bench;
     (void)state;
     bench_open(&bench);
     assert_refused(&bench, "{}", "a folder needs tokenizer.json (or tokenizer.model");

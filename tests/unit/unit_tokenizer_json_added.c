@@ -89,6 +89,35 @@ static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **st
     }
 }
 
+static void an_expression_that_transformers_would_replace_is_refused(void **state)
+{
+    static const char fixed[] =
+        "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}"
+        "\\\\p{M}]+|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+[\\\\p{Ll}\\\\p{Lm}"
+        "\\\\p{Lo}\\\\p{M}]*|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
+        "\\\\s+";
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct vocabulary vocabulary = {0};
+        struct error error = {0};
+        struct buffer json = {0};
+        buffer_add_format(
+            &json,
+            "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{"
+            "\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},{\"type\":\"ByteLevel\",\"add_prefix_space\":false,"
+            "\"use_regex\":false}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+            i & 1 ? fixed : "a+");
+        struct vocabulary_json files = {.tokenizer = {json.data, json.size},
+                                        .config = text_from_string(i & 2 ? "{\"fix_mistral_regex\":true}"
+                                                                         : "{\"fix_mistral_regex\":false}")};
+        enum status status = vocabulary_parse_json(&vocabulary, &files, &error);
+        assert_int_equal(status, i == 2 ? STATUS_REFUSE : STATUS_OK);
+        assert_true(i != 2 || strstr(error.text, "fix_mistral_regex with another first expression"));
+        vocabulary_finish(&vocabulary);
+        buffer_finish(&json);
+    }
+}
+
 static void show(const struct token_array *ids, char out[256])
 {
     out[0] = 0;
@@ -113,11 +142,11 @@ static void assert_ids(const struct tokenizer *tokenizer, const char *text, cons
     token_array_finish(&ids);
 }
 
-struct case_ids {
+struct added_case {
     const char *text, *ids;
 };
 
-static void assert_cases(const char *json, const struct case_ids *cases, size_t n_cases)
+static void assert_cases(const char *json, const struct added_case *cases, size_t n_cases)
 {
     struct tokenizer *tokenizer = create_or_fail(json);
     for (size_t i = 0; i < n_cases; i++)
@@ -127,7 +156,7 @@ static void assert_cases(const char *json, const struct case_ids *cases, size_t 
 
 #define CASES(json, ...)                                                                                     \
     do {                                                                                                     \
-        static const struct case_ids cases[] = {__VA_ARGS__};                                                \
+        static const struct added_case cases[] = {__VA_ARGS__};                                              \
         assert_cases(json, cases, sizeof cases / sizeof *cases);                                             \
     } while (0)
 
@@ -303,6 +332,7 @@ int main(void)
         cmocka_unit_test(unknown_characters_in_a_row_are_one_token_where_they_are_fused),
         cmocka_unit_test(a_message_s_control_tokens_stay_text_in_normalized_text),
         cmocka_unit_test(tokens_become_text_as_the_decoder_says),
+        cmocka_unit_test(an_expression_that_transformers_would_replace_is_refused),
         cmocka_unit_test(the_configuration_says_whether_a_blank_is_put_before_bytes),
         cmocka_unit_test(what_is_not_built_is_refused_by_name),
     };
