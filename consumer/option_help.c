@@ -13,10 +13,11 @@ static const struct {
     const char *usual, *rare;
 } members[OPTION_GROUP_COUNT] = {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
-    [GROUP_INPUT] = {" prompt system messages parameters schema choice json-schema regex "
-                     "grammar type tokens generate batch sample table sql special pooling ",
-                     " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
-                     "reorder same-draws cases spaces bos eos now dimensions no-normalize "},
+    [GROUP_INPUT] =
+        {" prompt system messages parameters schema choice json-schema regex "
+         "grammar type tokens generate batch sample table sql special pooling ",
+         " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
+         "reorder same-draws cases spaces bos eos now dimensions max-length normalize no-normalize "},
     [GROUP_OUTPUT] = {" errors json watch force overwrite into probabilities evaluate figures estimate ",
                       " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new retain ",

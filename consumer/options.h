@@ -111,8 +111,10 @@ struct settings {
     struct { // of sheaf template, logits, quantize, tokenize and embed
         char *bos, *eos, *now;
         char *tokens, *type, *pooling;
+        char *prefix;       // NULL: the model's prompt
         int64_t dimensions; // 0: all
-        bool special, no_normalize;
+        int64_t max_length; // tokens of a text; 0: as the model says
+        bool special, normalize, no_normalize;
     } tool;
 
     struct {

@@ -135,6 +135,16 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     return status;
 }
 
+static enum status warn_of_unknown_keys(const struct gguf *gguf, struct error *error)
+{
+    struct text unknown = {0};
+    enum status status = gguf_text(gguf, MODEL_FOLDER_UNKNOWN, &unknown, NULL, error);
+    if (status == STATUS_OK && unknown.size)
+        log_write(LOG_WARNING, "settings of the model that are not known here, and not read: %.*s",
+                  (int)unknown.size, unknown.data);
+    return status;
+}
+
 enum status runtime_open_weights(struct runtime *runtime, const struct settings *settings, const char *path,
                                  struct error *error)
 {
@@ -143,6 +153,8 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     enum status status = model_folder_open(&gguf, path, error);
     if (status == STATUS_OK && settings->model.quantize)
         status = quantize_model(runtime, settings, &gguf, error);
+    if (status == STATUS_OK)
+        status = warn_of_unknown_keys(gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
 

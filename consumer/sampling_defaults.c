@@ -1,6 +1,7 @@
 #include "consumer/sampling_defaults.h"
 
 #include "consumer/log.h"
+#include "engine/model/model_folder.h"
 
 #include <errno.h>
 #include <math.h>
@@ -36,9 +37,14 @@ enum { N_PARAMETERS = sizeof parameters / sizeof *parameters };
 static enum status read_model(struct sampling_defaults *defaults, const struct gguf *gguf,
                               struct error *error)
 {
-    enum status status = STATUS_OK;
+    struct text refused = {0};
     double number;
     bool found;
+    enum status status = gguf_text(gguf, MODEL_FOLDER_NO_SAMPLING, &refused, NULL, error);
+    if (status == STATUS_OK && refused.data)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                           "%.*s (--sampling-defaults none ignores the file's settings)", (int)refused.size,
+                           refused.data);
     for (int i = 0; i < N_PARAMETERS && status == STATUS_OK; i++) {
         if (!parameters[i].key)
             continue;

@@ -36,23 +36,52 @@ const char *pooling_name(enum pooling pooling)
     return "";
 }
 
-enum status embedding_check_model(const struct model *model, struct error *error)
+// A key that says what is not built.
+static enum status check_key(const struct model *model, const char *key, const char *way_out,
+                             struct error *error)
 {
     struct text refused = {0};
-    enum status status = gguf_text(model->gguf, MODEL_FOLDER_NO_EMBEDDINGS, &refused, NULL, error);
+    enum status status = gguf_text(model->gguf, key, &refused, NULL, error);
     if (status != STATUS_OK || !refused.data)
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "%s/%.*s: the vectors would not be the model's", gguf_path(model->gguf),
-                     (int)refused.size, refused.data);
+                     "%s/%.*s: the vectors would not be the model's%s", gguf_path(model->gguf),
+                     (int)refused.size, refused.data, way_out);
+}
+
+enum status embedding_check_model(const struct model *model, struct error *error)
+{
+    return check_key(model, MODEL_FOLDER_NO_EMBEDDINGS, "", error);
+}
+
+enum status embedding_check_dimensions(const struct model *model, struct error *error)
+{
+    return check_key(model, MODEL_FOLDER_NO_DIMENSIONS, " (--dimensions overrules it)", error);
+}
+
+enum status embedding_read_defaults(struct embedding_defaults *defaults, const struct model *model,
+                                    struct error *error)
+{
+    uint32_t longest = 0;
+    *defaults = (struct embedding_defaults){.normalize = true};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_PROMPT, &defaults->prompt, NULL, error);
+    if (status == STATUS_OK)
+        status = gguf_u32(model->gguf, MODEL_FOLDER_TOKENS_MAX, &longest, NULL, error);
+    defaults->n_tokens_max = longest <= INT32_MAX ? (int32_t)longest : 0;
+    if (status != STATUS_OK)
+        return status;
+    return gguf_bool(model->gguf, MODEL_FOLDER_NORMALIZES, &defaults->normalize, NULL, error);
 }
 
 enum status pooling_of_model(const struct model *model, enum pooling *pooling, struct error *error)
 {
     char key[128];
     uint32_t type = 0;
+    enum status status = check_key(model, MODEL_FOLDER_NO_POOLING, " (--pooling overrules it)", error);
+    if (status != STATUS_OK)
+        return status;
     snprintf(key, sizeof key, "%s.pooling_type", model_family_name(model));
-    enum status status = gguf_u32(model->gguf, key, &type, NULL, error);
+    status = gguf_u32(model->gguf, key, &type, NULL, error);
     if (status != STATUS_OK)
         return status;
     *pooling = type ? (enum pooling)type : POOLING_LAST;

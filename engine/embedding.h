@@ -15,6 +15,17 @@ enum status embedding_check_model(const struct model *model, struct error *error
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model's pooling is not implemented.
 enum status pooling_of_model(const struct model *model, enum pooling *pooling,
                              struct error *error) WARN_UNUSED;
+
+// What the model's files say besides.
+struct embedding_defaults {
+    struct text prompt;   // put before each text
+    int32_t n_tokens_max; // of a text, bos and eos included; longer ones are cut. 0: no limit
+    bool normalize;       // true where they say nothing
+};
+enum status embedding_read_defaults(struct embedding_defaults *defaults, const struct model *model,
+                                    struct error *error) WARN_UNUSED;
+// STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model keeps other dimensions than the first n of its width.
+enum status embedding_check_dimensions(const struct model *model, struct error *error) WARN_UNUSED;
 // "mean", "cls" or "last". False: unknown.
 bool pooling_find(const char *name, enum pooling *pooling);
 const char *pooling_name(enum pooling pooling);

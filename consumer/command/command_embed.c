@@ -22,7 +22,7 @@
 // tokens, in steps of n_tokens_max tokens.
 enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
 
-enum { MADE_BY_BYTES = JOB_FINGERPRINT_BYTES_MAX + 64 };
+enum { MADE_BY_BYTES = JOB_FINGERPRINT_BYTES_MAX + 128 };
 
 struct grouped_text {
     int64_t index;              // of the line, from 0
@@ -44,7 +44,11 @@ struct text_group {
 struct command_embed {
     struct runtime *runtime;
     struct embedder *embedder;
+    struct embedding_defaults defaults; // as options have changed them
     int32_t n_dimensions, n_longest;
+    int64_t n_cut; // texts
+    const char *cut_by;
+    struct buffer prefixed;
     size_t n_group_tokens;
     struct text_group group;
     struct buffer out;
@@ -56,13 +60,37 @@ struct command_embed {
 
 // ---- input ----
 
+// A text longer than the model takes loses its last tokens, but for an eos that is added.
+static void cut_text(struct command_embed *embed, struct grouped_text *grouped)
+{
+    struct token_array *ids = &embed->group.ids;
+    size_t n_max = (size_t)embed->defaults.n_tokens_max;
+    if (!n_max || grouped->n_ids <= n_max)
+        return;
+    if (tokenizer_adds_eos(embed->runtime->tokenizer))
+        ids->ids[grouped->first_id + n_max - 1] = ids->ids[ids->n_ids - 1];
+    grouped->n_ids = n_max;
+    ids->n_ids = grouped->first_id + n_max;
+    embed->n_cut++;
+}
+
 static enum status tokenize_text(struct command_embed *embed, struct text text, struct grouped_text *grouped)
 {
+    if (embed->defaults.prompt.size) {
+        buffer_clear(&embed->prefixed);
+        buffer_add_text(&embed->prefixed, embed->defaults.prompt);
+        buffer_add_text(&embed->prefixed, text);
+        if (embed->prefixed.failed)
+            return error_set(&grouped->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                             "embeddings: out of memory");
+        text = (struct text){embed->prefixed.data, embed->prefixed.size};
+    }
     enum status status = tokenizer_encode(embed->runtime->tokenizer, text, TOKENIZER_ADD_SPECIAL,
                                           &embed->group.ids, &grouped->error);
     grouped->n_ids = embed->group.ids.n_ids - grouped->first_id;
     if (status != STATUS_OK)
         return status;
+    cut_text(embed, grouped);
     if (grouped->n_ids == 0)
         return error_set(&grouped->error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "the text has no tokens");
     if (grouped->n_ids > (size_t)embed->n_longest) {
@@ -251,12 +279,34 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
                                      struct error *error)
 {
     int32_t n_embd = embed->runtime->model->shape.n_embd;
+    enum status status =
+        settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
+    if (status != STATUS_OK)
+        return status;
     embed->n_dimensions = settings->tool.dimensions ? (int32_t)settings->tool.dimensions : n_embd;
     if (embed->n_dimensions <= n_embd)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                      "--dimensions: expected at most %d, the model's width, got %d", n_embd,
                      embed->n_dimensions);
+}
+
+// Options overrule the model's files.
+static enum status choose_defaults(struct command_embed *embed, const struct settings *settings,
+                                   struct error *error)
+{
+    if (settings->tool.normalize && settings->tool.no_normalize)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
+    enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
+    if (settings->tool.prefix)
+        embed->defaults.prompt = text_from_string(settings->tool.prefix);
+    embed->cut_by =
+        settings->tool.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
+    if (settings->tool.max_length)
+        embed->defaults.n_tokens_max = (int32_t)settings->tool.max_length;
+    if (settings->tool.normalize || settings->tool.no_normalize)
+        embed->defaults.normalize = settings->tool.normalize;
+    return status;
 }
 
 static enum status place_model(struct command_embed *embed, const struct settings *settings,
@@ -297,9 +347,16 @@ static enum status name_making(struct command_embed *embed, const struct setting
     if (!embed->output.state_path)
         return STATUS_OK;
     enum status status = arithmetic_name(runtime, settings, NULL, error);
-    snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s", runtime->arithmetic,
-             pooling_name(options->pooling), embed->n_dimensions,
-             options->normalize ? "" : " no-normalize=1");
+    int size = snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s",
+                        runtime->arithmetic, pooling_name(options->pooling), embed->n_dimensions,
+                        options->normalize ? "" : " no-normalize=1");
+    struct text prompt = embed->defaults.prompt;
+    if (prompt.size)
+        size += snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " prompt=%016llx",
+                         (unsigned long long)hash_bytes(prompt.data, prompt.size, 0));
+    if (embed->defaults.n_tokens_max)
+        snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " max-length=%d",
+                 embed->defaults.n_tokens_max);
     return status;
 }
 
@@ -307,8 +364,11 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
                                  struct error *error)
 {
     struct runtime *runtime = embed->runtime;
-    struct embedder_options options = {.model = runtime->model, .normalize = !settings->tool.no_normalize};
+    struct embedder_options options = {.model = runtime->model};
     enum status status = embedding_check_model(runtime->model, error);
+    if (status == STATUS_OK)
+        status = choose_defaults(embed, settings, error);
+    options.normalize = embed->defaults.normalize;
     if (status == STATUS_OK)
         status = choose_pooling(settings, runtime->model, &options.pooling, error);
     if (status == STATUS_OK)
@@ -324,6 +384,7 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
                                 &runtime->plan.forward, NULL, NULL, error);
     if (status != STATUS_OK)
         return status;
+    struct text prompt = embed->defaults.prompt;
     options.forward = runtime->forward;
     options.limits = runtime->plan.forward;
     options.n_dimensions = embed->n_dimensions;
@@ -336,9 +397,11 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     if (status == STATUS_OK && (!embed->group.items || !embed->group.texts || !embed->group.vectors))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%s on %s: vectors of %d, pooling %s, texts of up to %d tokens",
+        log_write(LOG_INFO, "%s on %s: vectors of %d%s, pooling %s, texts of up to %d tokens%s%.*s%s",
                   runtime->model->name, runtime->device.backend->device.name, embed->n_dimensions,
-                  pooling_name(options.pooling), embed->n_longest);
+                  options.normalize ? "" : ", not normalized", pooling_name(options.pooling),
+                  embed->n_longest, prompt.size ? " after the prompt \"" : "", (int)prompt.size,
+                  prompt.size ? prompt.data : "", prompt.size ? "\"" : "");
     return status;
 }
 
@@ -366,6 +429,9 @@ static enum status run_embedder(struct command_embed *embed, struct error *error
     double took_s = clock_s() - start_s;
     log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s", (long long)(done->n_lines - done->n_failed),
               (long long)embed->n_tokens, (double)embed->n_tokens / (took_s > 0 ? took_s : 1));
+    if (embed->n_cut)
+        log_write(LOG_WARNING, "%lld texts were cut after %d tokens (%s)", (long long)embed->n_cut,
+                  embed->defaults.n_tokens_max, embed->cut_by);
     if (!done->n_failed)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld texts have no vector",
@@ -379,6 +445,7 @@ static void close_embedder(struct command_embed *embed)
     token_array_finish(&embed->group.ids);
     buffer_finish(&embed->group.names);
     buffer_finish(&embed->out);
+    buffer_finish(&embed->prefixed);
     free(embed->group.items);
     free(embed->group.texts);
     free(embed->group.vectors);

@@ -33,6 +33,7 @@ struct folder {
     int naming;   // of language_names
     bool is_bare; // names without "model.", as a transformer without its output matrix is saved
     uint64_t keys_hash;
+    struct buffer unknown; // keys of files
 };
 
 static enum status out_of_memory(struct error *error)
@@ -45,6 +46,7 @@ static void folder_destroy(void *context)
     struct folder *folder = context;
     safetensors_close(folder->weights);
     arena_finish(&folder->arena);
+    buffer_finish(&folder->unknown);
     free(folder->made);
     free(folder->origins);
     free(folder->sources);
@@ -468,29 +470,83 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
 }
 
-// Of a model for embeddings (sentence-transformers): how it pools, as the key NAME.pooling_type, or why its
-// vectors cannot be computed, as MODEL_FOLDER_NO_EMBEDDINGS.
+// How a model for embeddings (sentence-transformers) makes vectors, as the keys of model_folder.h.
 static enum status read_pooling(struct folder *folder, const struct folder_files *files,
                                 const struct value *config, struct gguf_writer *keys, struct error *error)
 {
     struct folder_embedding embedding = {.files = files, .config = config};
     char key[128];
     enum status status = folder_read_embedding(&embedding, error);
-    if (status == STATUS_OK && embedding.refused.data)
+    if (status != STATUS_OK)
+        return status;
+    if (embedding.refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
-    if (status == STATUS_OK && embedding.pooling_type) {
+    if (embedding.pooling_refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_POOLING, embedding.pooling_refused);
+    if (embedding.dimensions_refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_DIMENSIONS, embedding.dimensions_refused);
+    if (embedding.prompt.size)
+        gguf_writer_text(keys, MODEL_FOLDER_PROMPT, embedding.prompt);
+    if (embedding.n_tokens_max)
+        gguf_writer_u32(keys, MODEL_FOLDER_TOKENS_MAX, embedding.n_tokens_max);
+    if (embedding.is_listed)
+        gguf_writer_bool(keys, MODEL_FOLDER_NORMALIZES, embedding.normalizes);
+    if (embedding.pooling_type) {
         snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
         gguf_writer_u32(keys, key, embedding.pooling_type);
     }
+    return STATUS_OK;
+}
+
+static enum status check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error)
+{
+    struct text refused = {0};
+    const struct value *part = value_get(config, "text_config");
+    enum status status = folder_check_keys(files, "config.json", "config.json", config, &refused, error);
+    if (status == STATUS_OK && part)
+        status = folder_check_keys(files, "config.json", "config.json: text_config", part, &refused, error);
+    if (status == STATUS_OK && refused.data)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path,
+                           (int)refused.size, refused.data);
     return status;
+}
+
+// transformers would load an adapter beside the weights and change every result.
+static enum status refuse_adapter(const struct folder_files *files, struct error *error)
+{
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
+                                        "adapter_model.bin"};
+    char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
+    struct stat information;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", files->path, names[i]);
+        if (stat(path, &information) != 0)
+            continue;
+        struct value json = {.kind = VALUE_NULL};
+        bool found = false;
+        enum status status = i == 0 ? folder_read_json(files, names[i], &json, &found, error) : STATUS_OK;
+        if (status != STATUS_OK)
+            return status;
+        const struct value *base = value_get(&json, "base_model_name_or_path");
+        struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
+            "the folder to compute without it",
+            path, of.size < 128 ? (int)of.size : 128, of.data);
+    }
+    return STATUS_OK;
 }
 
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
-    struct folder_files files = {folder->path, &folder->arena};
+    struct folder_files files = {folder->path, &folder->arena, &folder->unknown};
     struct value config;
     bool found;
-    enum status status = folder_read_json(&files, "config.json", &config, &found, error);
+    enum status status = refuse_adapter(&files, error);
+    if (status == STATUS_OK)
+        status = folder_read_json(&files, "config.json", &config, &found, error);
     if (status == STATUS_OK && !found)
         status =
             error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: a folder without config.json", folder->path);
@@ -499,7 +555,9 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = folder_read_config(&folder->config, &config, keys, &folder->arena, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s/config.json", folder->path);
-    status = read_quantization(folder, &files, error);
+    status = check_config(&files, &config, error);
+    if (status == STATUS_OK)
+        status = read_quantization(folder, &files, error);
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
@@ -571,6 +629,9 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
+    if (status == STATUS_OK && folder->unknown.size) // after the hash: not a part of the model
+        gguf_writer_text(&keys, MODEL_FOLDER_UNKNOWN,
+                         (struct text){folder->unknown.data, folder->unknown.size});
     if (status == STATUS_OK)
         status =
             gguf_create(gguf, path, &keys, folder->made, folder->n_made,

@@ -20,8 +20,19 @@
 
 enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
-// A key with what of a model for embeddings is not built.
+// Keys of a folder's files that are not known, as a text. No part of the content's hash.
+#define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
+// What generation_config.json wants and is not built.
+#define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"
+// Keys of models for embeddings. Three texts name what is not built: NO_EMBEDDINGS in general, NO_POOLING and
+// NO_DIMENSIONS where an option can choose. PROMPT is put before each text; texts are cut after TOKENS_MAX
+// tokens; NORMALIZES says whether vectors get length 1 (only with a modules.json).
 #define MODEL_FOLDER_NO_EMBEDDINGS "huggingface.embeddings_refused"
+#define MODEL_FOLDER_NO_POOLING    "huggingface.pooling_refused"
+#define MODEL_FOLDER_NO_DIMENSIONS "huggingface.dimensions_refused"
+#define MODEL_FOLDER_PROMPT        "huggingface.embedding_prompt"
+#define MODEL_FOLDER_TOKENS_MAX    "huggingface.embedding_tokens_max"
+#define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
 
 // A GGUF file, or a folder. Errors: STATUS_REFUSE; an unknown architecture, a setting that this version can't
 // compute and a tensor without a place are named.

@@ -1,100 +1,280 @@
+// sentence-transformers: modules.json lists the modules that make a vector, each with a folder of its own:
+//   [{"path": "", "type": "sentence_transformers.models.Transformer"},      sentence_bert_config.json
+//    {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}, 1_Pooling/config.json
+//    {"path": "2_Normalize", "type": "..."}]
+// config_sentence_transformers.json has prompts by name, and which of them is put before each text.
+// Source: github.com/huggingface/sentence-transformers, base/model.py and base/modules.
 #include "engine/model/model_folder_parts.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool is_true(const struct value *object, const char *name)
-{
-    const struct value *value = value_get(object, name);
-    return value && value->kind == VALUE_BOOL && value->boolean;
-}
+enum { POOLING_MEAN = 1, POOLING_CLS = 2, POOLING_LAST = 3 }; // GGUF's
 
-// The first reason counts.
 static enum status refuse(struct folder_embedding *embedding, const char *file, struct text what,
                           struct error *error)
 {
-    if (embedding->refused.data)
-        return STATUS_OK;
-    size_t size = strlen(file) + what.size + sizeof ": %s is not built";
-    char *text = arena_allocate(embedding->files->arena, size);
-    if (!text)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
-    int length = snprintf(text, size, "%s: %.*s is not built", file, (int)what.size, what.data);
-    embedding->refused = (struct text){text, (size_t)length};
+    return folder_refuse(embedding->files, &embedding->refused, error, "%s: %.*s is not built", file,
+                         (int)what.size, what.data);
+}
+
+static const struct value *find(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind != VALUE_NULL ? value : NULL;
+}
+
+static bool is_truth(const struct value *value, bool truth)
+{
+    return value && value->kind == VALUE_BOOL && value->boolean == truth;
+}
+
+// --- Pooling ---
+
+static enum status add_mode(struct folder_embedding *embedding, const char *path, struct text shown,
+                            struct text mode, struct error *error)
+{
+    static const struct {
+        const char *names[2]; // as a value of pooling_mode, as a key with the value true
+        uint32_t type;
+    } modes[] = {{{"mean", "pooling_mode_mean_tokens"}, POOLING_MEAN},
+                 {{"cls", "pooling_mode_cls_token"}, POOLING_CLS},
+                 {{"lasttoken", "pooling_mode_lasttoken"}, POOLING_LAST}};
+    struct text *refused = &embedding->pooling_refused;
+    uint32_t type = 0;
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (text_equals_string(mode, modes[i].names[0]) || text_equals_string(mode, modes[i].names[1]))
+            type = modes[i].type;
+    if (!type)
+        return folder_refuse(embedding->files, refused, error, "%s: %.*s is not built", path,
+                             shown.size < 64 ? (int)shown.size : 64, shown.data);
+    if (embedding->pooling_type)
+        return folder_refuse(embedding->files, refused, error, "%s: more than one mode is not built", path);
+    embedding->pooling_type = type;
     return STATUS_OK;
 }
 
-static enum status read_modes(struct folder_embedding *embedding, struct error *error)
+// "pooling_mode": a name or a list of names.
+static enum status read_named_modes(struct folder_embedding *embedding, const char *path,
+                                    const struct value *modes, struct error *error)
 {
-    static const char file[] = "1_Pooling/config.json";
-    static const struct {
-        const char *mode;
-        uint32_t type;
-    } modes[] = {{"pooling_mode_mean_tokens", 1},
-                 {"pooling_mode_cls_token", 2},
-                 {"pooling_mode_lasttoken", 3}};
-    struct value json;
-    bool found;
-    enum status status = folder_read_json(embedding->files, file, &json, &found, error);
-    for (size_t i = 0; status == STATUS_OK && found && i < json.object.n_members; i++) {
-        struct text key = json.object.members[i].key;
-        const struct value *value = &json.object.members[i].value;
-        bool is_mode = key.size >= 12 && memcmp(key.data, "pooling_mode", 12) == 0;
-        if (!is_mode || (value->kind == VALUE_BOOL && !value->boolean))
-            continue;
-        uint32_t type = 0;
-        for (size_t m = 0; m < sizeof modes / sizeof *modes; m++)
-            if (text_equals_string(key, modes[m].mode) && value->kind == VALUE_BOOL)
-                type = modes[m].type;
-        if (!type)
-            status = refuse(embedding, file, key, error);
-        else if (embedding->pooling_type)
-            status = refuse(embedding, file, TEXT("more than one mode"), error);
-        else
-            embedding->pooling_type = type;
+    bool is_list = modes->kind == VALUE_ARRAY;
+    size_t n_modes = is_list ? modes->array.n_items : 1;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n_modes && status == STATUS_OK; i++) {
+        const struct value *mode = is_list ? &modes->array.items[i] : modes;
+        char shown[sizeof "pooling_mode " + VALUE_DESCRIPTION_BYTES] = "pooling_mode ";
+        value_describe(mode, shown + strlen(shown));
+        status = add_mode(embedding, path, text_from_string(shown),
+                          mode->kind == VALUE_STRING ? mode->text : (struct text){0}, error);
     }
     return status;
 }
 
-// Modules behind the transformer. An array of objects with a type, as "sentence_transformers.models.Dense".
+// Files before sentence-transformers 5.4 have a key each mode.
+static enum status read_modes(struct folder_embedding *embedding, const char *path, const struct value *json,
+                              struct error *error)
+{
+    const struct value *named = find(json, "pooling_mode");
+    if (named)
+        return read_named_modes(embedding, path, named, error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json->object.n_members && status == STATUS_OK; i++) {
+        const struct value_member *member = &json->object.members[i];
+        bool is_mode = member->key.size > 13 && memcmp(member->key.data, "pooling_mode_", 13) == 0;
+        if (is_mode && member->value.kind != VALUE_NULL && !is_truth(&member->value, false))
+            status = add_mode(embedding, path, member->key,
+                              is_truth(&member->value, true) ? member->key : (struct text){0}, error);
+    }
+    if (!embedding->pooling_type && !embedding->pooling_refused.data)
+        embedding->pooling_type = POOLING_MEAN;
+    return status;
+}
+
+static enum status read_pooling(struct folder_embedding *embedding, const char *path, struct error *error)
+{
+    struct value json;
+    bool found;
+    enum status status = folder_read_json(embedding->files, path, &json, &found, error);
+    if (status == STATUS_OK && !found && embedding->has_path)
+        return refuse(embedding, path, TEXT("a missing file"), error);
+    if (status != STATUS_OK || !found)
+        return status;
+    embedding->leaves_prompt_out = is_truth(value_get(&json, "include_prompt"), false);
+    status =
+        folder_check_keys(embedding->files, "1_Pooling/config.json", path, &json, &embedding->refused, error);
+    return status == STATUS_OK ? read_modes(embedding, path, &json, error) : status;
+}
+
+// --- Modules ---
+
+static struct text last_name(struct text type)
+{
+    struct text name = type;
+    for (size_t at = 0; at < type.size; at++)
+        if (type.data[at] == '.')
+            name = (struct text){type.data + at + 1, type.size - at - 1};
+    return name;
+}
+
+// "PATH/config.json" of a module.
+static bool name_config(struct text path, char out[FOLDER_FILE_NAME_BYTES_MAX + 1])
+{
+    while (path.size && path.data[path.size - 1] == '/')
+        path.size--;
+    if (path.size + strlen("/config.json") > FOLDER_FILE_NAME_BYTES_MAX || memchr(path.data, 0, path.size) ||
+        (path.size && path.data[0] == '/') || memmem(path.data, path.size, "..", 2))
+        return false;
+    snprintf(out, FOLDER_FILE_NAME_BYTES_MAX + 1, "%.*s%sconfig.json", (int)path.size, path.data,
+             path.size ? "/" : "");
+    return true;
+}
+
+static enum status read_normalize(struct folder_embedding *embedding, const char *path, struct error *error)
+{
+    struct value json;
+    bool found;
+    embedding->normalizes = true;
+    enum status status = folder_read_json(embedding->files, path, &json, &found, error);
+    if (status != STATUS_OK || !found)
+        return status;
+    return folder_check_keys(embedding->files, "2_Normalize/config.json", path, &json, &embedding->refused,
+                             error);
+}
+
+static enum status read_module(struct folder_embedding *embedding, const struct value *module, size_t index,
+                               struct error *error)
+{
+    static const char file[] = "modules.json";
+    const struct value *type = find(module, "type"), *path = find(module, "path");
+    char config[FOLDER_FILE_NAME_BYTES_MAX + 1] = "1_Pooling/config.json";
+    enum status status = folder_check_keys(embedding->files, file, file, module, &embedding->refused, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!type || type->kind != VALUE_STRING)
+        return refuse(embedding, file, TEXT("a module without a type"), error);
+    embedding->has_path = path != NULL;
+    if (path && (path->kind != VALUE_STRING || !name_config(path->text, config)))
+        return refuse(embedding, file, TEXT("such a path"), error);
+    struct text name = last_name(type->text);
+    if (text_equals_string(name, "Transformer") && index == 0)
+        return path && path->text.size ? refuse(embedding, file, TEXT("a Transformer with a path"), error)
+                                       : STATUS_OK;
+    // a second pooling, and one after other modules, would pool vectors
+    if (text_equals_string(name, "Pooling") && index == 1)
+        return read_pooling(embedding, config, error);
+    if (text_equals_string(name, "Normalize") && index > 1)
+        return path ? read_normalize(embedding, config, error) : (embedding->normalizes = true, STATUS_OK);
+    if (text_equals_string(name, "Dropout") && index > 1) // of training
+        return STATUS_OK;
+    return refuse(embedding, file, type->text, error);
+}
+
 static enum status read_modules(struct folder_embedding *embedding, struct error *error)
 {
     static const char file[] = "modules.json";
-    static const char *const built[] = {"Transformer", "Pooling", "Normalize"};
     struct text content;
     struct value json;
-    bool found;
-    enum status status = folder_read_file(embedding->files, file, &content, &found, error);
-    if (status != STATUS_OK || !found)
+    enum status status = folder_read_file(embedding->files, file, &content, &embedding->is_listed, error);
+    if (status != STATUS_OK)
         return status;
+    if (!embedding->is_listed)
+        return read_pooling(embedding, "1_Pooling/config.json", error);
     if (json_decode_document(content, embedding->files->arena, &json, error) != STATUS_OK) {
         error->status = STATUS_REFUSE;
         return error_prefix(error, "%s/%s", embedding->files->path, file);
     }
-    for (size_t i = 0; status == STATUS_OK && json.kind == VALUE_ARRAY && i < json.array.n_items; i++) {
-        const struct value *type = value_get(&json.array.items[i], "type");
-        if (!type || type->kind != VALUE_STRING)
-            continue;
-        struct text name = type->text;
-        for (size_t at = 0; at < type->text.size; at++)
-            if (type->text.data[at] == '.')
-                name = (struct text){type->text.data + at + 1, type->text.size - at - 1};
-        bool is_built = false;
-        for (size_t b = 0; b < sizeof built / sizeof *built; b++)
-            is_built = is_built || text_equals_string(name, built[b]);
-        if (!is_built)
-            status = refuse(embedding, file, type->text, error);
-    }
+    if (json.kind != VALUE_ARRAY || json.array.n_items < 2)
+        return refuse(embedding, file, TEXT("a list of fewer than two modules"), error);
+    for (size_t i = 0; status == STATUS_OK && i < json.array.n_items; i++)
+        status = read_module(embedding, &json.array.items[i], i, error);
     return status;
 }
 
-// Each token sees those behind it too: not what is computed here.
+// --- Texts ---
+
+static enum status set_longest(struct folder_embedding *embedding, const char *file, const char *name,
+                               const struct value *value, struct error *error)
+{
+    char described[VALUE_DESCRIPTION_BYTES];
+    if (value->kind == VALUE_INTEGER && value->integer > 0) {
+        if (value->integer <= INT32_MAX) // files without a limit have 10^30
+            embedding->n_tokens_max = (uint32_t)value->integer;
+        return STATUS_OK;
+    }
+    if (value->kind == VALUE_FLOAT && value->number > INT32_MAX)
+        return STATUS_OK;
+    value_describe(value, described);
+    return folder_refuse(embedding->files, &embedding->refused, error, "%s: %s %s is not built", file, name,
+                         described);
+}
+
+// The tokens of a text that count: max_seq_length, else model_max_length of the tokenizer.
+static enum status read_transformer(struct folder_embedding *embedding, struct error *error)
+{
+    static const char *const names[] = {"sentence_bert_config.json",       "sentence_roberta_config.json",
+                                        "sentence_distilbert_config.json", "sentence_camembert_config.json",
+                                        "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
+                                        "sentence_xlnet_config.json"};
+    struct value json = {.kind = VALUE_NULL}, tokenizer;
+    const char *file = names[0], *tokenizer_file = "tokenizer_config.json";
+    bool found = false, has_tokenizer;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == STATUS_OK && !found; i++)
+        status = folder_read_json(embedding->files, file = names[i], &json, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_check_keys(embedding->files, names[0], file, &json, &embedding->refused, error);
+    if (status == STATUS_OK)
+        status = folder_read_json(embedding->files, tokenizer_file, &tokenizer, &has_tokenizer, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct value *longest = find(&json, "max_seq_length"), *side = find(&tokenizer, "truncation_side");
+    if (longest)
+        status = set_longest(embedding, file, "max_seq_length", longest, error);
+    else if (embedding->is_listed && find(&tokenizer, "model_max_length"))
+        status = set_longest(embedding, tokenizer_file, "model_max_length",
+                             find(&tokenizer, "model_max_length"), error);
+    bool is_left = side && !(side->kind == VALUE_STRING && text_equals_string(side->text, "right"));
+    if (status == STATUS_OK && embedding->n_tokens_max && is_left)
+        status = refuse(embedding, tokenizer_file, TEXT("truncation_side other than right"), error);
+    return status;
+}
+
+static enum status read_prompt(struct folder_embedding *embedding, struct error *error)
+{
+    static const char file[] = "config_sentence_transformers.json";
+    struct value json;
+    bool found;
+    enum status status = folder_read_json(embedding->files, file, &json, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_check_keys(embedding->files, file, file, &json, &embedding->refused, error);
+    const struct value *name = find(&json, "default_prompt_name"), *dimensions = find(&json, "truncate_dim");
+    if (status == STATUS_OK && dimensions)
+        status = folder_refuse(embedding->files, &embedding->dimensions_refused, error,
+                               "%s: truncate_dim is not built", file);
+    if (status != STATUS_OK || !name)
+        return status;
+    const struct value *prompts = find(&json, "prompts"), *prompt = NULL;
+    for (size_t i = 0; name->kind == VALUE_STRING && prompts && prompts->kind == VALUE_OBJECT &&
+                       i < prompts->object.n_members;
+         i++)
+        if (text_equal(prompts->object.members[i].key, name->text))
+            prompt = &prompts->object.members[i].value;
+    if (!prompt || prompt->kind != VALUE_STRING)
+        return refuse(embedding, file, TEXT("a default_prompt_name that is not among the prompts"), error);
+    embedding->prompt = prompt->text;
+    if (embedding->leaves_prompt_out && prompt->text.size)
+        return refuse(embedding, file, TEXT("a prompt that pooling leaves out (include_prompt false)"),
+                      error);
+    return STATUS_OK;
+}
+
+// Each token sees those after it too: not what is computed here.
 static enum status read_attention(struct folder_embedding *embedding, struct error *error)
 {
-    const struct value *causal = value_get(embedding->config, "is_causal");
-    if (is_true(embedding->config, "use_bidirectional_attention"))
+    if (is_truth(value_get(embedding->config, "use_bidirectional_attention"), true))
         return refuse(embedding, "config.json", TEXT("use_bidirectional_attention"), error);
-    if (causal && causal->kind == VALUE_BOOL && !causal->boolean)
+    if (is_truth(value_get(embedding->config, "is_causal"), false))
         return refuse(embedding, "config.json", TEXT("is_causal false"), error);
     const struct value *names = value_get(embedding->config, "architectures");
     for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
@@ -109,8 +289,10 @@ static enum status read_attention(struct folder_embedding *embedding, struct err
 
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error)
 {
-    enum status status = read_modes(embedding, error);
+    enum status status = read_modules(embedding, error);
     if (status == STATUS_OK)
-        status = read_modules(embedding, error);
+        status = read_transformer(embedding, error);
+    if (status == STATUS_OK)
+        status = read_prompt(embedding, error);
     return status == STATUS_OK ? read_attention(embedding, error) : status;
 }

@@ -125,6 +125,7 @@ enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
 struct folder_files {
     const char *path;
     struct arena *arena;
+    struct buffer *unknown; // keys that are not known, "FILE: KEY, FILE: KEY"; NULL: not wanted
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
@@ -136,12 +137,55 @@ enum status folder_read_json(const struct folder_files *files, const char *name,
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 
-// model_folder_embedding.c: how a model for embeddings (sentence-transformers) makes vectors, from
-// 1_Pooling/config.json, modules.json and config.json. STATUS_REFUSE: a file that cannot be read.
+// model_folder_sentencepiece.c: the keys of a tokenizer.model. `config` is tokenizer_config.json (may be
+// null).
+enum status folder_add_sentencepiece(const struct folder_files *files, struct text content,
+                                     const struct value *config, struct gguf_writer *keys,
+                                     struct error *error) WARN_UNUSED;
+
+// model_folder_vocabulary.c: vocab.json and merges.txt as tokenizer.json would have them. *found false: one
+// of the two is missing. `config` is config.json, `tokenizer_config` may be null.
+enum status folder_make_tokenizer(const struct folder_files *files, const struct value *config,
+                                  const struct value *tokenizer_config, struct text *tokenizer, bool *found,
+                                  struct error *error) WARN_UNUSED;
+
+// model_folder_keys.c: the keys of a folder's small files.
+enum folder_key_use {
+    KEY_READ,    // by what reads the file
+    KEY_NO_PART, // results do not depend on it
+    KEY_REFUSED, // not built, but for null and the JSON values `neutral`, which change nothing
+};
+struct folder_key {
+    const char *file;
+    enum folder_key_use use;
+    const char *names;   // separated by blanks
+    const char *neutral; //
+};
+const struct folder_key *folder_keys(size_t *n_keys);
+const struct folder_key *folder_key_find(const char *file, struct text name); // NULL: not known
+bool folder_key_refuses(const struct folder_key *key, const struct value *value);
+// Sets *refused, in the arena, to the first key of `object` that is refused ("PATH: KEY VALUE is not built")
+// unless it is set already. `file` is its name in the table, `path` the one to show. Unknown keys are refused
+// in some files, in the others they are added to files->unknown.
+enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
+                              const struct value *object, struct text *refused,
+                              struct error *error) WARN_UNUSED;
+// Sets *refused, in the arena, unless it is set already: the first reason counts.
+enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
+                          const char *format, ...) PRINTF_LIKE(4, 5) WARN_UNUSED;
+
+// model_folder_embedding.c: how a model for embeddings (sentence-transformers) makes vectors.
+// STATUS_REFUSE: a file that cannot be read.
 struct folder_embedding {
     const struct folder_files *files;
     const struct value *config; // config.json
     uint32_t pooling_type;      // GGUF's; 0: none is named
-    struct text refused;        // what is not built; data NULL: nothing
+    uint32_t n_tokens_max;      // longer texts are cut; 0: no limit is named
+    struct text prompt;         // put before each text
+    bool is_listed;             // modules.json is there: it says whether vectors are normalized
+    bool normalizes;
+    // What is not built; data NULL: nothing. Pooling and dimensions can be chosen by hand.
+    struct text refused, pooling_refused, dimensions_refused;
+    bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;

@@ -1,9 +1,11 @@
-// The parts of a folder around the tokens: tokenizer.json and tokenizer_config.json as they are, the chat
-// templates, and of generation_config.json the tokens that end an answer and the sampling defaults. Where
-// several files have a template, transformers' order holds (tokenization_utils_base.py):
+// The parts of a folder around the tokens: tokenizer.json (or what stands in for it) and
+// tokenizer_config.json, the chat templates, and of generation_config.json the tokens that end an answer and
+// the sampling defaults. Where several files have a template, transformers' order holds
+// (tokenization_utils_base.py):
 //   chat_template.jinja, with additional_chat_templates/tool_use.jinja beside it;
 //   "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"};
 //   chat_template.json, a processor's, where the tokenizer has none.
+#include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 
 #define DEFAULT_KEY  "tokenizer.chat_template"
@@ -63,25 +65,88 @@ static enum status add_templates(const struct folder_files *files, const struct 
     return STATUS_OK;
 }
 
+// --- Ends ---
+
+enum { ENDS_MAX = 64 };
+
+struct ends {
+    int32_t ids[ENDS_MAX];
+    size_t n_ids;
+};
+
+static void add_end(struct ends *ends, const struct value *id)
+{
+    if (id->kind != VALUE_INTEGER || id->integer < 0 || id->integer > INT32_MAX || ends->n_ids == ENDS_MAX)
+        return;
+    for (size_t i = 0; i < ends->n_ids; i++)
+        if (ends->ids[i] == id->integer)
+            return;
+    ends->ids[ends->n_ids++] = (int32_t)id->integer;
+}
+
+// An id or a list of ids.
+static void add_ids(struct ends *ends, const struct value *ids)
+{
+    if (ids && ids->kind != VALUE_ARRAY)
+        add_end(ends, ids);
+    for (size_t i = 0; ids && ids->kind == VALUE_ARRAY && i < ids->array.n_items; i++)
+        add_end(ends, &ids->array.items[i]);
+}
+
+// generation_config.json's, else config.json's: where it describes a model of images and text too, that of
+// the whole before that of the text's. Ids that only later ones of these name may be leftovers of another
+// vocabulary (a default of 2 in text_config): they end an answer only where they are control tokens.
 static void add_ends(const struct value *generation, const struct value *config, struct gguf_writer *keys)
 {
-    enum { ENDS_MAX = 64 };
-    int32_t ids[ENDS_MAX];
-    size_t n_ids = 0;
-    const struct value *ends = value_get(generation, "eos_token_id");
-    // a model of images and text has both
-    const struct value *const configs[] = {config, value_get(config, "text_config")};
-    for (int i = 0; i < 2 && configs[i] && (!ends || ends->kind == VALUE_NULL); i++)
-        ends = value_get(configs[i], "eos_token_id");
-    size_t n_items = ends && ends->kind == VALUE_ARRAY ? ends->array.n_items : ends ? 1 : 0;
-    for (size_t i = 0; i < n_items && n_ids < ENDS_MAX; i++) {
-        const struct value *item = ends->kind == VALUE_ARRAY ? &ends->array.items[i] : ends;
-        if (item->kind == VALUE_INTEGER && item->integer >= 0 && item->integer <= INT32_MAX)
-            ids[n_ids++] = (int32_t)item->integer;
-    }
-    if (n_ids)
-        gguf_writer_i32s(keys, "tokenizer.huggingface.eos_token_ids", ids, n_ids);
+    const struct value *part = value_get(config, "text_config");
+    const struct value *const named[] = {value_get(generation, "eos_token_id"),
+                                         value_get(config, "eos_token_id"),
+                                         part ? value_get(part, "eos_token_id") : NULL};
+    struct ends ends = {0}, further = {0};
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        add_ids(ends.n_ids ? &further : &ends, named[i]);
+    size_t n_known = ends.n_ids;
+    for (size_t i = 0; i < further.n_ids; i++)
+        add_end(&ends, &(struct value){.kind = VALUE_INTEGER, .integer = further.ids[i]});
+    if (n_known)
+        gguf_writer_i32s(keys, "tokenizer.huggingface.eos_token_ids", ends.ids, n_known);
+    if (ends.n_ids > n_known)
+        gguf_writer_i32s(keys, "tokenizer.huggingface.further_eos_token_ids", ends.ids + n_known,
+                         ends.n_ids - n_known);
 }
+
+static struct text token_of(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    if (value && value->kind == VALUE_OBJECT)
+        value = value_get(value, "content");
+    return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
+}
+
+// special_tokens_map.json, where it names tokens that tokenizer_config.json does not.
+static enum status add_special_tokens(const struct folder_files *files, const struct value *tokenizer_config,
+                                      struct gguf_writer *keys, struct error *error)
+{
+    static const char file[] = "special_tokens_map.json", *const names[] = {"bos_token", "eos_token",
+                                                                            "unk_token", "pad_token"};
+    struct text content, refused = {0};
+    struct value map;
+    bool found, differs = false;
+    enum status status = folder_read_json(files, file, &map, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_read_file(files, file, &content, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_check_keys(files, file, file, &map, &refused, error);
+    for (size_t i = 0; status == STATUS_OK && found && i < sizeof names / sizeof *names; i++) {
+        struct text token = token_of(&map, names[i]);
+        differs = differs || (token.size && !text_equal(token, token_of(tokenizer_config, names[i])));
+    }
+    if (status == STATUS_OK && differs)
+        gguf_writer_text(keys, "tokenizer.huggingface.special_tokens", content);
+    return status;
+}
+
+// --- Sampling ---
 
 // The names of generation_config.json, and those under which GGUF files have the same (llama.cpp's converter
 // copies them).
@@ -112,27 +177,90 @@ static enum status add_sampling(const struct value *generation, struct gguf_writ
     return STATUS_OK;
 }
 
+static enum status add_generation(const struct folder_files *files, const struct value *config,
+                                  struct gguf_writer *keys, struct error *error)
+{
+    static const char file[] = "generation_config.json";
+    struct value generation;
+    struct text refused = {0};
+    bool found;
+    enum status status = folder_read_json(files, file, &generation, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_check_keys(files, file, file, &generation, &refused, error);
+    if (status != STATUS_OK)
+        return status;
+    if (refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_SAMPLING, refused);
+    add_ends(&generation, config, keys);
+    return add_sampling(&generation, keys, error);
+}
+
+static enum status read_tokenizer_config(const struct folder_files *files, struct value *config,
+                                         struct gguf_writer *keys, struct error *error)
+{
+    static const char file[] = "tokenizer_config.json";
+    struct text settings, refused = {0};
+    bool found;
+    enum status status = folder_read_json(files, file, config, &found, error);
+    if (status == STATUS_OK && found)
+        status = folder_check_keys(files, file, file, config, &refused, error);
+    if (status == STATUS_OK && refused.data)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path, (int)refused.size,
+                         refused.data);
+    if (status == STATUS_OK && found)
+        status = folder_read_file(files, file, &settings, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, "tokenizer.huggingface.config", settings);
+    return status;
+}
+
+// tokenizer.json, else the first of the files that stand in for it. None: the keys are missing, which is said
+// where a tokenizer is opened.
+static enum status add_vocabulary(const struct folder_files *files, const struct value *config,
+                                  const struct value *tokenizer_config, struct gguf_writer *keys,
+                                  struct error *error)
+{
+    static const char json_key[] = "tokenizer.huggingface.json";
+    struct text content;
+    bool found;
+    enum status status = folder_read_file(files, "tokenizer.json", &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, json_key, content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tokenizer.model", &content, &found, error);
+    if (status == STATUS_OK && found)
+        return folder_add_sentencepiece(files, content, tokenizer_config, keys, error);
+    if (status == STATUS_OK)
+        status = folder_make_tokenizer(files, config, tokenizer_config, &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, json_key, content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tekken.json", &content, &found, error);
+    if (status == STATUS_OK && found)
+        gguf_writer_text(keys, "tokenizer.huggingface.tekken", content);
+    if (status != STATUS_OK || found)
+        return status;
+    status = folder_read_file(files, "tiktoken.model", &content, &found, error);
+    if (status == STATUS_OK && found)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                           "%s/tiktoken.model: its split pattern is in the model's Python code: not built; a "
+                           "tokenizer.json is needed",
+                           files->path);
+    return status;
+}
+
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error)
 {
-    struct text tokenizer, settings;
-    struct value tokenizer_config, generation;
-    bool found, has_settings;
-    enum status status = folder_read_file(files, "tokenizer.json", &tokenizer, &found, error);
-    if (status == STATUS_OK && found)
-        gguf_writer_text(keys, "tokenizer.huggingface.json", tokenizer);
+    struct value tokenizer_config;
+    enum status status = read_tokenizer_config(files, &tokenizer_config, keys, error);
     if (status == STATUS_OK)
-        status = folder_read_json(files, "tokenizer_config.json", &tokenizer_config, &has_settings, error);
-    if (status == STATUS_OK && has_settings)
-        status = folder_read_file(files, "tokenizer_config.json", &settings, &has_settings, error);
-    if (status == STATUS_OK && has_settings)
-        gguf_writer_text(keys, "tokenizer.huggingface.config", settings);
+        status = add_vocabulary(files, config, &tokenizer_config, keys, error);
+    if (status == STATUS_OK)
+        status = add_special_tokens(files, &tokenizer_config, keys, error);
     if (status == STATUS_OK)
         status = add_templates(files, &tokenizer_config, keys, error);
-    if (status == STATUS_OK)
-        status = folder_read_json(files, "generation_config.json", &generation, &found, error);
-    if (status != STATUS_OK)
-        return status;
-    add_ends(&generation, config, keys);
-    return add_sampling(&generation, keys, error);
+    return status == STATUS_OK ? add_generation(files, config, keys, error) : status;
 }

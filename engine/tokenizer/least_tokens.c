@@ -13,25 +13,26 @@ static bool has_byte(const struct tokenizer *tokenizer, int byte)
     return id >= 0 && id < tokenizer->n_tokens;
 }
 
-// Whether what the vocabulary lacks becomes the unknown token, one for each character. Its form must be as
-// long as a character, or a token merged from it could cover more bytes than its own form has.
+// Whether what the vocabulary lacks becomes the unknown token, one for each character (not fused). Its form
+// must be as long as a character, or a token merged from it could cover more bytes than its own form has.
 static bool has_unknown(const struct tokenizer *tokenizer)
 {
     int32_t id = tokenizer->ids.unknown;
-    return id >= 0 && id < tokenizer->n_tokens && tokenizer->symbols.forms[id].size >= CHARACTER_BYTES_MAX;
+    return !tokenizer->rules.fuses_unknown && id >= 0 && id < tokenizer->n_tokens &&
+           tokenizer->symbols.forms[id].size >= CHARACTER_BYTES_MAX;
 }
 
 // False: there is no bound.
-static bool find_counted(struct tokenizer *tokenizer, bool takes_spaces)
+static bool find_counted(struct tokenizer *tokenizer)
 {
     struct token_bound *bound = &tokenizer->bound;
     bool has_all = true;
     for (int byte = 0; byte < 256; byte++) {
-        bound->counts[byte] = !takes_spaces || !tokenizer_is_space((char)byte);
+        bound->counts[byte] = true;
         if (has_byte(tokenizer, byte))
             continue;
         has_all = false;
-        bound->counts[byte] = bound->counts[byte] && !tokenizer->rules.byte_level;
+        bound->counts[byte] = !tokenizer->rules.byte_level;
     }
     // which bytes are dropped is known only where none becomes another one
     return has_all ||
@@ -41,19 +42,29 @@ static bool find_counted(struct tokenizer *tokenizer, bool takes_spaces)
 void tokenizer_find_bound(struct tokenizer *tokenizer)
 {
     const unsigned special = TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED;
-    size_t most = CHARACTER_BYTES_MAX;
-    bool takes_spaces = false;
+    size_t most = tokenizer->special_bytes_max > CHARACTER_BYTES_MAX ? tokenizer->special_bytes_max
+                                                                     : CHARACTER_BYTES_MAX;
     for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
         unsigned flags = tokenizer->flags[id];
         if (tokenizer->symbols.forms[id].size > most)
             most = tokenizer->symbols.forms[id].size;
-        if (!(flags & special))
-            continue;
-        if (tokenizer->texts[id].size > most)
-            most = tokenizer->texts[id].size;
-        takes_spaces |= (flags & (TOKEN_STRIPS_LEFT | TOKEN_STRIPS_RIGHT)) != 0;
+        if (flags & special && flags & (TOKEN_STRIPS_LEFT | TOKEN_STRIPS_RIGHT))
+            tokenizer->bound.takes_spaces = true;
     }
-    tokenizer->bound.bytes_max = find_counted(tokenizer, takes_spaces) ? most : 0;
+    tokenizer->bound.bytes_max = find_counted(tokenizer) ? most : 0;
+}
+
+// Bytes of the white space at text[at].
+static size_t space_at(struct text text, size_t at)
+{
+    size_t start = at;
+    uint32_t codepoint;
+    for (size_t size; at < text.size; at += size) {
+        size = utf8_decode(text.data + at, text.size - at, &codepoint);
+        if (size == 0 || !tokenizer_is_space(codepoint))
+            break;
+    }
+    return at - start;
 }
 
 int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text)
@@ -62,6 +73,10 @@ int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text te
     size_t n_bytes = 0;
     unsigned char all = 0;
     for (size_t i = 0; i < text.size && bound->bytes_max; i++) {
+        size_t n_space = bound->takes_spaces ? space_at(text, i) : 0;
+        i += n_space;
+        if (i == text.size)
+            break;
         n_bytes += bound->counts[(unsigned char)text.data[i]];
         all |= (unsigned char)text.data[i];
     }

@@ -53,7 +53,9 @@ struct encoder {
     struct buffer prepared, normalized[2];
     const char *start; // of the whole text
     const char *end;   // of the one whose words are being encoded
-    bool continues;    // TOKENIZER_CONTINUES
+    struct special_controls controls;
+    struct text_spans mapped; // plain parts of a text whose blanks are U+2581
+    bool continues;           // TOKENIZER_CONTINUES
     bool failed;
 };
 
@@ -117,6 +119,17 @@ static void emit_symbol(struct encoder *encoder, int32_t symbol)
     }
 }
 
+// Of unknown tokens in a row, from ids[from] on, one stays.
+static void fuse_unknown(struct encoder *encoder, size_t from)
+{
+    struct token_array *ids = encoder->ids;
+    size_t n_ids = from;
+    for (size_t i = from; i < ids->n_ids; i++)
+        if (i == from || ids->ids[i] != encoder->tokenizer->ids.unknown || ids->ids[i] != ids->ids[i - 1])
+            ids->ids[n_ids++] = ids->ids[i];
+    ids->n_ids = n_ids;
+}
+
 static int32_t *reserve_symbols(struct encoder *encoder, size_t n_symbols)
 {
     if (n_symbols > encoder->n_symbols_max) {
@@ -150,8 +163,11 @@ static void merge_word(struct encoder *encoder, struct text word)
         encoder->failed = true;
         return;
     }
+    size_t from = encoder->ids->n_ids;
     for (size_t i = 0; i < n_symbols; i++)
         emit_symbol(encoder, symbols[i]);
+    if (tokenizer->rules.fuses_unknown)
+        fuse_unknown(encoder, from);
 }
 
 // A word that the cache does not know by this key, or, without one, does not keep.
@@ -264,19 +280,11 @@ static struct text prepare_bytes(struct encoder *encoder, struct text text, bool
     return prepared_text(encoder);
 }
 
-// Text without special tokens.
-static void encode_plain(struct encoder *encoder, struct text text)
+static void encode_prepared(struct encoder *encoder, struct text text)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
-    bool is_first = text.data == encoder->start;
-    if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalized, &text)) {
-        encoder->failed = true;
-        return;
-    }
     if (text.size == 0)
         return;
-    text = tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
-                                       : prepare_text(encoder, text, is_first);
     encoder->end = text.data + text.size;
     take_words *words = tokenizer->rules.byte_level ? encode_words : encode_blank_words;
     if (!tokenizer->splitter)
@@ -285,23 +293,128 @@ static void encode_plain(struct encoder *encoder, struct text text)
         encoder->failed = true;
 }
 
-static void encode_parts(struct encoder *encoder, struct text text, struct special_controls controls)
+// Normalized text without added tokens.
+static void encode_normalized(struct encoder *encoder, struct text text, bool is_first)
+{
+    if (text.size == 0)
+        return;
+    encode_prepared(encoder, encoder->tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
+                                                                  : prepare_text(encoder, text, is_first));
+}
+
+// The end of text[from..end) without the white space there.
+static size_t end_without_space(struct text text, size_t from, size_t end)
+{
+    while (end > from) {
+        uint32_t codepoint;
+        size_t start = end - 1;
+        while (start > from && end - start < 4 && ((unsigned char)text.data[start] & 0xC0) == 0x80)
+            start--;
+        if (utf8_decode(text.data + start, end - start, &codepoint) != end - start ||
+            !tokenizer_is_space(codepoint))
+            break;
+        end = start;
+    }
+    return end;
+}
+
+static size_t start_without_space(struct text text, size_t start)
+{
+    uint32_t codepoint;
+    for (size_t size; start < text.size; start += size) {
+        size = utf8_decode(text.data + start, text.size - start, &codepoint);
+        if (size == 0 || !tokenizer_is_space(codepoint))
+            break;
+    }
+    return start;
+}
+
+typedef void encode_part(struct encoder *encoder, struct text text, bool is_first);
+
+static void encode_as_is(struct encoder *encoder, struct text text, bool is_first)
+{
+    (void)is_first;
+    encode_prepared(encoder, text);
+}
+
+// Finds added tokens; `encode` gets the parts between them.
+static void encode_between(struct encoder *encoder, const struct special_matcher *matcher, struct text text,
+                           bool is_first, struct special_controls controls, encode_part *encode)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     struct special_match match;
     size_t at = 0;
-    while (special_find(&tokenizer->specials, text, at, controls, &match)) {
-        size_t end = match.start;
+    while (special_find(matcher, text, at, controls, &match)) {
         unsigned flags = tokenizer->flags[match.id];
-        while (flags & TOKEN_STRIPS_LEFT && end > at && tokenizer_is_space(text.data[end - 1]))
-            end--;
-        encode_plain(encoder, (struct text){text.data + at, end - at});
+        size_t end = flags & TOKEN_STRIPS_LEFT ? end_without_space(text, at, match.start) : match.start;
+        encode(encoder, (struct text){text.data + at, end - at}, is_first && at == 0);
         token_array_add(encoder->ids, match.id);
-        at = match.end;
-        while (flags & TOKEN_STRIPS_RIGHT && at < text.size && tokenizer_is_space(text.data[at]))
-            at++;
+        at = flags & TOKEN_STRIPS_RIGHT ? start_without_space(text, match.end) : match.end;
     }
-    encode_plain(encoder, (struct text){text.data + at, text.size - at});
+    encode(encoder, (struct text){text.data + at, text.size - at}, is_first && at == 0);
+}
+
+// Where the plain parts of `text`, a part of the whole, are in its prepared form, in which each blank is
+// U+2581. A blank at a part's end is left out: it may be the one that a token's normalized text begins with.
+static void map_plain(struct encoder *encoder, struct text text, struct text prepared)
+{
+    const struct text_spans *plain = encoder->controls.plain;
+    bool blanks = encoder->tokenizer->rules.normalizes_blanks;
+    size_t base = (size_t)(text.data - encoder->start), from = 0, n_grown = 0;
+    size_t n_blank = strlen(TOKENIZER_BLANK);
+    for (size_t i = 0; blanks && i < text.size; i++)
+        n_grown += text.data[i] == ' ' ? n_blank - 1 : 0;
+    n_grown = prepared.size - text.size - n_grown; // of the blank that was added
+    encoder->mapped.n_items = 0;
+    for (size_t i = 0; i < plain->n_items; i++) {
+        size_t start = plain->items[i].start > base ? plain->items[i].start - base : 0;
+        size_t end = plain->items[i].end > base ? plain->items[i].end - base : 0;
+        end = end < text.size ? end : text.size;
+        while (blanks && end > start && text.data[end - 1] == ' ')
+            end--;
+        if (start >= end)
+            continue;
+        for (; from < start; from++)
+            n_grown += blanks && text.data[from] == ' ' ? n_blank - 1 : 0;
+        start += n_grown;
+        for (; from < end; from++)
+            n_grown += blanks && text.data[from] == ' ' ? n_blank - 1 : 0;
+        text_spans_add(&encoder->mapped, start, end + n_grown);
+    }
+    encoder->failed |= encoder->mapped.failed;
+}
+
+// Tokens that are found in normalized text are found after the others (added_vocabulary.rs of
+// github.com/huggingface/tokenizers, extract_and_normalize). Control tokens are among them only if the
+// normalizer changes nothing but blanks.
+static void find_normalized(struct encoder *encoder, struct text text, struct text normalized, bool is_first)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    struct special_controls controls = encoder->controls;
+    bool blanks = tokenizer->rules.normalizes_blanks;
+    if (blanks)
+        normalized = prepare_text(encoder, normalized, is_first);
+    if (controls.plain && tokenizer->normalizer.n_steps == 0) {
+        map_plain(encoder, text, normalized);
+        controls.plain = &encoder->mapped;
+    }
+    encode_between(encoder, &tokenizer->normalized, normalized, is_first, controls,
+                   blanks ? encode_as_is : encode_normalized);
+}
+
+// Text without the tokens that are found in it as it is given.
+static void encode_plain(struct encoder *encoder, struct text text, bool is_first)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    struct text normalized = text;
+    if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalized, &normalized)) {
+        encoder->failed = true;
+        return;
+    }
+    if (tokenizer->normalized.n_roots && normalized.size)
+        find_normalized(encoder, text, normalized, is_first);
+    else
+        encode_normalized(encoder, normalized, is_first);
 }
 
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
@@ -321,14 +434,16 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
         .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_bos)
         token_array_add(ids, tokenizer->ids.bos);
+    encoder.controls = (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain};
     if (text.size)
-        encode_parts(&encoder, text, (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain});
+        encode_between(&encoder, &tokenizer->specials, text, true, encoder.controls, encode_plain);
     if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_eos)
         token_array_add(ids, tokenizer->ids.eos);
     merge_scratch_finish(&encoder.scratch);
     buffer_finish(&encoder.prepared);
     buffer_finish(&encoder.normalized[0]);
     buffer_finish(&encoder.normalized[1]);
+    text_spans_finish(&encoder.mapped);
     free(encoder.symbols);
     if (encoder.failed || ids->failed)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to tokenize %zu bytes",
@@ -361,7 +476,7 @@ struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id)
 
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer)
 {
-    return tokenizer->rules.adds_space && !tokenizer->rules.byte_level;
+    return tokenizer->strips_first;
 }
 
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id)
@@ -397,6 +512,11 @@ int32_t tokenizer_padding(const struct tokenizer *tokenizer)
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->rules.adds_bos;
+}
+
+bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
+{
+    return tokenizer->rules.adds_eos;
 }
 
 const char *tokenizer_model_name(const struct tokenizer *tokenizer)

@@ -77,5 +77,6 @@ int32_t tokenizer_eos(const struct tokenizer *tokenizer);       // -1: none
 int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // of chat templates. -1: none
 int32_t tokenizer_padding(const struct tokenizer *tokenizer);   // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
+bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
 const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
 const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM

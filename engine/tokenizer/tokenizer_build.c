@@ -32,7 +32,7 @@ static struct text copy_text(struct arena *arena, struct text text)
 
 // --- Symbols ---
 
-static bool add_symbol(struct builder *builder, struct text text)
+static bool add_symbol(struct builder *builder, struct text text, bool is_word)
 {
     if (builder->n_symbols == builder->capacity) {
         size_t capacity = builder->capacity ? 2 * builder->capacity : builder->vocabulary->n_tokens + 1;
@@ -47,7 +47,7 @@ static bool add_symbol(struct builder *builder, struct text text)
     if (!copy.data)
         return false;
     builder->symbol_texts[builder->n_symbols++] = copy;
-    return copy.size == 0 ||
+    return copy.size == 0 || !is_word ||
            token_map_add(&builder->by_text, builder->symbol_texts, (int32_t)builder->n_symbols - 1);
 }
 
@@ -57,7 +57,13 @@ static int32_t intern_text(struct builder *builder, struct text text)
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
     if (id >= 0)
         return id;
-    return add_symbol(builder, text) ? (int32_t)builder->n_symbols - 1 : -1;
+    return add_symbol(builder, text, true) ? (int32_t)builder->n_symbols - 1 : -1;
+}
+
+static bool is_word(const struct vocabulary *vocabulary, size_t id)
+{
+    return !vocabulary->rules.controls_apart || id >= vocabulary->n_tokens ||
+           !(vocabulary->flags[id] & TOKEN_CONTROL);
 }
 
 static bool add_tokens(struct builder *builder)
@@ -69,7 +75,7 @@ static bool add_tokens(struct builder *builder)
     if (!token_map_reserve(&builder->by_text, n_tokens))
         return false;
     for (size_t i = 0; i < builder->vocabulary->n_tokens; i++)
-        if (!add_symbol(builder, builder->vocabulary->texts[i]))
+        if (!add_symbol(builder, builder->vocabulary->texts[i], is_word(builder->vocabulary, i)))
             return false;
     tokenizer->n_tokens = (int32_t)builder->vocabulary->n_tokens;
     tokenizer->flags = arena_allocate_array(&tokenizer->arena, builder->n_symbols, sizeof *tokenizer->flags);
@@ -195,7 +201,7 @@ static bool make_forms(struct builder *builder)
             size_t size;
             if (!bytes)
                 return false;
-            bool decodes = byte_alphabet_decode(text, bytes, &size);
+            bool decodes = is_word(builder->vocabulary, i) && byte_alphabet_decode(text, bytes, &size);
             tokenizer->symbols.forms[i] = decodes ? (struct text){bytes, size} : (struct text){0};
         }
         if (!is_text && tokenizer->symbols.forms[i].size &&
@@ -269,6 +275,46 @@ static struct text unescape_text(struct arena *arena, struct text text)
     return (struct text){piece, piece ? size : 0};
 }
 
+// Without the step's text at start and end.
+static struct text strip_text(const struct decoder_step *step, struct text text)
+{
+    struct text from = step->from;
+    for (int64_t i = 0;
+         i < step->n_first && text.size >= from.size && !memcmp(text.data, from.data, from.size); i++)
+        text = (struct text){text.data + from.size, text.size - from.size};
+    for (int64_t i = 0; i < step->n_last && text.size >= from.size &&
+                        !memcmp(text.data + text.size - from.size, from.data, from.size);
+         i++)
+        text.size -= from.size;
+    return text;
+}
+
+static struct text replace_text(struct arena *arena, const struct decoder_step *step, struct text text)
+{
+    size_t n_found = 0, size = 0;
+    for (size_t at = 0; at + step->from.size <= text.size; at++)
+        n_found += memcmp(text.data + at, step->from.data, step->from.size) == 0;
+    char *made = n_found ? arena_allocate(arena, text.size + n_found * step->to.size + 1) : NULL;
+    if (!n_found)
+        return text;
+    for (size_t at = 0; made && at < text.size;) {
+        bool found =
+            text.size - at >= step->from.size && !memcmp(text.data + at, step->from.data, step->from.size);
+        memcpy(made + size, found ? step->to.data : text.data + at, found ? step->to.size : 1);
+        size += found ? step->to.size : 1;
+        at += found ? step->from.size : 1;
+    }
+    return (struct text){made, made ? size : 0};
+}
+
+static struct text decode_text(struct arena *arena, const struct token_decoder *decoder, struct text text)
+{
+    for (size_t i = 0; i < decoder->n_steps && text.data; i++)
+        text = decoder->steps[i].kind == DECODE_STRIP ? strip_text(&decoder->steps[i], text)
+                                                      : replace_text(arena, &decoder->steps[i], text);
+    return text;
+}
+
 static int hexadecimal_digit(char digit)
 {
     return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
@@ -284,43 +330,58 @@ static struct text named_byte(struct arena *arena, struct text text)
     return copy_text(arena, (struct text){&byte, 1});
 }
 
-static struct text piece_of(struct tokenizer *tokenizer, int32_t id)
+static struct text piece_of(struct builder *builder, int32_t id)
 {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    const struct token_decoder *decoder = &builder->vocabulary->decoder;
     unsigned flags = tokenizer->flags[id];
     struct text text = tokenizer->texts[id];
-    if (flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED))
+    bool has_steps = decoder->is_given && !tokenizer->rules.byte_level;
+    const struct text *normalized = builder->vocabulary->normalized;
+    if (flags & TOKEN_USER_DEFINED && decoder->is_given && normalized && normalized[id].size &&
+        !(text = copy_text(&tokenizer->arena, normalized[id])).data)
         return text;
-    if (flags & TOKEN_BYTE)
+    if (flags & (TOKEN_CONTROL | TOKEN_UNKNOWN) || (flags & TOKEN_USER_DEFINED && !has_steps))
+        return text;
+    if (flags & TOKEN_BYTE && !decoder->shows_byte_tokens)
         return named_byte(&tokenizer->arena, text);
-    if (!(flags & TOKEN_NORMAL))
+    if (!(flags & (TOKEN_NORMAL | TOKEN_BYTE | TOKEN_USER_DEFINED)))
         return (struct text){"", 0};
     if (tokenizer->rules.byte_level)
         return tokenizer->symbols.forms[id].data ? tokenizer->symbols.forms[id] : text;
-    return unescape_text(&tokenizer->arena, text);
+    return has_steps ? decode_text(&tokenizer->arena, decoder, text) : unescape_text(&tokenizer->arena, text);
 }
 
-static bool make_pieces(struct tokenizer *tokenizer)
+static bool make_pieces(struct builder *builder)
 {
+    struct tokenizer *tokenizer = builder->tokenizer;
     tokenizer->pieces =
         arena_allocate_array(&tokenizer->arena, (size_t)tokenizer->n_tokens, sizeof *tokenizer->pieces);
     if (!tokenizer->pieces)
         return false;
     for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
-        tokenizer->pieces[id] = piece_of(tokenizer, id);
+        tokenizer->pieces[id] = piece_of(builder, id);
         if (!tokenizer->pieces[id].data)
             return false;
     }
     return true;
 }
 
-static bool add_specials(struct tokenizer *tokenizer)
+static bool add_specials(struct builder *builder)
 {
+    struct tokenizer *tokenizer = builder->tokenizer;
+    const struct text *normalized = builder->vocabulary->normalized;
     for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
         unsigned flags = tokenizer->flags[id];
-        if (flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED) &&
-            !special_add(&tokenizer->specials, tokenizer->texts[id], id,
+        if (!(flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)))
+            continue;
+        bool is_normalized = normalized && normalized[id].size;
+        struct text text = is_normalized ? normalized[id] : tokenizer->texts[id];
+        if (!special_add(is_normalized ? &tokenizer->normalized : &tokenizer->specials, text, id,
                          flags & (TOKEN_CONTROL | TOKEN_UNKNOWN)))
             return false;
+        if (text.size > tokenizer->special_bytes_max)
+            tokenizer->special_bytes_max = text.size;
     }
     return true;
 }
@@ -351,7 +412,7 @@ static bool build_tokenizer(struct builder *builder)
         return false;
     find_joins(tokenizer, tokenizer->symbols.forms);
     find_first_symbols(tokenizer);
-    if (!find_whole_words(builder) || !make_pieces(tokenizer) || !add_specials(tokenizer))
+    if (!find_whole_words(builder) || !make_pieces(builder) || !add_specials(builder))
         return false;
     tokenizer_find_bound(tokenizer);
     return true;
@@ -366,6 +427,7 @@ void tokenizer_close(struct tokenizer *tokenizer)
     token_map_finish(&tokenizer->symbols.words);
     merge_table_finish(&tokenizer->merges);
     special_finish(&tokenizer->specials);
+    special_finish(&tokenizer->normalized);
     splitter_close(tokenizer->splitter);
     word_cache_destroy(tokenizer->cache);
     arena_finish(&tokenizer->arena);
@@ -380,6 +442,9 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     if (created) {
         created->rules = vocabulary->rules;
         created->ids = vocabulary->ids;
+        created->strips_first = vocabulary->decoder.is_given
+                                    ? vocabulary->decoder.strips_first
+                                    : vocabulary->rules.adds_space && !vocabulary->rules.byte_level;
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
         created->cache = word_cache_create();
         built = created->cache && build_tokenizer(&builder);
@@ -403,12 +468,14 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
     // A file that sheaf made from a folder has both; tokenizer.json says more.
-    bool json = gguf_has(gguf, "tokenizer.huggingface.json");
+    bool json =
+        gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.huggingface.tekken");
     if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "%s: there is no tokenizer: a folder needs tokenizer.json, a GGUF file the key "
-                         "tokenizer.ggml.model",
-                         gguf_path(gguf));
+        return error_set(
+            error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "%s: there is no tokenizer: a folder needs tokenizer.json (or tokenizer.model, vocab.json with "
+            "merges.txt, tekken.json), a GGUF file the key tokenizer.ggml.model",
+            gguf_path(gguf));
     enum status status = json ? vocabulary_read_json(&vocabulary, gguf, pre, error)
                               : vocabulary_read_gguf(&vocabulary, gguf, pre, error);
     if (status == STATUS_OK)

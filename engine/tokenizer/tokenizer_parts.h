@@ -27,8 +27,9 @@ struct token_symbols {
 
 // See least_tokens.c.
 struct token_bound {
-    size_t bytes_max; // that one token covers at most; 0: no bound
-    bool counts[256]; // bytes that no token takes away and that are never dropped
+    size_t bytes_max;  // that one token covers at most; 0: no bound
+    bool counts[256];  // bytes that are never dropped
+    bool takes_spaces; // some token takes white space away
 };
 
 struct tokenizer {
@@ -40,9 +41,12 @@ struct tokenizer {
     struct token_symbols symbols;
     struct merge_table merges;
     struct special_matcher specials;
+    struct special_matcher normalized; // tokens that are found in normalized text
+    size_t special_bytes_max;          // of what either finds
     struct splitter *splitter;
     struct token_rules rules;
     struct normalizer normalizer;
+    bool strips_first;        // decoding drops the first blank of a text
     struct word_cache *cache; // the only mutable part; lock-free
     struct special_ids ids;
     struct token_bound bound;
@@ -51,10 +55,10 @@ struct tokenizer {
 // Writes the symbols that the word starts out as; returns how many (at most word.size).
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols);
 
-// White space that special tokens take away.
-static inline bool tokenizer_is_space(char byte)
+// White space that special tokens take away: White_Space of Unicode, as \s of the library's expressions.
+static inline bool tokenizer_is_space(uint32_t codepoint)
 {
-    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+    return codepoint_is_space(codepoint) && !(codepoint >= 0x1C && codepoint < 0x20);
 }
 
 void tokenizer_find_bound(struct tokenizer *tokenizer); // sets `bound`, once all else stands

@@ -3,6 +3,8 @@
 // kind of end for which the model names a token is not looked for by spelling.
 #include "engine/tokenizer/vocabulary.h"
 
+#include "engine/file/gguf.h"
+
 void vocabulary_finish(struct vocabulary *vocabulary)
 {
     splitter_close(vocabulary->splitter);
@@ -150,4 +152,29 @@ void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends)
     set_flags(vocabulary, "<|start|>", TOKEN_USER_DEFINED);
     set_flags(vocabulary, "<|constrain|>", TOKEN_USER_DEFINED);
     correct_ends(vocabulary);
+}
+
+void vocabulary_flag_ends(struct vocabulary *vocabulary, const int32_t *ids, size_t n_ids, bool only_control)
+{
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < vocabulary->n_tokens &&
+            (!only_control || vocabulary->flags[ids[i]] & TOKEN_CONTROL))
+            vocabulary->flags[ids[i]] |= TOKEN_ENDS_GENERATION;
+}
+
+enum status vocabulary_read_ends(struct arena *arena, const struct gguf *gguf, const char *key,
+                                 const int32_t **ids, size_t *n_ids, struct error *error)
+{
+    struct gguf_array array = {0};
+    enum status status = gguf_array(gguf, key, &array, NULL, error);
+    if (status != STATUS_OK || array.kind != GGUF_I32)
+        return status;
+    int32_t *read = arena_allocate_array(arena, array.n_items + 1, sizeof *read);
+    if (!read)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+    for (size_t i = 0; i < array.n_items; i++)
+        read[i] = (int32_t)gguf_array_integer(&array, i);
+    *ids = read;
+    *n_ids = array.n_items;
+    return STATUS_OK;
 }

@@ -6,8 +6,13 @@
 // made.
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/vocabulary.h"
+#include "schemas/value.h"
 
 #include <string.h>
+
+// The number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c), which is
+// read as SentencePiece does.
+#define PIECES_KEY "tokenizer.huggingface.sentencepieces"
 
 struct vocabulary_source {
     const struct gguf *gguf;
@@ -171,7 +176,7 @@ static enum status read_ends(struct vocabulary_source *source)
     struct vocabulary *vocabulary = source->vocabulary;
     uint16_t *flags = vocabulary->flags;
     int32_t ids[sizeof keys / sizeof *keys];
-    unsigned decided = 0;
+    unsigned decided = gguf_has(source->gguf, PIECES_KEY) ? END_ANY : 0; // a folder names all
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         ids[i] = -1;
         enum status status = read_id(source, keys[i].key, &ids[i]);
@@ -195,6 +200,37 @@ static enum status read_ends(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
+// Ends that a folder's files name beside eos.
+static enum status read_folder_ends(struct vocabulary_source *source)
+{
+    static const char *const keys[] = {"tokenizer.huggingface.eos_token_ids",
+                                       "tokenizer.huggingface.further_eos_token_ids"};
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct text map = {0};
+    struct value json;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        const int32_t *ids = NULL;
+        size_t n_ids = 0;
+        status = vocabulary_read_ends(&vocabulary->arena, source->gguf, keys[i], &ids, &n_ids, source->error);
+        vocabulary_flag_ends(vocabulary, ids, n_ids, i == 1);
+    }
+    if (status == STATUS_OK)
+        status = gguf_text(source->gguf, "tokenizer.huggingface.special_tokens", &map, NULL, source->error);
+    if (status != STATUS_OK || !map.size)
+        return status;
+    if (json_decode_document(map, &vocabulary->arena, &json, source->error) != STATUS_OK) {
+        source->error->status = STATUS_REFUSE;
+        return error_prefix(source->error, "special_tokens_map.json");
+    }
+    const struct value *eos = value_get(&json, "eos_token");
+    eos = eos && eos->kind == VALUE_OBJECT ? value_get(eos, "content") : eos;
+    for (size_t i = 0; eos && eos->kind == VALUE_STRING && i < vocabulary->n_tokens; i++)
+        if (text_equal(vocabulary->texts[i], eos->text))
+            vocabulary->flags[i] |= TOKEN_ENDS_GENERATION;
+    return STATUS_OK;
+}
+
 static enum status read_ids(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -208,7 +244,9 @@ static enum status read_ids(struct vocabulary_source *source)
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof ids / sizeof *ids && status == STATUS_OK; i++)
         status = read_id(source, ids[i].key, ids[i].id);
-    return status == STATUS_OK ? read_ends(source) : status;
+    if (status == STATUS_OK)
+        status = read_ends(source);
+    return status == STATUS_OK ? read_folder_ends(source) : status;
 }
 
 // A file that asks for bos or eos must say which token that is.
@@ -259,6 +297,50 @@ static enum status flag_stripping(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
+static enum status flag_listed(struct vocabulary_source *source, const char *key, uint16_t flag)
+{
+    const int32_t *ids = NULL;
+    size_t n_ids = 0;
+    enum status status =
+        vocabulary_read_ends(&source->vocabulary->arena, source->gguf, key, &ids, &n_ids, source->error);
+    for (size_t i = 0; status == STATUS_OK && i < n_ids; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < source->vocabulary->n_tokens)
+            source->vocabulary->flags[ids[i]] |= flag;
+    return status;
+}
+
+// SentencePiece finds user-defined pieces in the text in which blanks are U+2581, so no blank is put after
+// one.
+static enum status read_pieces(struct vocabulary_source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct token_rules *rules = &vocabulary->rules;
+    uint32_t n_pieces = 0;
+    bool found = false;
+    enum status status = gguf_u32(source->gguf, PIECES_KEY, &n_pieces, &found, source->error);
+    if (status != STATUS_OK || !found)
+        return status;
+    rules->normalizes_blanks = true;
+    vocabulary->decoder = (struct token_decoder){
+        .is_given = true,
+        .strips_first = rules->adds_space,
+        .steps = {{.kind = DECODE_REPLACE, .from = TEXT("\xE2\x96\x81"), .to = TEXT(" ")}},
+        .n_steps = 1};
+    vocabulary->normalized =
+        arena_allocate_array(&vocabulary->arena, vocabulary->n_tokens, sizeof *vocabulary->normalized);
+    if (!vocabulary->normalized)
+        return out_of_memory(source);
+    for (size_t i = 0; i < n_pieces && i < vocabulary->n_tokens; i++)
+        if (vocabulary->flags[i] & TOKEN_USER_DEFINED)
+            vocabulary->normalized[i] = vocabulary->texts[i];
+    status = gguf_bool(source->gguf, "tokenizer.huggingface.space_first_only", &rules->space_first_only, NULL,
+                       source->error);
+    if (status == STATUS_OK)
+        status = flag_listed(source, "tokenizer.huggingface.strips_left", TOKEN_STRIPS_LEFT);
+    return status == STATUS_OK ? flag_listed(source, "tokenizer.huggingface.strips_right", TOKEN_STRIPS_RIGHT)
+                               : status;
+}
+
 static enum status open_splitter(struct vocabulary_source *source, const char *pre)
 {
     struct text name = {0};
@@ -291,6 +373,9 @@ static enum status read_model(struct vocabulary_source *source, const char *pre)
         vocabulary->ids.bos = 1;
         vocabulary->ids.eos = 2;
         vocabulary->rules.adds_bos = vocabulary->rules.adds_space = true;
+        vocabulary->rules.fuses_unknown = gguf_has(source->gguf, PIECES_KEY);
+        if (vocabulary->rules.fuses_unknown)
+            vocabulary->ids.unknown = vocabulary->ids.bos = vocabulary->ids.eos = -1;
         return STATUS_OK;
     }
     if (text_equals_string(model, "gpt2")) {
@@ -317,6 +402,8 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
         status = read_ids(&source);
     if (status == STATUS_OK)
         status = read_additions(&source);
+    if (status == STATUS_OK)
+        status = read_pieces(&source);
     if (status == STATUS_OK)
         status = flag_stripping(&source);
     vocabulary->ids.unk_token = vocabulary->ids.unknown;

@@ -168,6 +168,22 @@ static bool is_set(const struct value *value)
            !(value->kind == VALUE_FLOAT && value->number == 0.0);
 }
 
+// "truncation" and "padding" are asked for by the caller, here by nobody.
+static enum status check_keys(struct json_source *source, const struct value *root)
+{
+    static const char *const known[] = {"version",        "truncation", "padding",
+                                        "added_tokens",   "normalizer", "pre_tokenizer",
+                                        "post_processor", "decoder",    "model"};
+    for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++) {
+        bool is_known = root->object.members[i].value.kind == VALUE_NULL;
+        for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+            is_known = is_known || text_equals_string(root->object.members[i].key, known[k]);
+        if (!is_known)
+            return json_refuse(source, "key", root->object.members[i].key);
+    }
+    return STATUS_OK;
+}
+
 static enum status check_model(struct json_source *source, const struct value *model)
 {
     static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
@@ -180,6 +196,7 @@ static enum status check_model(struct json_source *source, const struct value *m
         if (is_set(value_get(model, unknown[i])))
             return json_refuse(source, "setting of the model", text_from_string(unknown[i]));
     source->vocabulary->rules.ignores_merges = json_truth(model, "ignore_merges", false);
+    source->vocabulary->rules.fuses_unknown = json_truth(model, "fuse_unk", false);
     return STATUS_OK;
 }
 
@@ -247,19 +264,25 @@ static enum status read_processor(struct json_source *source, const struct value
     return status;
 }
 
-static enum status read_settings(struct json_source *source, const struct value *root,
-                                 const struct value *config)
+// tokenizer_config.json's token, else special_tokens_map.json's.
+static int32_t named_token(const struct json_source *source, const char *name)
+{
+    bool is_named = value_get(&source->config, name);
+    return id_of(source->vocabulary, token_of(is_named ? &source->config : &source->special_tokens, name));
+}
+
+static enum status read_settings(struct json_source *source, const struct value *root)
 {
     struct vocabulary *vocabulary = source->vocabulary;
+    const struct value *config = &source->config;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
     vocabulary->ids.unknown = id_of(vocabulary, token_of(model, "unk_token"));
     // As transformers: templates see the configuration's, which may be null; encoding uses the model's.
-    bool is_named = value_get(config, "unk_token");
-    vocabulary->ids.unk_token =
-        is_named ? id_of(vocabulary, token_of(config, "unk_token")) : vocabulary->ids.unknown;
-    vocabulary->ids.bos = id_of(vocabulary, token_of(config, "bos_token"));
-    vocabulary->ids.eos = id_of(vocabulary, token_of(config, "eos_token"));
-    vocabulary->ids.padding = id_of(vocabulary, token_of(config, "pad_token"));
+    bool is_named = value_get(config, "unk_token") || value_get(&source->special_tokens, "unk_token");
+    vocabulary->ids.unk_token = is_named ? named_token(source, "unk_token") : vocabulary->ids.unknown;
+    vocabulary->ids.bos = named_token(source, "bos_token");
+    vocabulary->ids.eos = named_token(source, "eos_token");
+    vocabulary->ids.padding = named_token(source, "pad_token");
     int32_t eos = vocabulary->ids.eos;
     enum status status = processor ? read_processor(source, processor) : STATUS_OK;
     if (status != STATUS_OK)
@@ -273,13 +296,14 @@ static enum status read_settings(struct json_source *source, const struct value 
     return STATUS_OK;
 }
 
-static enum status read_root(struct json_source *source, const struct value *root, const struct value *config,
-                             const char *pre)
+static enum status read_root(struct json_source *source, const struct value *root, const char *pre)
 {
     static const struct value none = {.kind = VALUE_NULL};
     const struct value *model = value_get(root, "model");
     model = model ? model : &none;
-    enum status status = check_model(source, model);
+    enum status status = check_keys(source, root);
+    if (status == STATUS_OK)
+        status = check_model(source, model);
     if (status == STATUS_OK)
         status = read_tokens(source, root, model);
     if (status == STATUS_OK)
@@ -288,61 +312,68 @@ static enum status read_root(struct json_source *source, const struct value *roo
         status = json_read_normalizer(source, value_get(root, "normalizer"));
     if (status == STATUS_OK)
         status = json_read_pre_tokenizer(source, value_get(root, "pre_tokenizer"), pre);
-    return status == STATUS_OK ? read_settings(source, root, config) : status;
+    if (status == STATUS_OK)
+        status = json_read_decoder(source, value_get(root, "decoder"));
+    if (status == STATUS_OK)
+        status = json_read_normalized(source, value_get(root, "added_tokens"));
+    return status == STATUS_OK ? read_settings(source, root) : status;
 }
 
-static enum status parse_source(struct json_source *source, const char *name, struct text text,
-                                struct value *value)
+// As vLLM: eos of tokenizer_config.json, the list of generation_config.json; and eos of
+// special_tokens_map.json. Tokens known by their text where these name none.
+static void flag_ends(struct json_source *source, const struct vocabulary_json *json)
 {
-    *value = (struct value){.kind = VALUE_NULL};
-    if (text.size == 0)
-        return STATUS_OK;
-    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
-        return STATUS_OK;
-    source->error->status = STATUS_REFUSE;
-    return error_prefix(source->error, "%s", name);
-}
-
-enum status vocabulary_parse_json(struct vocabulary *vocabulary, struct text tokenizer, struct text config,
-                                  const int32_t *ends, size_t n_ends, const char *pre, struct error *error)
-{
-    struct json_source source = {vocabulary, &vocabulary->arena, error};
-    struct value root, settings;
-    vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = -1;
-    vocabulary->ids.unk_token = vocabulary->ids.padding = -1;
-    enum status status = parse_source(&source, "tokenizer.json", tokenizer, &root);
-    if (status == STATUS_OK)
-        status = parse_source(&source, "tokenizer_config.json", config, &settings);
-    if (status == STATUS_OK)
-        status = read_root(&source, &root, &settings, pre);
-    if (status != STATUS_OK)
-        return status;
-    // As vLLM: eos of tokenizer_config.json and the list of generation_config.json, and no others.
-    vocabulary_flag_known(vocabulary, n_ends || vocabulary->ids.eos >= 0 ? 0 : END_ANY);
+    struct vocabulary *vocabulary = source->vocabulary;
+    int32_t mapped = id_of(vocabulary, token_of(&source->special_tokens, "eos_token"));
+    bool is_named = json->n_ends || vocabulary->ids.eos >= 0 || mapped >= 0;
+    vocabulary_flag_known(vocabulary, is_named ? 0 : END_ANY);
     if (vocabulary->ids.eos >= 0)
         vocabulary->flags[vocabulary->ids.eos] |= TOKEN_ENDS_GENERATION;
-    for (size_t i = 0; i < n_ends; i++)
-        if (ends[i] >= 0 && (size_t)ends[i] < vocabulary->n_tokens)
-            vocabulary->flags[ends[i]] |= TOKEN_ENDS_GENERATION;
-    return STATUS_OK;
+    if (mapped >= 0)
+        vocabulary->flags[mapped] |= TOKEN_ENDS_GENERATION;
+    vocabulary_flag_ends(vocabulary, json->ends, json->n_ends, false);
+    vocabulary_flag_ends(vocabulary, json->control_ends, json->n_control_ends, true);
+}
+
+enum status vocabulary_parse_json(struct vocabulary *vocabulary, const struct vocabulary_json *json,
+                                  struct error *error)
+{
+    struct json_source source = {.vocabulary = vocabulary, .arena = &vocabulary->arena, .error = error};
+    struct value root;
+    vocabulary->ids.bos = vocabulary->ids.eos = vocabulary->ids.unknown = -1;
+    vocabulary->ids.unk_token = vocabulary->ids.padding = -1;
+    enum status status = json_parse_file(&source, "tokenizer.json", json->tokenizer, &root);
+    if (status == STATUS_OK)
+        status = json_parse_file(&source, "tokenizer_config.json", json->config, &source.config);
+    if (status == STATUS_OK)
+        status =
+            json_parse_file(&source, "special_tokens_map.json", json->special_tokens, &source.special_tokens);
+    if (status == STATUS_OK)
+        status = read_root(&source, &root, json->pre);
+    if (status == STATUS_OK)
+        flag_ends(&source, json);
+    return status;
 }
 
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error)
 {
-    enum { ENDS_MAX = 64 };
-    struct text tokenizer = {0}, config = {0};
-    struct gguf_array array = {0};
-    int32_t ends[ENDS_MAX];
-    size_t n_ends = 0;
-    enum status status = gguf_text(gguf, "tokenizer.huggingface.json", &tokenizer, NULL, error);
+    bool is_tekken = !gguf_has(gguf, "tokenizer.huggingface.json");
+    struct vocabulary_json json = {.pre = pre};
+    enum status status =
+        gguf_text(gguf, is_tekken ? "tokenizer.huggingface.tekken" : "tokenizer.huggingface.json",
+                  &json.tokenizer, NULL, error);
     if (status == STATUS_OK)
-        status = gguf_text(gguf, "tokenizer.huggingface.config", &config, NULL, error);
+        status = gguf_text(gguf, "tokenizer.huggingface.config", &json.config, NULL, error);
     if (status == STATUS_OK)
-        status = gguf_array(gguf, "tokenizer.huggingface.eos_token_ids", &array, NULL, error);
+        status = gguf_text(gguf, "tokenizer.huggingface.special_tokens", &json.special_tokens, NULL, error);
+    if (status == STATUS_OK)
+        status = vocabulary_read_ends(&vocabulary->arena, gguf, "tokenizer.huggingface.eos_token_ids",
+                                      &json.ends, &json.n_ends, error);
+    if (status == STATUS_OK)
+        status = vocabulary_read_ends(&vocabulary->arena, gguf, "tokenizer.huggingface.further_eos_token_ids",
+                                      &json.control_ends, &json.n_control_ends, error);
     if (status != STATUS_OK)
         return status;
-    for (; n_ends < array.n_items && n_ends < ENDS_MAX && array.kind == GGUF_I32; n_ends++)
-        ends[n_ends] = (int32_t)gguf_array_integer(&array, n_ends);
-    return vocabulary_parse_json(vocabulary, tokenizer, config, ends, n_ends, pre, error);
+    return (is_tekken ? vocabulary_parse_tekken : vocabulary_parse_json)(vocabulary, &json, error);
 }

@@ -29,6 +29,18 @@ enum status json_out_of_memory(struct json_source *source)
     return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
+enum status json_parse_file(struct json_source *source, const char *name, struct text text,
+                            struct value *value)
+{
+    *value = (struct value){.kind = VALUE_NULL};
+    if (text.size == 0)
+        return STATUS_OK;
+    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
+        return STATUS_OK;
+    source->error->status = STATUS_REFUSE;
+    return error_prefix(source->error, "%s", name);
+}
+
 static struct text string_of(const struct value *object, const char *name)
 {
     const struct value *value = value_get(object, name);
@@ -40,6 +52,8 @@ static struct text string_of(const struct value *object, const char *name)
 static enum status add_step(struct json_source *source, struct normalizer_step step)
 {
     struct normalizer *normalizer = &source->vocabulary->normalizer;
+    if (source->vocabulary->rules.normalizes_blanks) // they are written last
+        return json_refuse(source, "normalizer", TEXT("another one after that of blanks"));
     if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
         return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "tokenizer.json: more than %d steps of normalization", NORMALIZER_STEPS_MAX);
@@ -56,8 +70,10 @@ static enum status read_replace(struct json_source *source, const struct value *
                 to = string_of(normalizer, "content");
     if (from.size == 0)
         return json_refuse(source, "Replace pattern", pattern ? string_of(pattern, "Regex") : from);
-    if (text_equals_string(from, " ") && text_equals_string(to, BLANK))
+    if (text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
+        source->vocabulary->rules.normalizes_blanks = true;
         return STATUS_OK;
+    }
     return add_step(source, (struct normalizer_step){NORMALIZE_REPLACE, from, to});
 }
 
@@ -82,7 +98,7 @@ static enum status read_normalizer(struct json_source *source, const struct valu
     struct text prefix = string_of(normalizer, "prepend");
     if (!text_equals_string(prefix, BLANK))
         return add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
-    source->vocabulary->rules.adds_space = true;
+    source->vocabulary->rules.adds_space = source->vocabulary->rules.normalizes_blanks = true;
     return STATUS_OK;
 }
 
@@ -106,6 +122,7 @@ struct stages {
     struct json_source *source;
     struct splitter_definition definition;
     bool is_metaspace, is_gemma;
+    bool is_alone; // the pre-tokenizer is no sequence
 };
 
 static enum status add_stage(struct stages *stages, const struct split_definition *stage)
@@ -193,7 +210,10 @@ static enum status read_byte_level(struct stages *stages, const struct value *by
 {
     struct vocabulary *vocabulary = stages->source->vocabulary;
     vocabulary->rules.byte_level = true;
-    if (json_truth(byte_level, "add_prefix_space", true)) {
+    bool adds_space = json_truth(byte_level, "add_prefix_space", true);
+    if (stages->is_alone) // as transformers: tokenizer_config.json overrules it
+        adds_space = json_truth(&stages->source->config, "add_prefix_space", adds_space);
+    if (adds_space) {
         if (stages->definition.n_stages) // it would come before each piece
             return json_refuse(stages->source, "pre-tokenizer",
                                TEXT("ByteLevel with add_prefix_space after another"));
@@ -235,22 +255,43 @@ static enum status open_splitter(struct stages *stages, const char *pre)
                            stages->source->error);
 }
 
+// "fix_mistral_regex" of tokenizer_config.json has transformers put this expression first. A file saved
+// with it has the expression already; one that does not is refused.
+static enum status check_fixed(struct json_source *source, const struct value *list)
+{
+    static const char fixed[] =
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+        "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| "
+        "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    bool has_items = list && list->kind == VALUE_ARRAY && list->array.n_items > 0;
+    const struct value *pattern = has_items ? value_get(&list->array.items[0], "pattern") : NULL;
+    if (!json_truth(&source->config, "fix_mistral_regex", false) ||
+        (pattern && text_equals_string(string_of(pattern, "Regex"), fixed)))
+        return STATUS_OK;
+    return json_refuse(source, "pre-tokenizer", TEXT("fix_mistral_regex with another first expression"));
+}
+
 enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
                                     const char *pre)
 {
     struct stages stages = {.source = source};
     struct text type = json_type(pre_tokenizer);
     const struct value *list = pre_tokenizer ? value_get(pre_tokenizer, "pretokenizers") : NULL;
-    enum status status = STATUS_OK;
+    enum status status = check_fixed(source, list);
+    if (status != STATUS_OK)
+        return status;
     if (text_equals_string(type, "Sequence")) {
         for (size_t i = 0;
              list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)
             status = read_pre_tokenizer(&stages, &list->array.items[i]);
     } else if (pre_tokenizer && pre_tokenizer->kind != VALUE_NULL) {
+        stages.is_alone = true;
         status = read_pre_tokenizer(&stages, pre_tokenizer);
     }
     if (status != STATUS_OK)
         return status;
+    if (source->vocabulary->rules.byte_level && source->vocabulary->rules.normalizes_blanks)
+        return json_refuse(source, "normalizer", TEXT("U+2581 for blanks, before ByteLevel"));
     if (source->vocabulary->rules.byte_level && !stages.is_metaspace)
         return open_splitter(&stages, pre);
     if (stages.definition.n_stages || source->vocabulary->rules.byte_level)

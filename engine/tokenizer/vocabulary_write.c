@@ -140,7 +140,8 @@ enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *k
                                   struct error *error)
 {
     struct vocabulary vocabulary = {0};
-    *unknown = (struct text){0};
+    *unknown =
+        gguf_has(gguf, "tokenizer.huggingface.tekken") ? TEXT("the ranks of tekken.json") : (struct text){0};
     if (!gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.ggml.model"))
         return STATUS_OK;
     enum status status = vocabulary_read_json(&vocabulary, gguf, NULL, error);

@@ -187,3 +187,70 @@ def vectors_go_to_a_file_and_wrong_options_are_refused(test):
                            (["--kv-memory", "64K"], "hold no text beside a step of")):
         finished = test.run("embed", test.model, *options, stdin="the\n", status=None)
         assert finished.status in (1, 2) and words in finished.err and not finished.out, finished
+
+
+MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+           {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+           {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}]
+
+
+def sentence_folder(test, name, modules=MODULES, pooling=None, **files):
+    folder = test.path(name)
+    tiny_model.write_folder(folder, {"modules.json": modules, **{f"{key}.json": value for key, value in files.items()}})
+    os.mkdir(os.path.join(folder, "1_Pooling"))
+    with open(os.path.join(folder, "1_Pooling", "config.json"), "w", encoding="utf-8") as file:
+        json.dump(pooling or {"pooling_mode": "mean", "embedding_dimension": tiny_model.WIDTH, "include_prompt": True}, file)
+    return folder
+
+
+def folder_vectors(test, folder, texts, *options):
+    stdin = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    done = test.run("embed", folder, *options, stdin=stdin)
+    return [json.loads(line)["embedding"] for line in done.out.splitlines()], done.err
+
+
+@case
+def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
+    """Pooling, prompt, longest text and length are the folder's; each equals the plain model's with the same given by hand, which overrules it."""
+    prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}
+    plain, bare = sentence_folder(test, "plain"), sentence_folder(test, "bare", MODULES[:2])
+    whole = sentence_folder(test, "whole", config_sentence_transformers=prompts, sentence_bert_config={"max_seq_length": 7, "do_lower_case": False})
+    old = sentence_folder(test, "old", pooling={"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
+    expected, _ = folder_vectors(test, plain, TEXTS)
+    assert expected == folder_vectors(test, plain, TEXTS, "--pooling", "mean")[0] != folder_vectors(test, plain, TEXTS, "--pooling", "last")[0]
+    assert folder_vectors(test, old, TEXTS)[0] == folder_vectors(test, plain, TEXTS, "--pooling", "cls")[0]
+    got, err = folder_vectors(test, whole, TEXTS)
+    assert got == folder_vectors(test, plain, TEXTS, "--prompt", "find: ", "--max-length", "7")[0] != expected
+    assert "4 texts were cut after 7 tokens (max_seq_length" in err and 'after the prompt "find: "' in err, err
+    assert folder_vectors(test, whole, TEXTS, "--prompt", "", "--max-length", "256")[0] == expected
+    raw, err = folder_vectors(test, bare, TEXTS)
+    assert raw == folder_vectors(test, plain, TEXTS, "--no-normalize")[0] != expected and "not normalized" in err, err
+    assert folder_vectors(test, bare, TEXTS, "--normalize")[0] == expected
+    longest = "find: " + TEXTS[1]
+    ids = json.loads(test.run("tokenize", whole, stdin=json.dumps({"text": longest}) + "\n").out)
+    assert len(ids) > 7, ids
+
+
+@case
+def what_a_folder_of_sentence_transformers_wants_beyond_this_is_refused_by_name(test):
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    for i, (words, options, files) in enumerate((
+            ("modules.json: sentence_transformers.models.Dense is not built", [], {"modules": MODULES[:2] + [dense]}),
+            ('pooling_mode "max" is not built', ["--pooling", "mean"], {"pooling": {"pooling_mode": "max"}}),
+            ("do_lower_case true is not built", [], {"sentence_bert_config": {"do_lower_case": True}}),
+            ("truncate_dim is not built", ["--dimensions", "3"], {"config_sentence_transformers": {"truncate_dim": 3}}))):
+        folder = sentence_folder(test, f"refused-{i}", **files)
+        assert words in test.run("embed", folder, stdin="the\n", status=1).err
+        if options:
+            assert len(folder_vectors(test, folder, TEXTS, *options)[0]) == len(TEXTS)
+
+
+@case
+def the_eos_that_a_tokenizer_adds_ends_a_cut_text_too(test):
+    settings = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "add_eos_token": True}
+    folder = sentence_folder(test, "eos", pooling={"pooling_mode": "lasttoken"}, tokenizer_config=settings, sentence_bert_config={"max_seq_length": 4})
+    text = "a b a b a b a b"
+    cut, _ = folder_vectors(test, folder, [text])
+    ids = json.loads(test.run("tokenize", folder, stdin=json.dumps({"text": "a b"}) + "\n").out)
+    assert len(ids) == 3, ids  # and the eos
+    assert folder_vectors(test, folder, ["a b"])[0] == cut != folder_vectors(test, folder, [text], "--max-length", "5")[0]

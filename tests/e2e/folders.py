@@ -12,7 +12,7 @@ SETTINGS = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "e
 
 
 def write(test, name, **files):
-    """files: of the folder, with _ in place of the dot before "json" or "jinja"."""
+    """files: of the folder, with _ in place of the dot before "json", "txt" or "jinja"."""
     folder = test.path(name)
     tiny_model.write_folder(folder, {".".join(key.rsplit("_", 1)): content for key, content in files.items()})
     return folder
@@ -50,13 +50,15 @@ def ended_by(test, folder):
 
 
 @case
-def the_ends_of_an_answer_are_those_of_generation_config(test):
+def the_ends_of_an_answer_are_those_of_all_files_that_name_one(test):
     config = "<|im_end|>", "a"
     assert ended_by(test, write(test, "none")) == ["<|im_end|>"]
     assert ended_by(test, write(test, "list", generation_config_json={"eos_token_id": [TOKEN[name] for name in config]})) == list(config)
     assert ended_by(test, write(test, "one", generation_config_json={"eos_token_id": TOKEN["<|endoftext|>"]})) == [
         "<|endoftext|>", "<|im_end|>"]  # and the eos of tokenizer_config.json, as vLLM has it
-    assert ended_by(test, write(test, "config", generation_config_json={"eos_token_id": TOKEN["a"]}, tokenizer_config_json={})) == ["a"]
+    assert ended_by(test, write(test, "config", generation_config_json={"eos_token_id": TOKEN["a"]}, tokenizer_config_json={})) == [
+        "<|im_end|>", "a"]  # and the eos of config.json, which is a control token
+    assert ended_by(test, write(test, "map", special_tokens_map_json={"eos_token": "<|im_start|>"})) == ["<|im_start|>", "<|im_end|>"]
     assert ended_by(test, write(test, "null", generation_config_json={"eos_token_id": None})) == ["<|im_end|>"]
 
 
@@ -74,6 +76,21 @@ def sampling_defaults_of_generation_config_hold_for_jobs_that_name_none(test):
     plain, err = answers(test, folder, [dict(job, max_tokens=5)], "--sampling-defaults", "none")
     assert "top-k" not in err and "top-k" not in plain[0]["system_fingerprint"], (err, plain)
     assert plain[0]["choices"][0]["text"] != greedy, plain
+
+
+@case
+def settings_that_are_not_built_are_refused_and_unknown_ones_named(test):
+    folder = write(test, "beams", generation_config_json={"num_beams": 4, "temperature": 0.5})
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 1}])
+    run = ["run", "in.jsonl", "-o", "out.jsonl", "--model", folder]
+    done = test.run(*run, status=1)
+    assert "generation_config.json: num_beams 4 is not built (--sampling-defaults none" in done.err, done.err
+    test.run(*run, "--sampling-defaults", "none")
+    folder = write(test, "unknown", generation_config_json={"surprise": 4, "temperature": 0.5})
+    done = test.run("run", "in.jsonl", "-o", "out-2.jsonl", "--model", folder)
+    assert "not known here, and not read: generation_config.json: surprise\n" in done.err, done.err
+    folder = write(test, "split", tokenizer_config_json=dict(SETTINGS, split_special_tokens=True))
+    assert "tokenizer_config.json: split_special_tokens true is not built" in test.run("inspect", folder, status=1).err
 
 
 def template_of(test, *jobs, **files):
@@ -138,6 +155,24 @@ def a_model_without_a_tokenizer_is_refused_by_its_name(test):
         ["tokenizer", "none, bos -1, eos -1"], ["template", "not read"]], done
     facts = json.loads(test.run("inspect", "none.gguf", "--json", status=1).out)
     assert (facts["family"], facts["tokenizer"], facts["eos"], facts["template"]) == ("llama", "none", -1, "not read"), facts
+
+
+@case
+def a_folder_without_tokenizer_json_answers_from_vocab_json_and_merges_txt(test):
+    whole, pairs = write(test, "whole"), write(test, "pairs", vocab_json={token: i for i, token in enumerate(tiny_model.TOKENS)},
+                                               merges_txt="#version: 0.2\n" + "".join(merge + "\n" for merge in tiny_model.MERGES),
+                                               special_tokens_map_json={"additional_special_tokens": ["<|im_start|>"]})
+    os.remove(os.path.join(pairs, "tokenizer.json"))
+    jobs = [{"messages": CHAT, "max_tokens": 8, "temperature": 0}, {"prompt": "another thing in the earth", "max_tokens": 8, "seed": 3}]
+    expected, got = (answers(test, folder, jobs)[0] for folder in (whole, pairs))
+    for a, b in zip(expected, got):
+        assert (a["choices"], a["usage"]) == (b["choices"], b["usage"]), (a, b)
+
+
+@case
+def an_adapter_beside_the_weights_is_named(test):
+    folder = write(test, "adapter", adapter_config_json={"peft_type": "LORA", "base_model_name_or_path": "maker/model"})
+    assert "adapter_config.json: a LoRA adapter of maker/model is not built: merge it" in test.run("inspect", folder, status=1).err
 
 
 @case

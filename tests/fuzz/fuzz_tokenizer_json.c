@@ -1,5 +1,5 @@
-// Any bytes as tokenizer.json, and after a NUL as tokenizer_config.json. An accepted file must encode any
-// text to ids of its vocabulary.
+// Any bytes as tokenizer.json, after a NUL as tokenizer_config.json, after another as
+// special_tokens_map.json. An accepted file must encode any text to ids of its vocabulary.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "tests/fuzz/fuzz.h"
@@ -30,10 +30,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *start = size ? (const char *)data : "", *nul = memchr(start, 0, size);
     struct text json = {start, nul ? (size_t)(nul - start) : size};
     struct text config = nul ? (struct text){nul + 1, size - json.size - 1} : (struct text){0};
+    struct text special = {0};
+    const char *second = config.size ? memchr(config.data, 0, config.size) : NULL;
+    if (second) {
+        special = (struct text){second + 1, config.size - (size_t)(second - config.data) - 1};
+        config.size = (size_t)(second - config.data);
+    }
     struct vocabulary vocabulary = {0};
     struct tokenizer *tokenizer = NULL;
     struct error error = {0};
-    enum status status = vocabulary_parse_json(&vocabulary, json, config, (int32_t[]){0, 7}, 2, NULL, &error);
+    const int32_t ends[] = {0, 7};
+    const struct vocabulary_json files = {.tokenizer = json,
+                                          .config = config,
+                                          .special_tokens = special,
+                                          .ends = ends,
+                                          .n_ends = 1,
+                                          .control_ends = ends + 1,
+                                          .n_control_ends = 1};
+    enum status status = vocabulary_parse_json(&vocabulary, &files, &error);
     if (status == STATUS_OK)
         status = tokenizer_create(&tokenizer, &vocabulary, &error);
     vocabulary_finish(&vocabulary);

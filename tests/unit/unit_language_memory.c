@@ -111,7 +111,8 @@ static enum status tokenize(const char *source, struct rendered_output *output, 
     struct token_array ids = {0};
     struct buffer text = {0};
     enum status status =
-        vocabulary_parse_json(&vocabulary, text_from_string(source), (struct text){0}, NULL, 0, NULL, error);
+        vocabulary_parse_json(&vocabulary, &(struct vocabulary_json){.tokenizer = text_from_string(source)},
+                              error);
     if (status == STATUS_OK)
         status = tokenizer_create(&tokenizer, &vocabulary, error);
     vocabulary_finish(&vocabulary);

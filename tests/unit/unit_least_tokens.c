@@ -149,8 +149,9 @@ static struct tokenizer *tokenizer_of_json(const char *normalizer, const char *a
                              "\":4,\"\xC3\xA9\":5},\"merges\":[\"a b\"]}}");
     struct vocabulary vocabulary = {0};
     struct tokenizer *tokenizer = NULL;
-    enum status status = vocabulary_parse_json(&vocabulary, (struct text){json.data, json.size},
-                                               (struct text){0}, NULL, 0, NULL, &error);
+    enum status status =
+        vocabulary_parse_json(&vocabulary, &(struct vocabulary_json){.tokenizer = {json.data, json.size}},
+                              &error);
     if (status == STATUS_OK)
         status = tokenizer_create(&tokenizer, &vocabulary, &error);
     if (status != STATUS_OK)

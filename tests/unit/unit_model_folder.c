@@ -702,58 +702,50 @@ static void tokenizer_files_and_ends_become_keys(void **state)
     remove_directory(directory);
 }
 
+static void put_file(const char *directory, const char *name, const char *content)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    write_file(path, content, strlen(content));
+}
+
 static void how_a_model_makes_vectors_becomes_keys(void **state)
 {
-    static const struct {
-        const char *file, *json;
-        uint32_t type;
-        const char *refused;
-    } rows[] = {
-        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":false,\"pooling_mode_mean_tokens\":true}", 1,
-         NULL},
-        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":true}", 2, NULL},
-        {"1_Pooling/config.json", "{\"pooling_mode_lasttoken\":true,\"include_prompt\":true}", 3, NULL},
-        {"1_Pooling/config.json", "{\"pooling_mode_max_tokens\":true}", 0,
-         "1_Pooling/config.json: pooling_mode_max_tokens is not built"},
-        {"1_Pooling/config.json", "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}", 1,
-         "1_Pooling/config.json: pooling_mode_max_tokens is not built"},
-        {"1_Pooling/config.json", "{\"pooling_mode_cls_token\":true,\"pooling_mode_lasttoken\":true}", 2,
-         "1_Pooling/config.json: more than one mode is not built"},
-        {"1_Pooling/config.json", "{\"pooling_mode\":\"mean\"}", 0,
-         "1_Pooling/config.json: pooling_mode is not built"},
-        {"1_Pooling/config.json", "[]", 0, NULL},
-        {"modules.json",
-         "[{\"type\":\"sentence_transformers.models.Transformer\"},{\"type\":\"a.Pooling\"},{\"type\":\"a.Normalize\"}]",
-         0, NULL},
-        {"modules.json", "[{\"type\":\"a.Transformer\"},{\"type\":\"sentence_transformers.models.Dense\"}]",
-         0, "modules.json: sentence_transformers.models.Dense is not built"},
-        {"modules.json", "{", 0, NULL},
-    };
+    char directory[64], path[128];
+    struct error error = {0};
+    struct model *model = NULL;
+    struct gguf *gguf;
+    struct embedding_defaults defaults;
+    enum pooling pooling;
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char directory[64], path[128];
-        make_llama_folder(directory, "");
-        snprintf(path, sizeof path, "%s/1_Pooling", directory);
-        assert_int_equal(mkdir(path, 0777), 0);
-        snprintf(path, sizeof path, "%s/%s", directory, rows[i].file);
-        write_file(path, rows[i].json, strlen(rows[i].json));
-        if (strlen(rows[i].json) <= 2) { // no JSON of that kind
-            assert_folder_refused(directory, rows[i].file);
-        } else {
-            struct gguf *gguf;
-            struct error error;
-            uint32_t type = 0;
-            struct text refused = {0};
-            if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
-                fail_msg("%s", error.text);
-            assert_int_equal(gguf_u32(gguf, "llama.pooling_type", &type, NULL, &error), STATUS_OK);
-            assert_int_equal(type, rows[i].type);
-            assert_int_equal(gguf_text(gguf, MODEL_FOLDER_NO_EMBEDDINGS, &refused, NULL, &error), STATUS_OK);
-            assert_true(text_equal(refused, text_from_string(rows[i].refused)));
-            gguf_close(gguf);
-        }
-        remove_directory(directory);
+    make_llama_folder(directory, "");
+    snprintf(path, sizeof path, "%s/1_Pooling", directory);
+    assert_int_equal(mkdir(path, 0777), 0);
+    put_file(directory, "modules.json", "[{\"type\":\"Transformer\"},{\"type\":\"Pooling\"}]");
+    put_file(directory, "config_sentence_transformers.json",
+             "{\"prompts\":{\"q\":\"Q: \"},\"default_prompt_name\":\"q\",\"truncate_dim\":2}");
+    put_file(directory, "sentence_bert_config.json", "{\"max_seq_length\":5}");
+    for (int i = 0; i < 2; i++) {
+        put_file(directory, "1_Pooling/config.json",
+                 i == 0 ? "{\"pooling_mode\":\"mean\"}" : "{\"pooling_mode\":\"max\"}");
+        if (model_folder_open(&gguf, directory, &error) != STATUS_OK ||
+            model_open_taking(&model, gguf, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_int_equal(embedding_check_model(model, &error), STATUS_OK);
+        assert_int_equal(embedding_check_dimensions(model, &error), STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "truncate_dim is not built"));
+        assert_int_equal(embedding_read_defaults(&defaults, model, &error), STATUS_OK);
+        assert_true(text_equals_string(defaults.prompt, "Q: "));
+        assert_int_equal(defaults.n_tokens_max, 5);
+        assert_false(defaults.normalize);
+        assert_int_equal(pooling_of_model(model, &pooling, &error), i == 0 ? STATUS_OK : STATUS_REFUSE);
+        if (i == 0)
+            assert_int_equal(pooling, POOLING_MEAN);
+        else
+            assert_non_null(strstr(error.text, "pooling_mode \"max\" is not built"));
+        model_close(model);
     }
+    remove_directory(directory);
 }
 
 static void a_model_that_looks_both_ways_has_no_vectors_here(void **state)

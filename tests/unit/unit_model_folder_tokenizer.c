@@ -1,5 +1,6 @@
 // Settings of folders besides the vocabulary: chat templates, end tokens, sampling defaults.
 #include "engine/file/gguf_made.h"
+#include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 #include "tests/gguf_writer.h"
 
@@ -38,7 +39,7 @@ static struct gguf *open_with_config(const char *json, const struct folder_file 
     struct arena arena = {0};
     struct gguf_writer keys = {0};
     struct gguf *gguf = NULL;
-    struct folder_files folder = {directory, &arena};
+    struct folder_files folder = {directory, &arena, NULL};
     struct value config;
     struct error ignored;
     assert_int_equal(json_decode(text_from_string(json), &arena, &config, &ignored), STATUS_OK);
@@ -108,45 +109,93 @@ static void templates_come_from_the_files_in_the_order_of_transformers(void **st
     assert_templates(odd, 1, "", "");
 }
 
-static void assert_ends_with(const char *config, const struct folder_file *files, size_t n_files, size_t n,
-                             int64_t first)
+// Ids as "7 9", and, where there are any, as "7 9, 5" those that count only as control tokens.
+static void assert_ends_with(const char *config, const struct folder_file *files, size_t n_files,
+                             const char *expected)
 {
+    static const char *const keys[] = {"tokenizer.huggingface.eos_token_ids",
+                                       "tokenizer.huggingface.further_eos_token_ids"};
     struct error error;
-    struct gguf_array ends = {0};
+    char got[128] = "";
     struct gguf *gguf = open_with_config(config, files, n_files, &error);
     assert_non_null(gguf);
-    assert_int_equal(gguf_array(gguf, "tokenizer.huggingface.eos_token_ids", &ends, NULL, &error), STATUS_OK);
-    assert_int_equal(ends.n_items, n);
-    if (n > 0)
-        assert_int_equal(gguf_array_integer(&ends, 0), first);
+    for (int k = 0; k < 2; k++) {
+        struct gguf_array ends = {0};
+        assert_int_equal(gguf_array(gguf, keys[k], &ends, NULL, &error), STATUS_OK);
+        for (size_t i = 0; i < ends.n_items; i++)
+            snprintf(got + strlen(got), sizeof got - strlen(got), "%s%lld",
+                     i   ? " "
+                     : k ? ", "
+                         : "",
+                     (long long)gguf_array_integer(&ends, i));
+    }
+    assert_string_equal(got, expected);
     gguf_close(gguf);
 }
 
-static void assert_ends(const struct folder_file *files, size_t n_files, size_t n, int64_t first)
+static void assert_ends(const struct folder_file *files, size_t n_files, const char *expected)
 {
-    assert_ends_with("{\"eos_token_id\":5}", files, n_files, n, first);
+    assert_ends_with("{\"eos_token_id\":5}", files, n_files, expected);
 }
 
-static void ends_are_those_of_generation_config_and_else_of_config(void **state)
+static void ends_are_those_of_generation_config_else_of_config_and_control_tokens_of_both(void **state)
 {
-    static const struct folder_file list[] = {{"generation_config.json", "{\"eos_token_id\":[7,9]}"}};
+    static const struct folder_file list[] = {{"generation_config.json", "{\"eos_token_id\":[7,9,7]}"}};
     static const struct folder_file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
+    static const struct folder_file same[] = {{"generation_config.json", "{\"eos_token_id\":[4,5]}"}};
     static const struct folder_file none[] = {{"generation_config.json", "{\"eos_token_id\":null}"}};
-    assert_ends(list, 1, 2, 7);
-    assert_ends(one, 1, 1, 8);
-    assert_ends(none, 1, 1, 5);
-    assert_ends(NULL, 0, 1, 5);
+    assert_ends(list, 1, "7 9, 5");
+    assert_ends(one, 1, "8, 5");
+    assert_ends(same, 1, "4 5");
+    assert_ends(none, 1, "5");
+    assert_ends(NULL, 0, "5");
 }
 
-static void ends_of_a_text_model_within_another_are_read_where_the_outer_one_names_none(void **state)
+static void ends_of_a_text_model_within_another_come_after_those_of_the_outer_one(void **state)
 {
     static const struct folder_file one[] = {{"generation_config.json", "{\"eos_token_id\":8}"}};
-    assert_ends_with("{\"text_config\":{\"eos_token_id\":[1,106]}}", NULL, 0, 2, 1);
-    assert_ends_with("{\"eos_token_id\":null,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 2);
-    assert_ends_with("{\"eos_token_id\":5,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, 1, 5);
-    assert_ends_with("{\"text_config\":{\"eos_token_id\":2}}", one, 1, 1, 8);
-    assert_ends_with("{\"text_config\":{}}", NULL, 0, 0, 0);
-    assert_ends_with("{\"text_config\":[2]}", NULL, 0, 0, 0);
+    assert_ends_with("{\"text_config\":{\"eos_token_id\":[1,106]}}", NULL, 0, "1 106");
+    assert_ends_with("{\"eos_token_id\":null,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, "2");
+    assert_ends_with("{\"eos_token_id\":5,\"text_config\":{\"eos_token_id\":2}}", NULL, 0, "5, 2");
+    assert_ends_with("{\"text_config\":{\"eos_token_id\":2}}", one, 1, "8, 2");
+    assert_ends_with("{\"text_config\":{}}", NULL, 0, "");
+    assert_ends_with("{\"text_config\":[2]}", NULL, 0, "");
+}
+
+static void special_tokens_are_a_key_where_they_name_more_than_the_configuration(void **state)
+{
+    static const struct folder_file files[] = {{"tokenizer_config.json",
+                                                "{\"eos_token\":{\"content\":\"</s>\"}}"},
+                                               {"special_tokens_map.json", "{\"eos_token\":\"<|im_end|>\"}"}};
+    static const struct folder_file same[] = {
+        {"tokenizer_config.json", "{\"eos_token\":{\"content\":\"</s>\"}}"},
+        {"special_tokens_map.json", "{\"eos_token\":\"</s>\",\"additional_special_tokens\":[\"x\"]}"}};
+    struct error error;
+    struct gguf *gguf = OPEN(files, &error);
+    assert_non_null(gguf);
+    assert_text(gguf, "tokenizer.huggingface.special_tokens", files[1].content);
+    gguf_close(gguf);
+    gguf = OPEN(same, &error);
+    assert_non_null(gguf);
+    assert_false(gguf_has(gguf, "tokenizer.huggingface.special_tokens"));
+    gguf_close(gguf);
+}
+
+static void
+settings_of_sampling_that_are_not_built_are_a_key_and_those_of_the_tokenizer_an_error(void **state)
+{
+    static const struct folder_file sampling[] = {
+        {"generation_config.json", "{\"typical_p\":1.0,\"num_beams\":1,\"no_repeat_ngram_size\":3}"}};
+    static const struct folder_file split[] = {{"tokenizer_config.json", "{\"split_special_tokens\":true}"}};
+    struct error error;
+    struct gguf *gguf = OPEN(sampling, &error);
+    assert_non_null(gguf);
+    assert_text(gguf, MODEL_FOLDER_NO_SAMPLING,
+                "generation_config.json: no_repeat_ngram_size 3 is not built");
+    gguf_close(gguf);
+    assert_null(OPEN(split, &error));
+    assert_int_equal(error.status, STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "tokenizer_config.json: split_special_tokens true is not built"));
 }
 
 static void assert_number(const struct gguf *gguf, const char *key, double expected)
@@ -188,7 +237,7 @@ static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
 static void files_that_are_no_json_objects_are_refused_by_name(void **state)
 {
     static const char *const names[] = {"tokenizer_config.json", "chat_template.json",
-                                        "generation_config.json"};
+                                        "generation_config.json", "special_tokens_map.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct folder_file files[] = {{names[i], "[]"}};
         struct error error;
@@ -206,8 +255,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(templates_come_from_the_files_in_the_order_of_transformers),
-        cmocka_unit_test(ends_are_those_of_generation_config_and_else_of_config),
-        cmocka_unit_test(ends_of_a_text_model_within_another_are_read_where_the_outer_one_names_none),
+        cmocka_unit_test(ends_are_those_of_generation_config_else_of_config_and_control_tokens_of_both),
+        cmocka_unit_test(ends_of_a_text_model_within_another_come_after_those_of_the_outer_one),
+        cmocka_unit_test(special_tokens_are_a_key_where_they_name_more_than_the_configuration),
+        cmocka_unit_test(
+            settings_of_sampling_that_are_not_built_are_a_key_and_those_of_the_tokenizer_an_error),
         cmocka_unit_test(sampling_defaults_become_the_keys_that_gguf_files_have),
         cmocka_unit_test(files_that_are_no_json_objects_are_refused_by_name),
     };

@@ -23,7 +23,9 @@ static struct tokenizer *create_tokenizer(struct text json, struct text config, 
 {
     struct vocabulary vocabulary = {0};
     struct tokenizer *tokenizer = NULL;
-    enum status status = vocabulary_parse_json(&vocabulary, json, config, NULL, 0, NULL, error);
+    enum status status =
+        vocabulary_parse_json(&vocabulary, &(struct vocabulary_json){.tokenizer = json, .config = config},
+                              error);
     if (status == STATUS_OK)
         status = tokenizer_create(&tokenizer, &vocabulary, error);
     assert_true(status == STATUS_OK || status == STATUS_REFUSE);

@@ -1,0 +1,253 @@
+// The keys of a folder's small files. The rule: a key that changes results is read or refused by its name. So
+// each file's keys are listed here (tokenizer.json's in engine/tokenizer/vocabulary_json.c). Keys of
+// sentence-transformers' files that are not listed are refused too; those of the others are named in a
+// warning (MODEL_FOLDER_UNKNOWN). What the keys mean: github.com/huggingface/transformers
+// (generation/configuration_utils.py, tokenization_utils_base.py),
+// github.com/huggingface/sentence-transformers (base/modules/transformer.py, modules/pooling.py).
+#include "engine/model/model_folder_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct folder_key keys[] = {
+    // an item each
+    {"modules.json", KEY_READ, "path type", NULL},
+    {"modules.json", KEY_NO_PART, "idx name", NULL},
+    {"modules.json", KEY_REFUSED, "kwargs", "[]"},
+
+    // in the folder of the pooling module, as modules.json names it
+    {"1_Pooling/config.json", KEY_READ,
+     "pooling_mode pooling_mode_mean_tokens pooling_mode_cls_token pooling_mode_lasttoken "
+     "pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens "
+     "include_prompt",
+     NULL},
+    {"1_Pooling/config.json", KEY_NO_PART, "word_embedding_dimension embedding_dimension", NULL},
+    {"2_Normalize/config.json", KEY_REFUSED, "module_input_name module_output_name",
+     "\"sentence_embedding\""},
+
+    {"sentence_bert_config.json", KEY_READ, "max_seq_length", NULL},
+    {"sentence_bert_config.json", KEY_REFUSED, "do_lower_case", "false"},
+    {"sentence_bert_config.json", KEY_REFUSED,
+     "model_args model_kwargs tokenizer_args processor_kwargs processing_kwargs config_args config_kwargs",
+     "{}"},
+    {"sentence_bert_config.json", KEY_REFUSED, "transformer_task", "\"feature-extraction\""},
+    {"sentence_bert_config.json", KEY_REFUSED, "modality_config",
+     "{\"text\":{\"method\":\"forward\",\"method_output_name\":\"last_hidden_state\"}}"},
+    {"sentence_bert_config.json", KEY_REFUSED, "module_output_name", "\"token_embeddings\""},
+    {"sentence_bert_config.json", KEY_NO_PART, "unpad_inputs", NULL},
+
+    {"config_sentence_transformers.json", KEY_READ, "prompts default_prompt_name truncate_dim", NULL},
+    {"config_sentence_transformers.json", KEY_REFUSED, "model_type", "\"SentenceTransformer\""},
+    // the similarity is computed by whoever reads the vectors
+    {"config_sentence_transformers.json", KEY_NO_PART, "similarity_fn_name __version__ requirements", NULL},
+
+    // `truths` and `activations` of a family are read in refuse_unknown (model_folder_config.c)
+    {"config.json", KEY_READ,
+     "model_type architectures text_config hidden_size n_embd num_hidden_layers n_layer num_attention_heads "
+     "n_head num_key_value_heads num_kv_heads n_head_kv multi_query new_decoder_architecture head_dim "
+     "intermediate_size n_inner ffn_hidden_size max_position_embeddings n_positions n_ctx "
+     "tie_word_embeddings rms_norm_eps layer_norm_eps layer_norm_epsilon norm_epsilon attn_logit_softcapping "
+     "final_logit_softcapping attention_multiplier embedding_multiplier residual_multiplier logits_scaling "
+     "logit_scale query_pre_attn_scalar eos_token_id",
+     NULL},
+    {"config.json", KEY_READ,
+     "rope_theta rotary_emb_base rope_scaling rope_parameters rope_local_base_freq partial_rotary_factor "
+     "rotary_pct rope_pct rope_interleave original_max_position_embeddings no_rope_layers "
+     "no_rope_layer_interval sliding_window use_sliding_window max_window_layers layer_types "
+     "sliding_window_pattern _sliding_window_pattern",
+     NULL},
+    {"config.json", KEY_READ,
+     "n_routed_experts num_local_experts num_experts n_shared_experts num_experts_per_tok "
+     "moe_intermediate_size shared_expert_intermediate_size routed_scaling_factor scoring_func topk_method "
+     "norm_topk_prob first_k_dense_replace n_group topk_group decoder_sparse_step moe_layer_freq "
+     "mlp_only_layers swiglu_limit swiglu_alpha kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim "
+     "v_head_dim num_nextn_predict_layers",
+     NULL},
+    {"config.json", KEY_READ,
+     "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
+     "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
+     "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
+     "add_cross_attention qk_layernorm",
+     NULL},
+    {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
+    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""}, // StarCoder2
+    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},     //
+    {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
+    {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
+    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
+    {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
+    // which tensors there are says it
+    {"config.json", KEY_NO_PART,
+     "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
+     "num_ln_in_parallel_attn vocab_size num_mtp_layers",
+     NULL},
+    {"config.json", KEY_NO_PART,
+     "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
+     "tokenizer_class torch_dtype dtype transformers_version _name_or_path name_or_path auto_map "
+     "use_cache cache_implementation attn_implementation _attn_implementation is_decoder pretraining_tp "
+     "tp_parallel gradient_checkpointing slow_but_exact reorder_and_upcast_attn attention_softmax_in_fp32 "
+     "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
+     "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
+     "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
+     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version",
+     NULL},
+    // of training
+    {"config.json", KEY_NO_PART,
+     "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
+     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
+     "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
+     NULL},
+    // of images, which are left out
+    {"config.json", KEY_NO_PART,
+     "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
+     "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
+     NULL},
+
+    {"generation_config.json", KEY_READ,
+     "eos_token_id temperature top_k top_p min_p repetition_penalty max_new_tokens", NULL},
+    {"generation_config.json", KEY_REFUSED,
+     "typical_p top_h guidance_scale encoder_repetition_penalty num_beams num_beam_groups "
+     "num_return_sequences",
+     "1 1.0"},
+    {"generation_config.json", KEY_REFUSED,
+     "epsilon_cutoff eta_cutoff penalty_alpha no_repeat_ngram_size encoder_no_repeat_ngram_size min_length "
+     "min_new_tokens",
+     "0 0.0"},
+    {"generation_config.json", KEY_REFUSED,
+     "bad_words_ids force_words_ids suppress_tokens begin_suppress_tokens sequence_bias stop_strings "
+     "watermarking_config forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty",
+     "[] {}"},
+    // do_sample: the temperature decides, as in vLLM; max_length is of prompt and answer: the context is
+    {"generation_config.json", KEY_NO_PART,
+     "do_sample max_length renormalize_logits remove_invalid_values length_penalty diversity_penalty "
+     "early_stopping bos_token_id pad_token_id decoder_start_token_id use_cache cache_implementation "
+     "cache_config output_attentions output_hidden_states output_scores output_logits "
+     "return_dict_in_generate trust_remote_code chat_format max_window_size transformers_version "
+     "_from_model_config",
+     NULL},
+
+    // the second row counts for embeddings and where tokenizer.json is missing
+    {"tokenizer_config.json", KEY_READ,
+     "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
+     "fix_mistral_regex",
+     NULL},
+    {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
+    {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
+    {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
+    // tokenizer.json has the tokens, and its normalizer the case; spaces of decoded text: as in vLLM
+    {"tokenizer_config.json", KEY_NO_PART,
+     "additional_special_tokens extra_special_tokens model_specific_special_tokens sep_token cls_token "
+     "mask_token image_token audio_token boi_token eoi_token do_lower_case clean_up_tokenization_spaces "
+     "spaces_between_special_tokens padding_side errors use_default_system_prompt",
+     NULL},
+    {"tokenizer_config.json", KEY_NO_PART,
+     "tokenizer_class processor_class image_processor_type auto_map use_fast from_slow is_local backend "
+     "local_files_only tokenizer_file special_tokens_map_file name_or_path model_input_names "
+     "response_schema max_length max_len stride truncation_strategy padding pad_to_multiple_of "
+     "pad_token_type_id return_token_type_ids trim_offsets",
+     NULL},
+
+    {"special_tokens_map.json", KEY_READ, "bos_token eos_token unk_token pad_token", NULL},
+    {"special_tokens_map.json", KEY_NO_PART,
+     "additional_special_tokens sep_token cls_token mask_token image_token audio_token boi_token eoi_token",
+     NULL},
+};
+
+const struct folder_key *folder_keys(size_t *n_keys)
+{
+    *n_keys = sizeof keys / sizeof *keys;
+    return keys;
+}
+
+// `list`: texts separated by blanks.
+static bool is_listed(struct text text, const char *list)
+{
+    while (list && *list) {
+        size_t size = strcspn(list, " ");
+        if (text.size == size && memcmp(text.data, list, size) == 0)
+            return true;
+        list += size + (list[size] == ' ');
+    }
+    return false;
+}
+
+const struct folder_key *folder_key_find(const char *file, struct text name)
+{
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(keys[i].file, file) == 0 && is_listed(name, keys[i].names))
+            return &keys[i];
+    return NULL;
+}
+
+bool folder_key_refuses(const struct folder_key *key, const struct value *value)
+{
+    if (key->use != KEY_REFUSED || value->kind == VALUE_NULL)
+        return false;
+    struct buffer encoded = {0};
+    json_encode(value, &encoded);
+    bool neutral = !encoded.failed && is_listed((struct text){encoded.data, encoded.size}, key->neutral);
+    buffer_finish(&encoded);
+    return !neutral;
+}
+
+enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
+                          const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    if (refused->data)
+        return STATUS_OK;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    utf8_make_printable(text);
+    size_t size = strlen(text);
+    char *copy = arena_copy(files->arena, text, size);
+    if (!copy)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+    *refused = (struct text){copy, size};
+    return STATUS_OK;
+}
+
+static bool refuses_unknown(const char *file)
+{
+    static const char *const files[] = {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json",
+                                        "sentence_bert_config.json", "config_sentence_transformers.json"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        if (strcmp(files[i], file) == 0)
+            return true;
+    return false;
+}
+
+static void add_unknown(const struct folder_files *files, const char *path, struct text name)
+{
+    enum { UNKNOWN_BYTES_MAX = 2048 };
+    struct buffer *unknown = files->unknown;
+    if (unknown && unknown->size + name.size < UNKNOWN_BYTES_MAX)
+        buffer_add_format(unknown, "%s%s: %.*s", unknown->size ? ", " : "", path, (int)name.size, name.data);
+}
+
+enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
+                              const struct value *object, struct text *refused, struct error *error)
+{
+    enum { NAME_BYTES_SHOWN = 64 };
+    bool refuses = refuses_unknown(file);
+    for (size_t i = 0; object->kind == VALUE_OBJECT && i < object->object.n_members; i++) {
+        const struct value_member *member = &object->object.members[i];
+        const struct folder_key *key = folder_key_find(file, member->key);
+        if (!key && !refuses && member->value.kind != VALUE_NULL)
+            add_unknown(files, path, member->key);
+        if (key ? !folder_key_refuses(key, &member->value) : !refuses)
+            continue;
+        char described[VALUE_DESCRIPTION_BYTES];
+        value_describe(&member->value, described);
+        enum status status =
+            folder_refuse(files, refused, error, "%s: %.*s %s is not built", path,
+                          member->key.size < NAME_BYTES_SHOWN ? (int)member->key.size : NAME_BYTES_SHOWN,
+                          member->key.data, described);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
