@@ -48,6 +48,11 @@ bool template_reads_time(const struct template *template)
     return false;
 }
 
+const struct template_refusal *template_refusal(const struct template *template)
+{
+    return &template->refusal;
+}
+
 // "a.b" of map(attribute='a.b') names two members.
 static bool is_part(struct text string, struct text word)
 {
