@@ -60,17 +60,6 @@ bool functions_is_refused(enum object_kind kind, struct text name)
     return false;
 }
 
-bool functions_is_refused_method(struct text name)
-{
-    bool is_refused = false;
-    for (unsigned kind = 0; kind <= OBJECT_FUNCTION; kind++) {
-        if (functions_find_method((enum object_kind)kind, name))
-            return false;
-        is_refused = is_refused || functions_is_refused((enum object_kind)kind, name);
-    }
-    return is_refused;
-}
-
 int64_t argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing)
 {
     if (!argument_is_given(argument))

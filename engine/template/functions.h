@@ -77,8 +77,6 @@ const struct function *functions_find_filter(struct text name);
 const struct function *functions_find_method(enum object_kind kind, struct text name);
 // Whether Python's type has an attribute of that name, which is refused here.
 bool functions_is_refused(enum object_kind kind, struct text name);
-// Whether no kind of object has a method of that name here, but one has in Python.
-bool functions_is_refused_method(struct text name);
 
 // Reading the arguments of a bound call; each fails with Python's kind of message. Left out or none:
 // `missing`.

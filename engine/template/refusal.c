@@ -115,7 +115,7 @@ void refusal_check_call(struct parser *parser, const struct expression *call)
         problem = format_braces_problem(format);
     if (problem)
         note(parser, call->line, "%s in '%.*s'", problem, codepoints_cut(format), format.data);
-    if (functions_is_refused_method(name))
+    if (functions_is_refused(OBJECT_STRING, name))
         note(parser, call->line, "'%.*s' is not supported in templates", codepoints_cut(name), name.data);
     bool is_of_text_alone = method && !functions_find_method(OBJECT_DICT, name) &&
                             !functions_find_method(OBJECT_LIST, name) &&
