@@ -270,6 +270,8 @@ static const struct option options[] = {
      "its own, else last)"},
     {"dimensions", 0, INTEGER, EMBED, AT(tool.dimensions), 1, 1 << 20, "N",
      "the vector's first N items (the model's width)"},
+    {"plain-text", 0, FLAG, EMBED, AT(tool.plain_text), 0, 0, NULL,
+     "each line is a text; default: the lines are JSON if the first is an object or all are strings"},
     {"no-normalize", 0, FLAG, EMBED, AT(tool.no_normalize), 0, 0, NULL,
      "vectors as they are; default: of Euclidean length 1"},
     {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",

@@ -112,7 +112,7 @@ struct settings {
         char *bos, *eos, *now;
         char *tokens, *type, *pooling;
         int64_t dimensions; // 0: all
-        bool special, no_normalize;
+        bool special, no_normalize, plain_text;
     } tool;
 
     struct {
