@@ -243,7 +243,7 @@ struct template
     struct arena arena;
     struct text *names; // of variables; a name's number is its index
     uint32_t n_names;
-    struct text *words; // [n_words] all names and strings of the code, in the source's order
+    struct text *words; // [n_words] all names and strings of the code, and their parts between dots, sorted
     uint32_t n_words;
     struct outside_mention *first_mention, *last_mention; // in the source's order
     bool *is_outside;                                     // [n_names]: some scope reads it from outside

@@ -32,7 +32,7 @@ enum {
 // A part of the variables of which is asked whether any text of it is printed.
 struct template_source {
     const struct value *value; // in the variables' tree
-    bool has_arrived;
+    size_t first;              // of the rendered text, the first byte that is of it; SIZE_MAX: none is
 };
 
 // Values visible to a rendering besides the request's own variables.
@@ -48,7 +48,7 @@ struct template_environment {
     // asked for.
     struct text_spans *content;
     // [n_sources] NULL: not asked for. In the order of the tree, all in one variable; none is inside another.
-    // The caller sets `value`; has_arrived is set if a byte of its strings, or one made from them, is printed.
+    // The caller sets `value`; `first` is where a byte of its strings, or one made from them, is printed.
     struct template_source *sources;
     uint32_t n_sources;
     bool none_is_empty; // none becomes text as "", not as "None"; it still is none to tests and tojson
