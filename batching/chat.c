@@ -399,6 +399,16 @@ static enum status cut_continued(const struct chat *chat, size_t from, struct bu
     return STATUS_OK;
 }
 
+enum status chat_check_tools(const struct job *job, const struct answer_format *format, struct error *error)
+{
+    if (job->request.tools.choice == TOOLS_NONE || format->tools)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REJECT, ERROR_TEMPLATE,
+        "tools: the model's chat template takes none; --tool-format of the worker names a format "
+        "of calls all the same");
+}
+
 // ---- a content that is missing beside calls ----
 
 static bool lacks_content(const struct value *message)

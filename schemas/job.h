@@ -425,7 +425,8 @@ enum status result_decode(struct job *job, struct text record, enum encoding enc
                           struct error *error) WARN_UNUSED;
 
 // Gives the job the result of an equal request, which was computed with the same model and arithmetic: all
-// but the identity. STATUS_REJECT: it was computed with others, or is no answer; the job is unchanged but for
+// but the identity, and the warnings about fields that no answer depends on, which are the job's own.
+// STATUS_REJECT: it was computed with others, or is no answer; the job is unchanged but for
 // its arena.
 enum status result_share(struct job *job, struct text record, enum encoding encoding,
                          struct error *error) WARN_UNUSED;
@@ -455,5 +456,6 @@ bool job_set_text(struct job *job, struct text *field, struct text value) WARN_U
 // The result becomes RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices; warnings are
 // kept.
 void job_fail(struct job *job, const struct error *error);
+#define JOB_WARNING_OF_MODEL "model: the request names " // how the warning about another model's name begins
 // Adds a line to the result's warnings, cut like an error's text. False when memory ran out.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);
