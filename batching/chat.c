@@ -14,6 +14,7 @@ struct chat {
     const struct value *messages;    // of `variables`
     struct template_source *sources; // [n_sources] contents and calls, in order
     uint32_t n_sources;
+    bool has_warned_of_name;
     struct error *error;
 };
 
@@ -124,8 +125,9 @@ static bool warn_of_member(struct chat *chat, size_t index, const struct value_m
         return job_warn(chat->job,
                         "field \"messages[%zu].tool_calls\" has no effect: only an assistant's are read",
                         index);
-    if (template_names(chat->template, key))
+    if ((is_name && chat->has_warned_of_name) || template_names(chat->template, key))
         return true;
+    chat->has_warned_of_name |= is_name; // the others would say the same
     if (is_name)
         return job_warn(chat->job,
                         "field \"messages[%zu].name\" has no effect: the chat template does not read it",
@@ -157,15 +159,21 @@ static bool warn_of_variable(struct chat *chat, const struct value_member *varia
                     is_field ? "" : "chat_template_kwargs.", shown(key), key.data);
 }
 
+// Behind the last warning that has room nothing is looked up: a request may have a million members.
+static bool has_room(const struct chat *chat)
+{
+    return chat->job->result.n_warnings < JOB_WARNINGS_MAX;
+}
+
 static enum status warn_of_members(struct chat *chat)
 {
     bool stored = true;
     for (size_t i = 0; i < chat->messages->array.n_items && stored; i++) {
         const struct value *message = &chat->messages->array.items[i];
-        for (size_t j = 0; j < message->object.n_members && stored; j++)
+        for (size_t j = 0; j < message->object.n_members && stored && has_room(chat); j++)
             stored = warn_of_member(chat, i, &message->object.members[j]);
     }
-    for (size_t i = 0; i < chat->variables.object.n_members && stored; i++)
+    for (size_t i = 0; i < chat->variables.object.n_members && stored && has_room(chat); i++)
         stored = warn_of_variable(chat, &chat->variables.object.members[i]);
     return stored ? STATUS_OK : out_of_memory(chat);
 }
@@ -280,28 +288,29 @@ static enum status check_text(struct chat *chat, size_t index, const struct valu
 }
 
 static enum status check_member(struct chat *chat, size_t index, const struct value_member *member,
-                                const struct template_source **source)
+                                size_t end, const struct template_source **source)
 {
     const struct value *message = &chat->messages->array.items[index], *value = &member->value;
     enum status status = STATUS_OK;
     if (!is_source(message, member))
         return STATUS_OK;
     if (value->kind == VALUE_STRING)
-        return (*source)++->has_arrived ? STATUS_OK : check_text(chat, index, message, value->text);
+        return (*source)++->first < end ? STATUS_OK : check_text(chat, index, message, value->text);
     for (size_t k = 0; k < value->array.n_items && status == STATUS_OK; k++)
-        if (!(*source)++->has_arrived)
+        if ((*source)++->first >= end)
             status = refuse_call(chat, index, k, &value->array.items[k]);
     return status;
 }
 
-static enum status check_arrivals(struct chat *chat)
+// `end`: of the rendered text, where a continued message ends it.
+static enum status check_arrivals(struct chat *chat, size_t end)
 {
     const struct template_source *source = chat->sources;
     enum status status = STATUS_OK;
     for (size_t i = 0; i < chat->messages->array.n_items; i++) {
         const struct value *message = &chat->messages->array.items[i];
         for (size_t j = 0; j < message->object.n_members && status == STATUS_OK; j++)
-            status = check_member(chat, i, &message->object.members[j], &source);
+            status = check_member(chat, i, &message->object.members[j], end, &source);
     }
     return status;
 }
@@ -391,6 +400,86 @@ static enum status cut_continued(const struct chat *chat, size_t from, struct bu
     return STATUS_OK;
 }
 
+enum status chat_check_tools(const struct job *job, const struct answer_format *format, struct error *error)
+{
+    if (job->request.tools.choice == TOOLS_NONE || format->tools)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REJECT, ERROR_TEMPLATE,
+        "tools: the model's chat template takes none; --tool-format of the worker names a format "
+        "of calls all the same");
+}
+
+// ---- a content that is missing beside calls ----
+
+static bool lacks_content(const struct value *message)
+{
+    return first_call(message) && !value_get(message, "content");
+}
+
+// Gives such messages an empty text. *has_changed is false where there are none.
+static enum status fill_contents(struct chat *chat, bool *has_changed)
+{
+    struct arena *arena = &chat->job->arena;
+    struct value messages = *chat->messages, variables;
+    size_t n = messages.array.n_items;
+    *has_changed = false;
+    for (size_t i = 0; i < n && !*has_changed; i++)
+        *has_changed = lacks_content(&messages.array.items[i]);
+    if (!*has_changed)
+        return STATUS_OK;
+    if (!value_array_create(arena, n, &messages))
+        return out_of_memory(chat);
+    for (size_t i = 0; i < n; i++) {
+        const struct value *message = &chat->messages->array.items[i];
+        struct value *filled = &messages.array.items[i];
+        *filled = *message;
+        if (!lacks_content(message))
+            continue;
+        size_t n_members = message->object.n_members;
+        if (!value_object_create(arena, n_members + 1, filled))
+            return out_of_memory(chat);
+        memcpy(filled->object.members, message->object.members, n_members * sizeof *filled->object.members);
+        filled->object.n_members = n_members;
+        value_put(filled, "content", value_string(TEXT("")));
+    }
+    messages.array.n_items = n;
+    if (!copy_with(&chat->variables, "messages", messages, arena, &variables))
+        return out_of_memory(chat);
+    chat->variables = variables;
+    chat->messages = value_get(&chat->variables, "messages");
+    return STATUS_OK;
+}
+
+static enum status render_once(struct chat *chat, struct buffer *rendered)
+{
+    struct template_environment tracked = *chat->environment;
+    enum status status = find_sources(chat);
+    if (status != STATUS_OK)
+        return status;
+    tracked.sources = chat->sources;
+    tracked.n_sources = chat->n_sources;
+    return template_render(chat->template, &chat->variables, &tracked, rendered, chat->error);
+}
+
+// As transformers passes the messages. A template that fails on a missing content gets empty texts: there is no
+// other way to say a call and nothing beside it.
+static enum status render_messages(struct chat *chat, struct buffer *rendered)
+{
+    bool has_changed = false;
+    enum status status = render_once(chat, rendered);
+    if (status != STATUS_REJECT || chat->error->code != ERROR_TEMPLATE)
+        return status;
+    struct error first = *chat->error;
+    status = fill_contents(chat, &has_changed);
+    if (status != STATUS_OK)
+        return status;
+    if (has_changed)
+        return render_once(chat, rendered);
+    *chat->error = first;
+    return first.status;
+}
+
 enum status chat_render(struct job *job, const struct template *template,
                         const struct template_environment *environment, const struct answer_format *format,
                         struct buffer *rendered, struct error *error)
@@ -406,19 +495,15 @@ enum status chat_render(struct job *job, const struct template *template,
     enum status status = rename_developers(&chat);
     if (status == STATUS_OK)
         status = warn_of_members(&chat);
-    if (status == STATUS_OK)
-        status = find_sources(&chat);
     if (status != STATUS_OK)
         return status;
-    struct template_environment tracked = *environment;
-    tracked.sources = chat.sources;
-    tracked.n_sources = chat.n_sources;
-    status = template_render(template, &chat.variables, &tracked, rendered, error);
+    status = render_messages(&chat, rendered);
     if (status != STATUS_OK)
         return explain_failure(&chat);
-    status = check_arrivals(&chat);
-    if (status == STATUS_OK && job->request.prompt.continues_message)
+    if (job->request.prompt.continues_message)
         status = cut_continued(&chat, start, rendered);
+    if (status == STATUS_OK)
+        status = check_arrivals(&chat, rendered->size - start);
     if (status != STATUS_OK)
         rendered->size = start;
     return status;

@@ -14,3 +14,6 @@
 enum status chat_render(struct job *job, const struct template *template,
                         const struct template_environment *environment, const struct answer_format *format,
                         struct buffer *rendered, struct error *error) WARN_UNUSED;
+// STATUS_REJECT: the job has tools, and the template no way to write their calls.
+enum status chat_check_tools(const struct job *job, const struct answer_format *format,
+                             struct error *error) WARN_UNUSED;

@@ -312,11 +312,9 @@ static enum status check_tools(struct prompt *prompt)
 {
     const struct request *request = &prompt->job->request;
     bool is_call = request->tools.choice == TOOLS_REQUIRED || request->tools.choice == TOOLS_NAMED;
-    if (request->tools.choice != TOOLS_NONE && !prompt->rules.format.tools)
-        return error_set(
-            &prompt->error, STATUS_REJECT, ERROR_TEMPLATE,
-            "tools: the model's chat template takes none; --tool-format of the worker names a format "
-            "of calls all the same");
+    enum status status = chat_check_tools(prompt->job, &prompt->rules.format, &prompt->error);
+    if (status != STATUS_OK)
+        return status;
     if (is_call && request->constraint.field &&
         !job_warn(prompt->job, "%s: has no effect, because tool_choice asks for calls",
                   request->constraint.field))

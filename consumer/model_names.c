@@ -58,8 +58,8 @@ enum status model_names_check(const struct model_names *names, struct job *job, 
                          "model: expected \"%.*s\", this worker's model, got \"%.*s\"", n_own, own.data,
                          n_name, name.data);
     return job_warn(job,
-                    "model: the request names \"%.*s\", the answer is of \"%.*s\" (--model-name names what a "
-                    "worker answers to)",
+                    JOB_WARNING_OF_MODEL "\"%.*s\", the answer is of \"%.*s\" (--model-name names what a "
+                                         "worker answers to)",
                     n_name, name.data, n_own, own.data)
                ? STATUS_OK
                : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a warning: out of memory");

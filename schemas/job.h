@@ -426,8 +426,9 @@ enum status result_check(const struct job *job, struct error *error) WARN_UNUSED
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
 
-// Gives the job the result of an equal request, without its identity. STATUS_REJECT: the result was computed
-// with another model or arithmetic, or is no answer; only the job's arena has changed.
+// Gives the job the result of an equal request, without its identity and without the warnings about fields that no answer
+// depends on: those are the job's own. STATUS_REJECT: the result was computed with another model or arithmetic, or is no
+// answer; only the job's arena has changed.
 enum status result_share(struct job *job, struct text record, enum encoding encoding,
                          struct error *error) WARN_UNUSED;
 
@@ -455,5 +456,6 @@ bool job_set_text(struct job *job, struct text *field, struct text value) WARN_U
 // Sets the result to RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices. Warnings are
 // kept.
 void job_fail(struct job *job, const struct error *error);
+#define JOB_WARNING_OF_MODEL "model: the request names " // how the warning about another model's name begins
 // Adds a line to the result's warnings, truncated like an error's text. False: out of memory.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -45,7 +45,8 @@ static enum status check_part(struct decoding *decoding, const char *path, const
         return decoding_expected(decoding, path, "a part with a string as text", part);
     for (size_t i = 0; i < part->object.n_members; i++) {
         const struct value_member *member = &part->object.members[i];
-        if (&member->value != type && &member->value != text &&
+        bool is_null = member->value.kind == VALUE_NULL; // as servers' answers have: "refusal": null
+        if (&member->value != type && &member->value != text && !is_null &&
             !job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored", path,
                       (int)(member->key.size < 128 ? member->key.size : 128), member->key.data))
             return decoding_out_of_memory(decoding);
@@ -384,6 +385,11 @@ static enum status make_variables(struct decoding *decoding)
     static const struct value none = {.kind = VALUE_NULL};
     bool shown =
         tools && !(choice && choice->kind == VALUE_STRING && text_equals_string(choice->text, "none"));
+    if (tools && !shown && tools->array.n_items &&
+        !job_warn(decoding->job,
+                  "field \"tools\" has no effect: with tool_choice \"none\" the chat template does not "
+                  "get them"))
+        return decoding_out_of_memory(decoding);
     value_put(variables, "messages", request->prompt.messages);
     value_put(variables, "tools", shown ? *tools : none);
     value_put(variables, "documents", documents ? *documents : none);

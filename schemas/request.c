@@ -412,8 +412,8 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
     enum status status = STATUS_OK;
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];
-        if (collect == COLLECT_IDENTITY && is_line_field(member->key))
-            continue;
+        if (collect != COLLECT_REQUEST && is_line_field(member->key))
+            continue; // of a line without a body too: it says where the request would go
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))

@@ -1,5 +1,48 @@
 #include "schemas/job.h"
 
+#include <string.h>
+
+static bool begins_with(struct text text, const char *start)
+{
+    size_t size = strlen(start);
+    return text.size >= size && memcmp(text.data, start, size) == 0;
+}
+
+// A warning about fields that no answer depends on: another request for the same answer may lack them.
+static bool is_of_one_request(struct text warning)
+{
+    static const char end[] = "\" has no effect";
+    bool is_unread = warning.size >= sizeof end - 1 &&
+                     memcmp(warning.data + warning.size - (sizeof end - 1), end, sizeof end - 1) == 0;
+    return begins_with(warning, JOB_WARNING_OF_MODEL) || (begins_with(warning, "field \"") && is_unread) ||
+           (begins_with(warning, "unknown field \"") && !begins_with(warning, "unknown field \"messages["));
+}
+
+static bool has_warning(const struct result *result, struct text warning)
+{
+    for (int32_t i = 0; i < result->n_warnings; i++)
+        if (text_equal(result->warnings[i], warning))
+            return true;
+    return false;
+}
+
+// The job's own warnings, then the answer's. False: out of memory.
+static bool merge_warnings(struct job *job, const struct result *own, const struct result *shared)
+{
+    struct result *result = &job->result;
+    result->warnings = NULL;
+    result->n_warnings = 0;
+    bool stored = true;
+    for (int32_t i = 0; i < own->n_warnings && stored; i++)
+        stored = job_warn(job, "%.*s", (int)own->warnings[i].size, own->warnings[i].data);
+    for (int32_t i = 0; i < shared->n_warnings && stored; i++) {
+        struct text warning = shared->warnings[i];
+        if (!is_of_one_request(warning) && !has_warning(result, warning))
+            stored = job_warn(job, "%.*s", (int)warning.size, warning.data);
+    }
+    return stored;
+}
+
 enum status result_share(struct job *job, struct text record, enum encoding encoding, struct error *error)
 {
     struct job before = *job;
@@ -17,6 +60,10 @@ enum status result_share(struct job *job, struct text record, enum encoding enco
                          "result: expected an answer of the same model and arithmetic");
     shared.reports_cached_tokens = before.result.reports_cached_tokens;
     job->result = shared;
+    if (!merge_warnings(job, &before.result, &shared)) {
+        job->result = before.result;
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+    }
     job->figures = (struct job_figures){.attempts = before.figures.attempts, .is_duplicate = true};
     return STATUS_OK;
 }

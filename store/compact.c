@@ -2,6 +2,7 @@
 // transaction: no figure is counted twice or lost, whenever the process dies.
 #include "store/compact.h"
 
+#include "store/removal.h"
 #include "schemas/clock.h"
 
 enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer are not worth the statements
@@ -136,21 +137,7 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     return status;
 }
 
-// `choose` fills temp.compacting with ids of finished jobs. ?1: `before_us`; ?2: maximum number of jobs.
-static enum status compact_jobs(struct store *store, const char *choose, int64_t before_us, bool *more,
-                                struct error *error)
-{
-    struct database *database = &store->database;
-    enum status status = database_execute(database, "DELETE FROM temp.compacting", error);
-    if (status == STATUS_OK)
-        status = run_statement(store, database_statement(database, choose, error), before_us,
-                               STORE_COMPACT_ROWS, error);
-    int n_chosen = sqlite3_changes(database->sqlite);
-    *more = *more || n_chosen >= STORE_COMPACT_ROWS;
-    return status == STATUS_OK && n_chosen ? compact_chosen_jobs(store, error) : status;
-}
-
-// Jobs whose answers are in a results topic: those older than ?1, then those beyond the ?1 newest.
+// Answers that are stored in a results topic: by age, and by number.
 static const char old_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us < ?1"
     " ORDER BY finished_at_us LIMIT ?2";
@@ -162,6 +149,33 @@ static const char collected_jobs[] =
     "INSERT INTO temp.compacting SELECT id FROM datasets d CROSS JOIN jobs USING (dataset)"
     " WHERE collected_at_us < ?1 AND last_finished_at_us < ?1"
     " AND n_submitted = n_done + n_failed + n_cancelled AND finished_at_us IS NOT NULL LIMIT ?2";
+
+// Answers that are stored here stay sources for equal requests: see removal_promote.
+static enum status promote_copies(struct store *store, struct error *error)
+{
+    enum status status = removal_begin(store, error);
+    if (status == STATUS_OK)
+        status = database_execute(&store->database,
+                                  "INSERT INTO temp.removed_jobs SELECT id FROM temp.compacting", error);
+    return status == STATUS_OK ? removal_promote(store, error) : status;
+}
+
+// `choose` fills temp.compacting with ids of finished jobs; ?1 is the time, ?2 how many at most.
+static enum status compact_jobs(struct store *store, const char *choose, int64_t before_us, bool *more,
+                                struct error *error)
+{
+    bool is_answers = choose == collected_jobs;
+    struct database *database = &store->database;
+    enum status status = database_execute(database, "DELETE FROM temp.compacting", error);
+    if (status == STATUS_OK)
+        status = run_statement(store, database_statement(database, choose, error), before_us,
+                               STORE_COMPACT_ROWS, error);
+    int n_chosen = sqlite3_changes(database->sqlite);
+    *more = *more || n_chosen >= STORE_COMPACT_ROWS;
+    if (status == STATUS_OK && n_chosen && is_answers)
+        status = promote_copies(store, error);
+    return status == STATUS_OK && n_chosen ? compact_chosen_jobs(store, error) : status;
+}
 
 enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,
                           struct error *error)

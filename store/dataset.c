@@ -129,6 +129,15 @@ static enum status run_all(struct store *store, const char *const *statements, s
     "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2"                      \
     " OR status = 'done' AND ?2 & 4)"
 
+// Answers that are computed again leave duplicates behind, in other datasets.
+static enum status promote_copies(struct store *store, struct text dataset, struct error *error)
+{
+    enum status status = removal_begin(store, error);
+    if (status == STATUS_OK)
+        status = removal_add_dataset(store, dataset, error);
+    return status == STATUS_OK ? removal_promote(store, error) : status;
+}
+
 enum status dataset_reopen(struct store *store, struct text dataset, int which, int64_t *n_reopened,
                            struct error *error)
 {
@@ -180,7 +189,10 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
             store, dataset,
             "has jobs that an older sheaf finished, which kept no records: submit it under another name",
             error);
-    status = run_all(store, statements, sizeof statements / sizeof *statements, dataset, which, error);
+    if (which & REOPEN_DONE)
+        status = promote_copies(store, dataset, error);
+    if (status == STATUS_OK)
+        status = run_all(store, statements, sizeof statements / sizeof *statements, dataset, which, error);
     *n_reopened = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;
     return status;
 }

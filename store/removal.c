@@ -50,6 +50,11 @@ enum status removal_promote(struct store *store, struct error *error)
 #define ORIGINALS                                                                                            \
     "FROM temp.removed_jobs JOIN jobs ON jobs.id = removed_jobs.job WHERE status = 'done'"                   \
     " AND is_duplicate = 0 AND "
+// By the indexes jobs_copies and jobs_open_copies: the join's order is fixed.
+#define COPY                                                                                                 \
+    "d.id AS id, d.dataset AS dataset, job AS original, coalesce(d.max_tokens, 0) AS tokens"                 \
+    " FROM temp.removed_answers CROSS JOIN jobs d ON"
+#define IS_COPY "d.is_duplicate = 1 AND d.status = 'done' AND d.id NOT IN (SELECT job FROM temp.removed_jobs)"
     static const char *const statements[] = {
         "CREATE TEMP TABLE IF NOT EXISTS removed_answers (hash BLOB PRIMARY KEY, job INTEGER) WITHOUT ROWID",
         "CREATE TEMP TABLE IF NOT EXISTS promoted (job INTEGER PRIMARY KEY, original INTEGER, max_tokens)",
@@ -58,11 +63,10 @@ enum status removal_promote(struct store *store, struct error *error)
         ("INSERT OR IGNORE INTO temp.removed_answers SELECT request_hash, id " ORIGINALS
          "request_hash IS NOT NULL"),
         "INSERT OR IGNORE INTO temp.removed_answers SELECT open_hash, id " ORIGINALS "open_hash IS NOT NULL",
-        ("INSERT OR IGNORE INTO temp.promoted SELECT d.id, r.job, min(coalesce(d.max_tokens, 0))"
-         " FROM jobs d LEFT JOIN datasets USING (dataset) CROSS JOIN temp.removed_answers r"
-         " ON r.hash IN (d.request_hash, d.open_hash) WHERE EXISTS (SELECT 1 FROM temp.removed_answers)"
-         " AND d.is_duplicate = 1 AND d.status = 'done' AND d.id NOT IN (SELECT job FROM temp.removed_jobs)"
-         " GROUP BY r.job, datasets.arithmetic"),
+        ("INSERT OR IGNORE INTO temp.promoted SELECT id, original, min(tokens) FROM ("
+         "SELECT " COPY " d.request_hash = hash WHERE " IS_COPY " UNION ALL SELECT " COPY
+         " d.open_hash = hash WHERE " IS_COPY ") LEFT JOIN datasets USING (dataset)"
+         " GROUP BY original, datasets.arithmetic"),
         ("UPDATE datasets SET n_duplicates = n_duplicates - n, duplicate_prompt_tokens ="
          " duplicate_prompt_tokens - prompt, duplicate_completion_tokens ="
          " duplicate_completion_tokens - answer"
@@ -74,6 +78,8 @@ enum status removal_promote(struct store *store, struct error *error)
          " o.forced_tokens, o.drafted_tokens, o.accepted_tokens FROM temp.promoted p JOIN jobs o ON"
          " o.id = p.original WHERE p.job = jobs.id) WHERE id IN (SELECT job FROM temp.promoted)")};
 #undef ORIGINALS
+#undef COPY
+#undef IS_COPY
     return run_all(store, statements, sizeof statements / sizeof *statements, error);
 }
 

@@ -1,6 +1,7 @@
 // sheaf embed: reads texts from standard input and writes a JSON line with the vector of each. Several texts
 // are computed together.
 #include "consumer/command/commands.h"
+#include "consumer/command/embed_input.h"
 #include "consumer/command/embed_line.h"
 #include "consumer/arithmetic.h"
 #include "consumer/command/output_part.h"
@@ -56,6 +57,7 @@ struct command_embed {
     char made_by[MADE_BY_BYTES];   // what the vectors depend on besides the lines
     struct output_part_state done; // lines read so far; n_failed: written without a vector
     int64_t n_tokens;
+    enum embed_lines lines;
 };
 
 // ---- input ----
@@ -112,7 +114,13 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
     *grouped = (struct grouped_text){.index = embed->done.n_lines++,
                                      .first_id = embed->group.ids.n_ids,
                                      .first_name = embed->group.names.size};
-    enum status status = embed_line_decode(line, &arena, &text, &embed->group.names, &grouped->error);
+    enum status status = STATUS_OK;
+    if (embed->lines == EMBED_LINES_TEXT)
+        text = line;
+    else
+        status = embed_line_decode(line, &arena, &text, &embed->group.names, &grouped->error);
+    if (status == STATUS_REJECT && embed->lines == EMBED_LINES_STRINGS)
+        status = error_prefix(&grouped->error, "the lines before are JSON (--plain-text: texts)");
     grouped->n_names = embed->group.names.size - grouped->first_name;
     if (status == STATUS_OK)
         status = tokenize_text(embed, text, grouped);
@@ -248,6 +256,10 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
     enum status status = STATUS_OK;
     for (ssize_t size; status == STATUS_OK && (size = getline(&buffer, &capacity, stdin)) >= 0;) {
         struct text line = embed_line_trim((struct text){buffer, (size_t)size});
+        if (embed->done.n_lines == 0)
+            line = embed_input_without_mark(line);
+        if (embed->lines == EMBED_LINES_UNKNOWN)
+            embed->lines = embed_input_of_line(line);
         status =
             embed->done.n_lines < n_before ? skip_line(embed, line, error) : take_line(embed, line, error);
     }
@@ -347,9 +359,11 @@ static enum status name_making(struct command_embed *embed, const struct setting
     if (!embed->output.state_path)
         return STATUS_OK;
     enum status status = arithmetic_name(runtime, settings, NULL, error);
-    int size = snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s",
+    int size = snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s%s%s",
                         runtime->arithmetic, pooling_name(options->pooling), embed->n_dimensions,
-                        options->normalize ? "" : " no-normalize=1");
+                        options->normalize ? "" : " no-normalize=1",
+                        settings->tool.plain_text ? " plain-text=1" : "",
+                        embed->lines == EMBED_LINES_STRINGS ? " lines=json" : "");
     struct text prompt = embed->defaults.prompt;
     if (prompt.size)
         size += snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " prompt=%016llx",
@@ -459,6 +473,8 @@ enum status command_embed(const struct settings *settings, struct error *error)
     const struct file_use uses[] = {{"the model", settings->positionals[0], false},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = embed_input_find(stdin, settings->tool.plain_text, &embed.lines, error);
     if (status == STATUS_OK)
         status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
     if (status == STATUS_OK)

@@ -6,6 +6,8 @@
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
+#include "engine/answer/answer_grammar.h"
+#include "engine/grammar/grammar.h"
 #include "engine/model/model_folder.h"
 #include "schemas/clock.h"
 
@@ -21,6 +23,7 @@ struct template_input {
     struct buffer file;
     struct text text, tool_use; // tool_use: for variables with tools; empty: none of its own
     struct template_environment environment;
+    bool is_dated; // by --now
 };
 
 static bool is_model(const char *path)
@@ -153,19 +156,51 @@ static enum status choose_template(const struct template_input *input, const str
     return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
 }
 
+// Whether calls of the job's tools can be constrained, but for the model's special tokens: as markers of calls
+// they change no verdict.
+static enum status check_calls(const struct job *job, const struct answer_format *format, struct error *error)
+{
+    enum status status = chat_check_tools(job, format, error);
+    if (status != STATUS_OK || job->request.tools.choice == TOOLS_NONE)
+        return status;
+    const struct answer_task task = {.format = format,
+                                     .thinking = THINKING_CLOSED,
+                                     .tools = &job->request.tools};
+    struct rules *rules = rules_create(&grammar_limits_default);
+    struct grammar *grammar = NULL;
+    uint32_t start;
+    int32_t function = -1;
+    if (!rules)
+        return out_of_memory(error);
+    status = answer_grammar_build(&task, rules, &start, &function, error);
+    if (status == STATUS_OK)
+        status = grammar_create(&grammar, rules, start, error);
+    else
+        rules_destroy(rules);
+    grammar_destroy(grammar);
+    return status != STATUS_OK && function >= 0
+               ? error_prefix(error, "tools[%d].function.parameters", function)
+               : status;
+}
+
 static enum status render_job(const struct template_input *input, struct job *job, struct buffer *rendered,
                               struct error *error)
 {
     struct text text;
     struct template *template = NULL;
     struct answer_format format = {0};
+    struct template_environment environment = input->environment;
+    if (job->created_s && !input->is_dated)
+        environment.now_s = job->created_s;
     enum status status = choose_template(input, job, &text, error);
     if (status == STATUS_OK)
         status = template_parse(&template, text, error);
     if (status == STATUS_OK) {
         answer_format_detect(&format, text);
-        status = chat_render(job, template, &input->environment, &format, rendered, error);
+        status = chat_render(job, template, &environment, &format, rendered, error);
     }
+    if (status == STATUS_OK)
+        status = check_calls(job, &format, error);
     for (int32_t i = 0; i < job->result.n_warnings; i++)
         log_write(LOG_WARNING, "%.*s", (int)job->result.warnings[i].size, job->result.warnings[i].data);
     template_destroy(template);
@@ -225,6 +260,7 @@ static enum status render_variables(const struct template_input *input, struct e
 enum status command_template(const struct settings *settings, struct error *error)
 {
     struct template_input input = {0};
+    input.is_dated = settings->tool.now != NULL;
     enum status status = parse_now(settings, &input.environment.now_s, error);
     if (status == STATUS_OK)
         status = open_source(&input, settings, error);

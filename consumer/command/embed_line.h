@@ -4,7 +4,8 @@
 //   "the text"
 //   {"text": "the text", "id": "doc-7", "custom_id": 7}
 //
-// A line that begins with a brace or a quote is JSON. The ids may be absent; other members are ignored.
+// Where the lines are JSON (embed_input.h), one that begins with a brace or a quote is. The ids may be absent; other
+// members are ignored.
 #pragma once
 
 #include "schemas/arena.h"

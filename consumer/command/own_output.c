@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -61,6 +63,47 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
                      "%s is there, and was not written for dataset %.*s of %s: give another name, or"
                      " --overwrite",
                      path, (int)dataset.size, dataset.data, store_path(store));
+}
+
+// Whether each line of `old` is one of `new`, in order.
+static bool has_lines(FILE *new, FILE *old)
+{
+    char *line = NULL, *found = NULL;
+    size_t capacity = 0, found_capacity = 0;
+    bool is_there = true;
+    for (ssize_t n; is_there && (n = getline(&line, &capacity, old)) >= 0;) {
+        ssize_t m = 0;
+        is_there = false;
+        while (!is_there && (m = getline(&found, &found_capacity, new)) >= 0)
+            is_there = m == n && memcmp(found, line, (size_t)n) == 0;
+    }
+    free(line);
+    free(found);
+    return is_there && !ferror(old) && !ferror(new);
+}
+
+enum status own_output_check_lines(const struct output_file *written, struct text dataset, bool may_overwrite,
+                                   struct error *error)
+{
+    char path[64];
+    struct stat about;
+    if (may_overwrite || !written->file || !written->target || stat(written->target, &about) != 0 ||
+        about.st_size == 0)
+        return STATUS_OK;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(written->file));
+    FILE *old = fopen(written->target, "re"), *new = fflush(written->file) == 0 ? fopen(path, "re") : NULL;
+    bool is_own = old && new &&has_lines(new, old);
+    if (old)
+        fclose(old);
+    if (new)
+        fclose(new);
+    if (is_own)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s is there, and has other lines than the results of dataset %.*s: give another name, or"
+        " --overwrite",
+        written->name, (int)dataset.size, dataset.data);
 }
 
 enum status own_output_claim(struct store *store, struct text dataset, const char *path, struct error *error)

@@ -2,6 +2,7 @@
 // overwritten. Streams are not checked; an empty file may be overwritten. Thread: main.
 #pragma once
 
+#include "consumer/command/output_file.h"
 #include "schemas/error.h"
 #include "store/store.h"
 
@@ -9,6 +10,11 @@
 // checked.
 enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
                              struct error *error) WARN_UNUSED;
+// Without a store, as of topics: the file that is there is the dataset's own if its lines are lines of the one that
+// was written, in their order: it may have been collected before all jobs were answered. Before
+// output_file_complete. STATUS_REFUSE, ERROR_FILE: it is not.
+enum status own_output_check_lines(const struct output_file *written, struct text dataset, bool may_overwrite,
+                                   struct error *error) WARN_UNUSED;
 // Before the complete file gets its name: a process that is killed between this and own_output_note has left
 // a file that counts as the dataset's own. Does nothing if the store is read-only.
 enum status own_output_claim(struct store *store, struct text dataset, const char *path,

@@ -5,6 +5,7 @@
 #include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
+#include "engine/template/text_operations.h"
 
 #include <string.h>
 
@@ -41,6 +42,12 @@ struct object access_attribute(struct rendering *rendering, const struct object 
         if (found)
             return name.size && name.data[0] == '_' ? undefined_of(UNDEFINED_UNSAFE, owner, name) : *found;
     }
+    if (owner->kind == OBJECT_TUPLE && owner->detail == TUPLE_GROUP && text_equals_string(name, "grouper"))
+        return owner->sequence->items[0];
+    if (owner->kind == OBJECT_TUPLE && owner->detail == TUPLE_GROUP && text_equals_string(name, "list"))
+        return owner->sequence->items[1];
+    if (owner->kind == OBJECT_CYCLER && text_equals_string(name, "current"))
+        return owner->cycle->items[owner->cycle->position];
     struct object value;
     if (owner->kind == OBJECT_LOOP && loop_attribute(rendering, owner->loop, name, &value))
         return value;
@@ -150,23 +157,48 @@ static struct object slice_text(struct rendering *rendering, struct text text, c
     return object_string((struct text){text.data + from, to > from ? to - from : 0});
 }
 
+struct bounds {
+    int64_t first, last; // before the last
+    size_t n_items;
+};
+
 // docs.python.org/3/reference/datamodel.html, slice.indices.
-static struct object slice_sequence(struct rendering *rendering, const struct object *owner,
-                                    const struct object *start, const struct object *stop, int64_t step)
+static struct bounds slice_bounds(struct rendering *rendering, int64_t length, const struct object *start,
+                                  const struct object *stop, int64_t step)
 {
-    int64_t length = (int64_t)owner->sequence->n_items, stride = step < 0 ? -step : step;
+    int64_t stride = step < 0 ? -step : step;
     int64_t lowest = step < 0 ? -1 : 0, highest = step < 0 ? length - 1 : length;
     int64_t first = slice_bound(rendering, start, step < 0 ? highest : lowest, length, lowest, highest);
     int64_t last = slice_bound(rendering, stop, step < 0 ? lowest : highest, length, lowest, highest);
     int64_t distance = step < 0 ? first - last : last - first;
-    size_t n = distance <= 0 ? 0 : (size_t)((distance - 1) / stride + 1);
+    return (struct bounds){first, last, distance <= 0 ? 0 : (size_t)((distance - 1) / stride + 1)};
+}
+
+static struct object slice_sequence(struct rendering *rendering, const struct object *owner,
+                                    struct bounds bounds, int64_t step)
+{
     const struct object *from = owner->sequence->items;
+    enum object_kind kind = (enum object_kind)owner->kind;
     if (step == 1) // shared: items are immutable
-        return list_wrap(rendering, from ? from + first : NULL, n, (enum object_kind)owner->kind);
-    struct object *items, slice = list_allocate(rendering, n, (enum object_kind)owner->kind, &items);
-    for (size_t i = 0; i < n; i++)
-        items[i] = from[first + (int64_t)i * step];
+        return list_wrap(rendering, from ? from + bounds.first : NULL, bounds.n_items, kind);
+    struct object *items, slice = list_allocate(rendering, bounds.n_items, kind, &items);
+    for (size_t i = 0; i < bounds.n_items; i++)
+        items[i] = from[bounds.first + (int64_t)i * step];
     return slice;
+}
+
+static struct object slice_range(struct rendering *rendering, const struct range *from, struct bounds bounds,
+                                 int64_t step)
+{
+    struct range *range = rendering_allocate(rendering, sizeof *range);
+    if (__builtin_mul_overflow(from->step, step, &range->step) ||
+        __builtin_mul_overflow(bounds.first, from->step, &range->start) ||
+        __builtin_add_overflow(range->start, from->start, &range->start) ||
+        __builtin_mul_overflow(bounds.last, from->step, &range->stop) ||
+        __builtin_add_overflow(range->stop, from->start, &range->stop))
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    range->n_items = (int64_t)bounds.n_items;
+    return (struct object){.kind = OBJECT_RANGE, .range = range};
 }
 
 struct object access_slice(struct rendering *rendering, const struct object *owner,
@@ -175,14 +207,16 @@ struct object access_slice(struct rendering *rendering, const struct object *own
     object_check_defined(rendering, owner);
     if (owner->kind == OBJECT_DICT)
         rendering_fail(rendering, "unhashable type: 'slice'");
-    if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING)
+    if (!object_is_sequence(owner) && owner->kind != OBJECT_STRING && owner->kind != OBJECT_RANGE)
         rendering_fail(rendering, "'%s' object cannot be sliced", object_type_name(owner));
     int64_t stride = slice_bound(rendering, step, 1, 0, -INT64_MAX, INT64_MAX);
     if (stride == 0)
         rendering_fail(rendering, "slice step cannot be zero");
-    if (owner->kind != OBJECT_STRING)
-        return slice_sequence(rendering, owner, start, stop, stride);
-    if (stride != 1)
-        rendering_fail(rendering, "a step in a slice of text is not supported in templates");
-    return slice_text(rendering, owner->text, start, stop);
+    if (owner->kind == OBJECT_STRING && stride == 1)
+        return slice_text(rendering, owner->text, start, stop);
+    struct bounds bounds = slice_bounds(rendering, object_length(rendering, owner), start, stop, stride);
+    if (owner->kind == OBJECT_STRING)
+        return text_pick(rendering, owner->text, bounds.first, bounds.last, stride);
+    return owner->kind == OBJECT_RANGE ? slice_range(rendering, owner->range, bounds, stride)
+                                       : slice_sequence(rendering, owner, bounds, stride);
 }

@@ -1,6 +1,8 @@
 #include "engine/template/call.h"
 #include "engine/template/codepoints.h"
+#include "engine/template/container.h"
 #include "engine/template/evaluate.h"
+#include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 
 #include <string.h>
@@ -113,16 +115,46 @@ static bool is_parameter(const struct rendering *rendering, const struct macro_d
     return false;
 }
 
+static void bind_hidden(struct rendering *rendering, const struct macro_definition *macro,
+                        const struct call *call)
+{
+    struct object *slots = rendering->scope.activation->slots;
+    const struct expression *const *hidden = (const struct expression *const *)macro->hidden;
+    const struct keyword_argument *caller = find_keyword(call, TEXT("caller"));
+    if (hidden[MACRO_CALLER])
+        slots[hidden[MACRO_CALLER]->name.place.slot] =
+            caller ? caller->value : object_undefined_hint("No caller defined");
+    if (hidden[MACRO_VARARGS]) {
+        size_t n = call->n_items > macro->n_parameters ? call->n_items - macro->n_parameters : 0;
+        struct object *items, rest = list_allocate(rendering, n, OBJECT_TUPLE, &items);
+        for (size_t i = 0; i < n; i++)
+            items[i] = call->items[macro->n_parameters + i];
+        slots[hidden[MACRO_VARARGS]->name.place.slot] = rest;
+    }
+    if (!hidden[MACRO_KWARGS])
+        return;
+    struct dict *rest = dict_create(rendering, call->n_keywords);
+    for (size_t i = 0; i < call->n_keywords; i++) {
+        struct text name = call->keywords[i].name;
+        bool is_caller = hidden[MACRO_CALLER] && text_equals_string(name, "caller");
+        if (!is_caller && !is_parameter(rendering, macro, call->n_items, name))
+            dict_set_text(rendering, rest, name, &call->keywords[i].value);
+    }
+    slots[hidden[MACRO_KWARGS]->name.place.slot] = dict_object(rest);
+}
+
 static void check_macro_arguments(struct rendering *rendering, const struct macro_definition *macro,
                                   const struct call *call)
 {
     int name_size = codepoints_cut(macro->name);
-    if (call->n_items > macro->n_parameters)
+    if (call->n_items > macro->n_parameters && !macro->hidden[MACRO_VARARGS])
         rendering_fail(rendering, "macro '%.*s' takes not more than %zu argument(s)", name_size,
                        macro->name.data, macro->n_parameters);
     for (size_t i = 0; i < call->n_keywords; i++) {
         struct text keyword = call->keywords[i].name;
-        if (!is_parameter(rendering, macro, call->n_items, keyword))
+        bool is_caller = macro->hidden[MACRO_CALLER] && text_equals_string(keyword, "caller");
+        if (!is_caller && !macro->hidden[MACRO_KWARGS] &&
+            !is_parameter(rendering, macro, call->n_items, keyword))
             rendering_fail(rendering, "macro '%.*s' takes no keyword argument '%.*s'", name_size,
                            macro->name.data, codepoints_cut(keyword), keyword.data);
     }
@@ -135,6 +167,7 @@ static void bind_macro(struct rendering *rendering, const struct macro_definitio
     struct object *slots = rendering->scope.activation->slots;
     const struct text *names = rendering->template->names;
     check_macro_arguments(rendering, macro, call);
+    bind_hidden(rendering, macro, call);
     for (size_t i = 0; i < macro->n_parameters; i++) {
         const struct expression *parameter = macro->parameters[i];
         const struct keyword_argument *keyword = find_keyword(call, names[parameter->name.name]);
@@ -173,11 +206,33 @@ static struct object call_macro(struct rendering *rendering, const struct macro 
     return text;
 }
 
+static struct object call_joiner(struct rendering *rendering, struct cycle *joiner, const struct call *call)
+{
+    if (call->n_items || call->n_keywords)
+        rendering_fail(rendering, "a joiner takes no arguments");
+    return joiner->position++ ? joiner->items[0] : object_string(TEXT(""));
+}
+
+static struct object call_loop(struct rendering *rendering, struct loop *loop, const struct call *call)
+{
+    if (call->n_items != 1 || call->n_keywords)
+        rendering_fail(rendering, "a loop that is called takes one argument, its items");
+    if (rendering->calls++ >= TEMPLATE_CALLS_MAX)
+        rendering_fail_limit(rendering, "more than %d calls inside one another", TEMPLATE_CALLS_MAX);
+    struct object text = loop_recurse(rendering, loop, &call->items[0]);
+    rendering->calls--;
+    return text;
+}
+
 struct object call_object(struct rendering *rendering, const struct object *callee, const struct call *call)
 {
     object_check_defined(rendering, callee);
     if (callee->kind == OBJECT_MACRO)
         return call_macro(rendering, callee->macro, call);
+    if (callee->kind == OBJECT_JOINER)
+        return call_joiner(rendering, callee->cycle, call);
+    if (callee->kind == OBJECT_LOOP)
+        return call_loop(rendering, callee->loop, call);
     if (callee->kind != OBJECT_FUNCTION)
         rendering_fail(rendering, "'%s' object is not callable", object_type_name(callee));
     const struct object *self = &callee->function->self;

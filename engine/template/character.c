@@ -108,3 +108,74 @@ bool character_is_cased(uint32_t codepoint)
                      upper[0] != codepoint || lower[0] != codepoint;
     return is_mapped || is_in(cased_alone, COUNT(cased_alone), codepoint);
 }
+
+static bool is_of_class(const struct codepoint_range *ranges, size_t n_ranges, uint32_t codepoint,
+                        bool in_ascii)
+{
+    return codepoint < 0x80 ? in_ascii : is_in(ranges, n_ranges, codepoint);
+}
+
+bool character_is_letter(uint32_t codepoint)
+{
+    uint32_t lower = codepoint | 32;
+    return is_of_class(letters, COUNT(letters), codepoint, lower >= 'a' && lower <= 'z');
+}
+
+bool character_is_decimal(uint32_t codepoint)
+{
+    return is_of_class(decimals, COUNT(decimals), codepoint, codepoint >= '0' && codepoint <= '9');
+}
+
+bool character_is_digit(uint32_t codepoint)
+{
+    return character_is_decimal(codepoint) || is_of_class(digits, COUNT(digits), codepoint, false);
+}
+
+bool character_is_numeric(uint32_t codepoint)
+{
+    return character_is_digit(codepoint) || is_of_class(numerics, COUNT(numerics), codepoint, false);
+}
+
+bool character_is_of_word(uint32_t codepoint)
+{
+    return codepoint == '_' || character_is_letter(codepoint) || character_is_numeric(codepoint);
+}
+
+// Of a pair of an upper and a lower case, the one whose `other` case is another character.
+static bool is_of_pair(uint32_t codepoint, size_t (*other)(uint32_t codepoint, uint32_t *out),
+                       size_t (*same)(uint32_t codepoint, uint32_t *out))
+{
+    uint32_t to_other[CHARACTER_EXPANSION_MAX], to_same[CHARACTER_EXPANSION_MAX];
+    bool is_changed = other(codepoint, to_other) > 1 || to_other[0] != codepoint;
+    return is_changed && same(codepoint, to_same) == 1 && to_same[0] == codepoint;
+}
+
+bool character_is_lower(uint32_t codepoint)
+{
+    return is_of_pair(codepoint, character_upper, character_lower) !=
+           is_of_class(lower_otherwise, COUNT(lower_otherwise), codepoint, false);
+}
+
+bool character_is_upper(uint32_t codepoint)
+{
+    return is_of_pair(codepoint, character_lower, character_upper) !=
+           is_of_class(upper_otherwise, COUNT(upper_otherwise), codepoint, false);
+}
+
+bool character_is_title(uint32_t codepoint)
+{
+    return is_of_class(titles, COUNT(titles), codepoint, false);
+}
+
+bool character_is_ignorable(uint32_t codepoint)
+{
+    return is_of_class(ignorable, COUNT(ignorable), codepoint,
+                       codepoint == '\'' || codepoint == '.' || codepoint == ':' || codepoint == '^' ||
+                           codepoint == '`');
+}
+
+size_t character_fold(uint32_t codepoint, uint32_t *out)
+{
+    size_t n = codepoint < 128 ? 0 : find_expansion(codepoint, fold_expansions, COUNT(fold_expansions), out);
+    return n ? n : character_lower(codepoint, out);
+}

@@ -36,3 +36,15 @@ size_t character_upper(uint32_t codepoint, uint32_t *out);
 size_t character_lower(uint32_t codepoint, uint32_t *out); // without the rule for a final sigma
 size_t character_title(uint32_t codepoint, uint32_t *out); // at the start of a word
 bool character_is_cased(uint32_t codepoint); // a letter of a script with two cases, and the like
+
+// As the methods of str ask, of one character.
+bool character_is_letter(uint32_t codepoint);
+bool character_is_decimal(uint32_t codepoint);
+bool character_is_digit(uint32_t codepoint);   // decimal, superscript and the like
+bool character_is_numeric(uint32_t codepoint); // digits, fractions, numerals
+bool character_is_of_word(uint32_t codepoint); // \w of Python's re
+bool character_is_lower(uint32_t codepoint);
+bool character_is_upper(uint32_t codepoint);
+bool character_is_title(uint32_t codepoint);              // U+01C5 and the like
+bool character_is_ignorable(uint32_t codepoint);          // the rule for a final sigma looks past it
+size_t character_fold(uint32_t codepoint, uint32_t *out); // as character_lower, of str.casefold

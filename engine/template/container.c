@@ -66,7 +66,12 @@ static void check_key(struct rendering *rendering, const struct object *key)
 {
     if (key->kind == OBJECT_LIST || key->kind == OBJECT_DICT || key->kind == OBJECT_VIEW)
         rendering_fail(rendering, "unhashable type: '%s'", object_type_name(key));
-    if (key->kind > OBJECT_STRING)
+    for (size_t i = 0; key->kind == OBJECT_TUPLE && i < key->sequence->n_items; i++) {
+        rendering_enter(rendering);
+        check_key(rendering, &key->sequence->items[i]);
+        rendering_leave(rendering);
+    }
+    if (key->kind > OBJECT_STRING && key->kind != OBJECT_TUPLE)
         rendering_fail(rendering, "a key of type '%s' is not supported", object_type_name(key));
 }
 

@@ -70,6 +70,44 @@ struct argument_space {
     struct keyword_argument keywords[ARGUMENTS_NEAR];
 };
 
+// Arguments with *list or **dict, in the arena.
+static NOINLINE struct call unpack_arguments(struct rendering *rendering,
+                                             const struct argument_expressions *arguments, struct call call)
+{
+    if (arguments->unpacked) {
+        struct object more = evaluate_expression(rendering, arguments->unpacked);
+        const struct object_sequence *list = iterator_collect(rendering, &more).sequence;
+        struct object *items =
+            rendering_allocate_array(rendering, call.n_items + list->n_items + 1, sizeof *items);
+        for (size_t i = 0; i < call.n_items + list->n_items; i++)
+            items[i] = i < call.n_items ? call.items[i] : list->items[i - call.n_items];
+        call.items = items;
+        call.n_items += list->n_items;
+    }
+    if (!arguments->unpacked_keywords)
+        return call;
+    struct object more = evaluate_expression(rendering, arguments->unpacked_keywords);
+    if (more.kind != OBJECT_DICT)
+        rendering_fail(rendering, "argument after ** must be a mapping, not %s", object_type_name(&more));
+    size_t n = call.n_keywords;
+    struct keyword_argument *keywords =
+        rendering_allocate_array(rendering, n + more.dict->n_entries + 1, sizeof *keywords);
+    memcpy(keywords, call.keywords, n * sizeof *keywords);
+    for (uint32_t i = 0; i < more.dict->n_entries; i++) {
+        const struct dict_entry *entry = &more.dict->entries[i];
+        if (entry->key.kind != OBJECT_STRING)
+            rendering_fail(rendering, "keywords must be strings");
+        for (size_t k = 0; k < n; k++)
+            if (text_equal(keywords[k].name, entry->key.text))
+                rendering_fail(rendering, "got multiple values for keyword argument '%.*s'",
+                               codepoints_cut(entry->key.text), entry->key.text.data);
+        keywords[call.n_keywords++] = (struct keyword_argument){entry->key.text, entry->value};
+        rendering_spend(rendering, 1 + n);
+    }
+    call.keywords = keywords;
+    return call;
+}
+
 static NOINLINE struct call evaluate_arguments(struct rendering *rendering,
                                                const struct argument_expressions *arguments,
                                                struct argument_space *space)
@@ -87,7 +125,9 @@ static NOINLINE struct call evaluate_arguments(struct rendering *rendering,
         keywords[i].name = arguments->keywords[i].name;
         keywords[i].value = evaluate_expression(rendering, arguments->keywords[i].value);
     }
-    return (struct call){items, n_items, keywords, n_keywords};
+    struct call call = {items, n_items, keywords, n_keywords};
+    return arguments->unpacked || arguments->unpacked_keywords ? unpack_arguments(rendering, arguments, call)
+                                                               : call;
 }
 
 static NOINLINE struct object evaluate_called(struct rendering *rendering,
@@ -108,6 +148,20 @@ static NOINLINE struct object filter_input(struct rendering *rendering, const st
                        codepoints_cut(filter->filter.name), filter->filter.name.data);
     struct call call = evaluate_arguments(rendering, filter->filter.arguments, &space);
     return call_function(rendering, filter->filter.function, input, &call);
+}
+
+struct object evaluate_call_with(struct rendering *rendering, const struct expression *expression,
+                                 const struct object *caller)
+{
+    struct argument_space space;
+    struct object callee = evaluate_expression(rendering, expression->call.callee);
+    struct call call = evaluate_arguments(rendering, expression->call.arguments, &space);
+    struct keyword_argument *keywords =
+        rendering_allocate_array(rendering, call.n_keywords + 1, sizeof *keywords);
+    memcpy(keywords, call.keywords, call.n_keywords * sizeof *keywords);
+    keywords[call.n_keywords++] = (struct keyword_argument){TEXT("caller"), *caller};
+    call.keywords = keywords;
+    return call_object(rendering, &callee, &call);
 }
 
 struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
@@ -188,8 +242,9 @@ static NOINLINE struct object evaluate_comparison(struct rendering *rendering,
 static NOINLINE struct object evaluate_unary(struct rendering *rendering, const struct expression *expression)
 {
     struct object operand = evaluate_expression(rendering, expression->binary.left);
-    return expression->kind == EXPRESSION_NEGATIVE ? operator_negative(rendering, &operand)
-                                                   : object_bool(!object_truth(&operand));
+    return expression->kind == EXPRESSION_NOT
+               ? object_bool(!object_truth(&operand))
+               : operator_sign(rendering, &operand, expression->kind == EXPRESSION_NEGATIVE);
 }
 
 static struct object evaluate_optional(struct rendering *rendering, const struct expression *expression)
@@ -253,14 +308,23 @@ static struct object evaluate_nested(struct rendering *rendering, const struct e
 {
     static struct object (*const functions[])(struct rendering * rendering,
                                               const struct expression *expression) = {
-        [EXPRESSION_LIST] = evaluate_items,          [EXPRESSION_TUPLE] = evaluate_items,
-        [EXPRESSION_DICT] = evaluate_dict,           [EXPRESSION_CONCATENATION] = evaluate_concatenation,
-        [EXPRESSION_BINARY] = evaluate_binary,       [EXPRESSION_AND] = evaluate_logical,
-        [EXPRESSION_OR] = evaluate_logical,          [EXPRESSION_NOT] = evaluate_unary,
-        [EXPRESSION_NEGATIVE] = evaluate_unary,      [EXPRESSION_COMPARISON] = evaluate_comparison,
-        [EXPRESSION_CONDITION] = evaluate_condition, [EXPRESSION_ATTRIBUTE] = evaluate_attribute,
-        [EXPRESSION_SUBSCRIPT] = evaluate_subscript, [EXPRESSION_CALL] = evaluate_called,
-        [EXPRESSION_FILTER] = evaluate_filtered,     [EXPRESSION_TEST] = evaluate_filtered};
+        [EXPRESSION_LIST] = evaluate_items,
+        [EXPRESSION_TUPLE] = evaluate_items,
+        [EXPRESSION_DICT] = evaluate_dict,
+        [EXPRESSION_CONCATENATION] = evaluate_concatenation,
+        [EXPRESSION_BINARY] = evaluate_binary,
+        [EXPRESSION_AND] = evaluate_logical,
+        [EXPRESSION_OR] = evaluate_logical,
+        [EXPRESSION_NOT] = evaluate_unary,
+        [EXPRESSION_NEGATIVE] = evaluate_unary,
+        [EXPRESSION_POSITIVE] = evaluate_unary,
+        [EXPRESSION_COMPARISON] = evaluate_comparison,
+        [EXPRESSION_CONDITION] = evaluate_condition,
+        [EXPRESSION_ATTRIBUTE] = evaluate_attribute,
+        [EXPRESSION_SUBSCRIPT] = evaluate_subscript,
+        [EXPRESSION_CALL] = evaluate_called,
+        [EXPRESSION_FILTER] = evaluate_filtered,
+        [EXPRESSION_TEST] = evaluate_filtered};
     return functions[expression->kind](rendering, expression);
 }
 

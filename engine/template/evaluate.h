@@ -6,6 +6,9 @@
 
 // In rendering->activation.
 struct object evaluate_expression(struct rendering *rendering, const struct expression *expression);
+// A call that gets `caller` as a keyword argument of that name.
+struct object evaluate_call_with(struct rendering *rendering, const struct expression *expression,
+                                 const struct object *caller);
 // A filter expression without input of its own applied to `input`.
 struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
                               const struct object *input);

@@ -86,6 +86,31 @@ static enum flow run_loop(struct rendering *rendering, struct loop *loop)
     return execute_statements(rendering, &loop->statement->loop.otherwise);
 }
 
+// Over items, in an activation of its own.
+static enum flow run_recursive(struct rendering *rendering, struct loop *loop, struct activation *around)
+{
+    const struct statement *statement = loop->statement;
+    struct activation *outside = rendering->scope.activation;
+    rendering->scope.activation = call_activation_create(rendering, &statement->loop.procedure, around);
+    evaluate_enter_scope(rendering, &statement->loop.around);
+    loop->activation = rendering->scope.activation;
+    loop_start(rendering, loop);
+    enum flow flow = run_loop(rendering, loop);
+    rendering->scope.activation = outside;
+    return flow;
+}
+
+struct object loop_recurse(struct rendering *rendering, struct loop *loop, const struct object *over)
+{
+    if (!loop->statement->loop.is_recursive)
+        rendering_fail(rendering, "The loop must have the 'recursive' marker to be called recursively.");
+    struct loop *inner = rendering_allocate(rendering, sizeof *inner);
+    *inner = (struct loop){.statement = loop->statement, .iterable = *over, .depth0 = loop->depth0 + 1};
+    size_t start = rendering->text.size;
+    run_recursive(rendering, inner, loop->activation->around);
+    return rendering_take(rendering, start);
+}
+
 static enum flow execute_for(struct rendering *rendering, const struct statement *statement)
 {
     struct loop *loop = rendering->scope.spare_loops;
@@ -95,6 +120,9 @@ static enum flow execute_for(struct rendering *rendering, const struct statement
         loop = rendering_allocate(rendering, sizeof *loop);
     *loop = (struct loop){.statement = statement, .activation = rendering->scope.activation};
     loop->iterable = evaluate_expression(rendering, statement->loop.iterable);
+    if (statement->loop.is_recursive)
+        return run_recursive(rendering, loop, rendering->scope.activation);
+    evaluate_enter_scope(rendering, &statement->loop.around);
     loop_start(rendering, loop);
     enum flow flow = run_loop(rendering, loop);
     if (!statement->loop.uses_loop) { // a `loop` that the body reads may be kept
@@ -104,12 +132,37 @@ static enum flow execute_for(struct rendering *rendering, const struct statement
     return flow;
 }
 
-static void execute_macro(struct rendering *rendering, const struct statement *statement)
+static struct object make_macro(struct rendering *rendering, const struct statement *statement)
 {
     struct macro *macro = rendering_allocate(rendering, sizeof *macro);
     *macro = (struct macro){statement->macro, rendering->scope.activation};
+    return (struct object){.kind = OBJECT_MACRO, .macro = macro};
+}
+
+static void execute_macro(struct rendering *rendering, const struct statement *statement)
+{
     *evaluate_place(rendering->scope.activation, statement->macro->target->name.place) =
-        (struct object){.kind = OBJECT_MACRO, .macro = macro};
+        make_macro(rendering, statement);
+}
+
+static void execute_call(struct rendering *rendering, const struct statement *statement)
+{
+    struct object caller = make_macro(rendering, statement);
+    struct object text = evaluate_call_with(rendering, statement->macro->call, &caller);
+    represent_add_str(rendering, &text);
+    rendering_check_text(rendering);
+}
+
+static enum flow execute_with(struct rendering *rendering, const struct statement *statement)
+{
+    size_t n = statement->with.n_targets;
+    struct object *values = rendering_allocate_array(rendering, n + 1, sizeof *values);
+    for (size_t i = 0; i < n; i++)
+        values[i] = evaluate_expression(rendering, statement->with.values[i]);
+    evaluate_enter_scope(rendering, &statement->with.scope);
+    for (size_t i = 0; i < n; i++)
+        evaluate_assign(rendering, statement->with.targets[i], &values[i]);
+    return execute_statements(rendering, &statement->with.body);
 }
 
 static enum flow execute_one(struct rendering *rendering, const struct statement *statement)
@@ -131,6 +184,11 @@ static enum flow execute_one(struct rendering *rendering, const struct statement
     case STATEMENT_MACRO:
         execute_macro(rendering, statement);
         return FLOW_NEXT;
+    case STATEMENT_CALL:
+        execute_call(rendering, statement);
+        return FLOW_NEXT;
+    case STATEMENT_WITH:
+        return execute_with(rendering, statement);
     case STATEMENT_GENERATION:
         evaluate_enter_scope(rendering, &statement->set.scope);
         return execute_statements(rendering, &statement->set.body);

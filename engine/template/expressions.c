@@ -1,5 +1,5 @@
 // Expressions, by jinja's grammar. From the loosest binding: a if b else c; or; and; not; comparisons, in;
-// + -; ~; * / // %; unary -; .name [index] (call); |filter, is test.
+// + -; ~; * / // %; **; unary -, +; .name [index] (call); |filter, is test.
 #include "engine/template/parser.h"
 
 static struct expression *parse_condition(struct parser *parser);
@@ -48,6 +48,7 @@ struct expression *expression_create_binary(struct parser *parser, enum expressi
     expression->binary.operator= operator;
     expression->binary.left = left;
     expression->binary.right = right;
+    refusal_check_binary(parser, expression);
     return expression;
 }
 
@@ -117,13 +118,25 @@ static const struct {
     [TOKEN_MODULO] = {OPERATOR_MODULO, true},     [TOKEN_FLOOR_DIVIDE] = {OPERATOR_FLOOR_DIVIDE, true},
 };
 
-static struct expression *parse_product(struct parser *parser)
+static struct expression *parse_power(struct parser *parser)
 {
     uint32_t line = parser->token.line;
     struct expression *left = primary_parse_unary(parser, true);
+    while (parser_skip(parser, TOKEN_POWER)) {
+        struct expression *right = primary_parse_unary(parser, true);
+        left = expression_create_binary(parser, EXPRESSION_BINARY, OPERATOR_POWER, line, left, right);
+        line = parser->token.line;
+    }
+    return left;
+}
+
+static struct expression *parse_product(struct parser *parser)
+{
+    uint32_t line = parser->token.line;
+    struct expression *left = parse_power(parser);
     while (parser->token.kind < TOKEN_COMMA && arithmetic[parser->token.kind].is_product) {
         enum operator operator= arithmetic[parser_advance(parser).kind].operator;
-        struct expression *right = primary_parse_unary(parser, true);
+        struct expression *right = parse_power(parser);
         left = expression_create_binary(parser, EXPRESSION_BINARY, operator, line, left, right);
         line = parser->token.line;
     }

@@ -7,6 +7,7 @@
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/sort.h"
+#include "engine/template/text_operations.h"
 
 #include <string.h>
 
@@ -41,22 +42,13 @@ static struct object pick_items(struct rendering *rendering, const struct object
     return picked;
 }
 
-static struct object sort_items(struct rendering *rendering, const struct object *value,
-                                const struct object *path, const struct object *case_sensitive,
-                                const struct object *reverse)
-{
-    const struct object_sequence *items = iterator_collect(rendering, value).sequence;
-    struct object *keys = sort_keys(rendering, items, path, argument_truth(case_sensitive, false));
-    size_t *order = sort_order(rendering, keys, items->n_items, argument_truth(reverse, false));
-    return pick_items(rendering, items, order);
-}
-
 static struct object sort_filter(struct rendering *rendering, const struct call *call)
 {
-    const struct object *path = &call->items[3];
-    if (path->kind == OBJECT_STRING && path->text.size && memchr(path->text.data, ',', path->text.size))
-        rendering_fail(rendering, "sort: several attributes are not supported");
-    return sort_items(rendering, &call->items[0], path, &call->items[2], &call->items[1]);
+    const struct object_sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
+    struct object *keys =
+        sort_keys_of_several(rendering, items, &call->items[3], argument_truth(&call->items[2], false));
+    bool is_reversed = argument_truth(&call->items[1], false);
+    return pick_items(rendering, items, sort_order(rendering, keys, items->n_items, is_reversed));
 }
 
 static struct object sort_dict(struct rendering *rendering, const struct call *call)
@@ -71,14 +63,18 @@ static struct object sort_dict(struct rendering *rendering, const struct call *c
         rendering_fail(rendering, "'%s' object has no attribute 'items'", object_type_name(&view));
     view.kind = OBJECT_VIEW;
     view.detail = VIEW_ITEMS;
-    return sort_items(rendering, &view, &position, &call->items[1], &call->items[3]);
+    const struct object_sequence *items = iterator_collect(rendering, &view).sequence;
+    struct object *keys =
+        sort_keys(rendering, items, &position, NULL, argument_truth(&call->items[1], false));
+    bool is_reversed = argument_truth(&call->items[3], false);
+    return pick_items(rendering, items, sort_order(rendering, keys, items->n_items, is_reversed));
 }
 
 static struct object reverse_items(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
     if (value->kind == OBJECT_STRING)
-        rendering_fail(rendering, "reverse of text is not supported in templates");
+        return text_pick(rendering, value->text, (int64_t)codepoints_count(value->text) - 1, -1, -1);
     const struct object_sequence *from = iterator_collect(rendering, value).sequence;
     struct object *items, reversed = list_allocate(rendering, from->n_items, OBJECT_LIST, &items);
     for (size_t i = 0; i < from->n_items; i++)
@@ -199,7 +195,7 @@ static struct object unique_items(struct rendering *rendering, const struct call
     struct dict *seen = dict_create(rendering, 0);
     const struct object_sequence *items = iterator_collect(rendering, &call->items[0]).sequence;
     struct object *keys =
-        sort_keys(rendering, items, &call->items[2], argument_truth(&call->items[1], false));
+        sort_keys(rendering, items, &call->items[2], NULL, argument_truth(&call->items[1], false));
     for (size_t i = 0; i < items->n_items; i++) {
         if (dict_find(rendering, seen, &keys[i]))
             continue;
@@ -254,13 +250,38 @@ static struct object dict_view(struct rendering *rendering, const struct call *c
         struct object){.kind = OBJECT_VIEW, .detail = (uint8_t)call->variant, .dict = call->items[0].dict};
 }
 
+static struct object copy_self(struct rendering *rendering, const struct call *call)
+{
+    return call->items[0]; // nothing changes it
+}
+
+// `index` and `count` of lists and tuples.
+enum { COUNT_ITEMS, FIND_ITEM };
+
+static struct object find_item(struct rendering *rendering, const struct call *call)
+{
+    const struct object_sequence *items = call->items[0].sequence;
+    int64_t n = 0;
+    for (size_t i = 0; i < items->n_items; i++) {
+        rendering_spend(rendering, 1);
+        if (!object_equal(rendering, &items->items[i], &call->items[1]))
+            continue;
+        if (call->variant == FIND_ITEM)
+            return object_integer((int64_t)i);
+        n++;
+    }
+    if (call->variant == FIND_ITEM)
+        rendering_fail(rendering, "the value is not in the %s", object_type_name(&call->items[0]));
+    return object_integer(n);
+}
+
 static const struct function dict_functions[] = {
+    METHOD("copy", copy_self, 0, 1, "self"),
     METHOD("get", dict_get, 0, 2, "self", "key", "default"),
     METHOD("items", dict_view, VIEW_ITEMS, 1, "self"),
     METHOD("keys", dict_view, VIEW_KEYS, 1, "self"),
     METHOD("values", dict_view, VIEW_VALUES, 1, "self"),
     UNSAFE("clear"),
-    UNSAFE("copy"), // not built
     UNSAFE("fromkeys"),
     UNSAFE("pop"),
     UNSAFE("popitem"),
@@ -271,8 +292,24 @@ static const struct function dict_functions[] = {
 const struct function_table methods_of_dicts = FUNCTION_TABLE(dict_functions);
 
 static const struct function list_functions[] = {
-    UNSAFE("append"), UNSAFE("clear"), UNSAFE("pop"),    UNSAFE("reverse"),
-    UNSAFE("insert"), UNSAFE("sort"),  UNSAFE("extend"), UNSAFE("remove"),
+    METHOD("count", find_item, COUNT_ITEMS, 2, "self", "value"),
+    METHOD("index", find_item, FIND_ITEM, 2, "self", "value"),
+    METHOD("copy", copy_self, 0, 1, "self"),
+    UNSAFE("append"),
+    UNSAFE("clear"),
+    UNSAFE("pop"),
+    UNSAFE("reverse"),
+    UNSAFE("insert"),
+    UNSAFE("sort"),
+    UNSAFE("extend"),
+    UNSAFE("remove"),
 };
 
 const struct function_table methods_of_lists = FUNCTION_TABLE(list_functions);
+
+static const struct function tuple_functions[] = {
+    METHOD("count", find_item, COUNT_ITEMS, 2, "self", "value"),
+    METHOD("index", find_item, FIND_ITEM, 2, "self", "value"),
+};
+
+const struct function_table methods_of_tuples = FUNCTION_TABLE(tuple_functions);

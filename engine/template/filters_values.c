@@ -30,13 +30,14 @@ static struct object convert_to_integer(struct rendering *rendering, const struc
     int64_t number;
     double real = value->kind == OBJECT_FLOAT ? value->number : NAN;
     object_check_defined(rendering, value);
-    if (argument_integer(rendering, &call->items[2], 10) != 10)
-        rendering_fail(rendering, "int: a base other than 10 is not supported");
+    int64_t base = argument_integer(rendering, &call->items[2], 10);
     if (object_is_integral(value))
         return object_integer(object_to_integer(value));
     if (value->kind == OBJECT_STRING) {
         rendering_spend_bytes(rendering, value->text.size * 4);
-        enum literal_status status = literal_read_integer(value->text, &number);
+        bool is_base = base == 0 || (base >= 2 && base <= 36);
+        enum literal_status status =
+            is_base ? literal_read_integer(value->text, (int)base, &number) : LITERAL_NONE;
         if (status == LITERAL_TOO_LARGE)
             rendering_fail_limit(rendering, "an integer beyond 64 bits");
         if (status == LITERAL_OK)
@@ -63,18 +64,66 @@ static struct object real_number(struct rendering *rendering, const struct call 
     return call->items[1].kind == OBJECT_MISSING ? object_float(0) : call->items[1];
 }
 
+// To a multiple of 10^-precision; ties to even.
+static struct object round_integer(struct rendering *rendering, int64_t integer, int64_t precision)
+{
+    enum { DIGITS_MAX = 18 }; // of a power of ten within 64 bits
+    int64_t unit = 1, rounded;
+    if (precision < -DIGITS_MAX - 1)
+        return object_integer(0);
+    for (int64_t i = precision; i < 0 && i >= -DIGITS_MAX; i++)
+        unit *= 10;
+    if (precision < -DIGITS_MAX) // 10^19: only half of it fits
+        return object_integer(0);
+    int64_t rest = integer % unit, distance = rest < 0 ? -rest : rest;
+    bool is_odd = integer / unit % 2 != 0;
+    bool is_up = distance > unit / 2 || (unit > 1 && distance == unit / 2 && is_odd);
+    if (__builtin_add_overflow(integer - rest, is_up ? (integer < 0 ? -unit : unit) : 0, &rounded))
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    return object_integer(rounded);
+}
+
+// math.ceil(value * 10**precision) / 10**precision, or math.floor.
+static struct object round_to_side(struct rendering *rendering, const struct object *value, int64_t precision,
+                                   bool is_up)
+{
+    struct object ten = object_integer(10), exponent = object_integer(precision);
+    struct object unit = operator_arithmetic(rendering, OPERATOR_POWER, &ten, &exponent);
+    struct object scaled = operator_arithmetic(rendering, OPERATOR_MULTIPLY, value, &unit);
+    if (scaled.kind == OBJECT_FLOAT) {
+        double whole = is_up ? ceil(scaled.number) : floor(scaled.number);
+        if (!(fabs(whole) < 0x1p63))
+            rendering_fail_limit(rendering, "an integer beyond 64 bits");
+        scaled = object_integer((int64_t)whole);
+    }
+    return operator_arithmetic(rendering, OPERATOR_DIVIDE, &scaled, &unit);
+}
+
 static struct object round_number(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
     object_check_defined(rendering, value);
     int64_t precision = argument_integer(rendering, &call->items[1], 0);
     struct text method = argument_text(rendering, &call->items[2], TEXT("common"));
-    if (precision < 0 || !text_equals_string(method, "common"))
-        rendering_fail(rendering, "round: only to 0 or more digits and to the nearest is supported");
+    bool is_up = text_equals_string(method, "ceil"), is_common = text_equals_string(method, "common");
+    if (!is_up && !is_common && !text_equals_string(method, "floor"))
+        rendering_fail(rendering, "method must be common, ceil or floor");
     if (!object_is_number(value))
         rendering_fail(rendering, "type %s doesn't define __round__ method", object_type_name(value));
+    if (!is_common)
+        return round_to_side(rendering, value, precision, is_up);
     return value->kind == OBJECT_FLOAT ? object_float(literal_round(value->number, precision))
-                                       : object_integer(object_to_integer(value));
+                                       : round_integer(rendering, object_to_integer(value), precision);
+}
+
+static struct object absolute_value(struct rendering *rendering, const struct call *call)
+{
+    const struct object *value = &call->items[0];
+    object_check_defined(rendering, value);
+    if (!object_is_number(value))
+        rendering_fail(rendering, "bad operand type for abs(): '%s'", object_type_name(value));
+    return operator_sign(rendering, value,
+                         value->kind == OBJECT_FLOAT ? signbit(value->number) : object_to_integer(value) < 0);
 }
 
 static void read_separators(struct rendering *rendering, const struct object *separators,
@@ -95,8 +144,7 @@ static struct object convert_to_json(struct rendering *rendering, const struct c
     const struct object *indent = &call->items[2];
     struct json_style style = {.item_separator = TEXT(", "), .key_separator = TEXT(": ")};
     style.ensure_ascii = argument_truth(&call->items[1], false);
-    if (argument_truth(&call->items[4], false))
-        rendering_fail(rendering, "tojson: sort_keys is not supported in templates");
+    style.sorts_keys = argument_truth(&call->items[4], false);
     if (argument_is_given(indent)) {
         struct object blanks = *indent;
         if (indent->kind != OBJECT_STRING)
@@ -117,6 +165,7 @@ static const struct function functions[] = {
     METHOD("count", length_of_value, 0, 1, "obj"),
     FUNCTION("int", convert_to_integer, 0, 1, "value", "default", "base"),
     FUNCTION("float", real_number, 0, 1, "value", "default"),
+    METHOD("abs", absolute_value, 0, 1, "x"),
     FUNCTION("round", round_number, 0, 1, "value", "precision", "method"),
     FUNCTION("tojson", convert_to_json, 0, 1, "x", "ensure_ascii", "indent", "separators", "sort_keys"),
 };

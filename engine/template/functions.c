@@ -13,8 +13,9 @@ const struct function *functions_find(const struct function_table *table, struct
 
 const struct function *functions_find_filter(struct text name)
 {
-    static const struct function_table *const tables[] = {&filters_of_text, &filters_of_values,
-                                                          &filters_of_sequences};
+    static const struct function_table *const tables[] = {&filters_of_text,      &filters_of_values,
+                                                          &filters_of_sequences, &filters_of_groups,
+                                                          &filters_of_layout,    &filters_of_wrapping};
     const struct function *function = NULL;
     for (size_t i = 0; i < COUNT(tables) && !function; i++)
         function = functions_find(tables[i], name);
@@ -24,33 +25,33 @@ const struct function *functions_find_filter(struct text name)
 const struct function *functions_find_method(enum object_kind kind, struct text name)
 {
     static const struct function_table *const tables[OBJECT_FUNCTION + 1] = {
-        [OBJECT_STRING] = &methods_of_strings,
-        [OBJECT_DICT] = &methods_of_dicts,
-        [OBJECT_LIST] = &methods_of_lists};
-    return tables[kind] ? functions_find(tables[kind], name) : NULL;
+        [OBJECT_STRING] = &methods_of_text, [OBJECT_DICT] = &methods_of_dicts,
+        [OBJECT_LIST] = &methods_of_lists,  [OBJECT_TUPLE] = &methods_of_tuples,
+        [OBJECT_LOOP] = &methods_of_loops,  [OBJECT_CYCLER] = &methods_of_cyclers,
+    };
+    const struct function *method = tables[kind] ? functions_find(tables[kind], name) : NULL;
+    return method || kind != OBJECT_STRING ? method : functions_find(&methods_of_text_rarer, name);
 }
+
+// Attributes that Python's types have and templates do not.
+static const char *const refused[OBJECT_FUNCTION + 1] = {
+    [OBJECT_STRING] = " encode maketrans translate ",
+    [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
+                       "numerator real to_bytes ",
+    [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",
+    [OBJECT_RANGE] = " count index start step stop ",
+    [OBJECT_VIEW] = " isdisjoint mapping ",
+    [OBJECT_GENERATOR] = " close send throw ",
+    [OBJECT_MACRO] = " name arguments catch_kwargs catch_varargs caller ",
+    [OBJECT_CYCLER] = " items pos ",
+    [OBJECT_JOINER] = " sep used ",
+};
 
 bool functions_is_refused(enum object_kind kind, struct text name)
 {
-    static const char *const refused[] = {
-        [OBJECT_STRING] = " casefold center count encode expandtabs format format_map index isalnum isalpha"
-                          " isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace"
-                          " istitle isupper ljust maketrans partition removeprefix removesuffix rindex"
-                          " rjust rpartition splitlines swapcase translate zfill ",
-        [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
-                           "numerator real to_bytes ",
-        [OBJECT_FLOAT] = " as_integer_ratio conjugate fromhex hex imag is_integer real ",
-        [OBJECT_LIST] = " copy count index ",
-        [OBJECT_TUPLE] = " count index ",
-        [OBJECT_RANGE] = " count index start step stop ",
-        [OBJECT_VIEW] = " isdisjoint mapping ",
-        [OBJECT_GENERATOR] = " close send throw ",
-        [OBJECT_LOOP] = " changed cycle depth depth0 ",
-        [OBJECT_MACRO] = " name arguments catch_kwargs catch_varargs caller ",
-    };
     kind = kind == OBJECT_BOOL ? OBJECT_INTEGER : kind;
     bool is_word = name.size > 0 && !memchr(name.data, ' ', name.size);
-    const char *found = is_word && kind < COUNT(refused) ? refused[kind] : NULL;
+    const char *found = is_word ? refused[kind] : NULL;
     while (found && (found = memmem(found, strlen(found), name.data, name.size))) {
         if (found[-1] == ' ' && found[name.size] == ' ')
             return true;

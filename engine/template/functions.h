@@ -58,11 +58,18 @@ struct function_table {
 extern const struct function_table filters_of_text;
 extern const struct function_table filters_of_values;
 extern const struct function_table filters_of_sequences;
+extern const struct function_table filters_of_groups;
+extern const struct function_table filters_of_layout;
+extern const struct function_table filters_of_wrapping;
 extern const struct function_table tests_table;
 extern const struct function_table globals_table;
-extern const struct function_table methods_of_strings;
+extern const struct function_table methods_of_text;
+extern const struct function_table methods_of_text_rarer;
 extern const struct function_table methods_of_dicts;
 extern const struct function_table methods_of_lists;
+extern const struct function_table methods_of_tuples;
+extern const struct function_table methods_of_loops;
+extern const struct function_table methods_of_cyclers;
 
 const struct function *functions_find(const struct function_table *table, struct text name); // NULL: none
 const struct function *functions_find_filter(struct text name);

@@ -41,12 +41,33 @@ static struct object make_range(struct rendering *rendering, const struct call *
     return (struct object){.kind = OBJECT_RANGE, .range = range};
 }
 
-// Of keywords alone. The variant is the kind.
+// The items of a dict, or pairs of key and value.
+static void add_items(struct rendering *rendering, struct dict *dict, const struct object *from)
+{
+    object_check_defined(rendering, from);
+    if (from->kind == OBJECT_DICT) {
+        for (uint32_t i = 0; i < from->dict->n_entries; i++)
+            dict_set(rendering, dict, &from->dict->entries[i].key, &from->dict->entries[i].value);
+        return;
+    }
+    const struct object_sequence *pairs = iterator_collect(rendering, from).sequence;
+    for (size_t i = 0; i < pairs->n_items; i++) {
+        const struct object_sequence *pair = iterator_collect(rendering, &pairs->items[i]).sequence;
+        if (pair->n_items != 2)
+            rendering_fail(rendering, "dictionary update sequence element #%zu has length %zu; 2 is required",
+                           i, pair->n_items);
+        dict_set(rendering, dict, &pair->items[0], &pair->items[1]);
+    }
+}
+
+// Of another one, pairs, keywords. The variant is the kind.
 static struct object make_dict(struct rendering *rendering, const struct call *call)
 {
     struct dict *dict = dict_create(rendering, call->n_keywords);
+    if (call->n_items > 1)
+        rendering_fail(rendering, "dict expected at most 1 argument, got %zu", call->n_items);
     if (call->n_items)
-        rendering_fail(rendering, "dict and namespace of another dict are not supported");
+        add_items(rendering, dict, &call->items[0]);
     for (size_t i = 0; i < call->n_keywords; i++)
         dict_set_text(rendering, dict, call->keywords[i].name, &call->keywords[i].value);
     return (struct object){.kind = (uint8_t)call->variant, .dict = dict};
@@ -105,10 +126,61 @@ static struct object strftime_now(struct rendering *rendering, const struct call
     return rendering_take(rendering, start);
 }
 
+static struct object make_cycle(struct rendering *rendering, const struct call *call)
+{
+    struct cycle *cycle = rendering_allocate(rendering, sizeof *cycle);
+    struct object *items = rendering_allocate_array(rendering, call->n_items + 1, sizeof *items);
+    if (!call->n_items)
+        rendering_fail(rendering, "at least one item has to be provided");
+    if (call->n_keywords)
+        rendering_fail(rendering, "cycler() takes no keyword arguments");
+    memcpy(items, call->items, call->n_items * sizeof *items);
+    *cycle = (struct cycle){items, call->n_items, 0};
+    return (struct object){.kind = OBJECT_CYCLER, .cycle = cycle};
+}
+
+static struct object make_joiner(struct rendering *rendering, const struct call *call)
+{
+    struct cycle *cycle = rendering_allocate(rendering, sizeof *cycle);
+    struct object *separator = rendering_allocate(rendering, sizeof *separator);
+    *separator = call->items[0].kind == OBJECT_MISSING ? object_string(TEXT(", ")) : call->items[0];
+    *cycle = (struct cycle){separator, 1, 0};
+    return (struct object){.kind = OBJECT_JOINER, .cycle = cycle};
+}
+
+static struct object lipsum(struct rendering *rendering, const struct call *call)
+{
+    rendering_fail(rendering, "lipsum: text by chance is not supported in templates");
+}
+
+static struct object cycler_next(struct rendering *rendering, const struct call *call)
+{
+    struct cycle *cycle = call->items[0].cycle;
+    struct object current = cycle->items[cycle->position];
+    cycle->position = (cycle->position + 1) % cycle->n_items;
+    return current;
+}
+
+static struct object cycler_reset(struct rendering *rendering, const struct call *call)
+{
+    call->items[0].cycle->position = 0;
+    return OBJECT_NONE_VALUE;
+}
+
+static const struct function cycler_functions[] = {
+    METHOD("next", cycler_next, 0, 1, "self"),
+    METHOD("reset", cycler_reset, 0, 1, "self"),
+};
+
+const struct function_table methods_of_cyclers = FUNCTION_TABLE(cycler_functions);
+
 static const struct function functions[] = {
     METHOD("range", make_range, 0, 1, "start", "stop", "step"),
     ANY_ARGUMENTS("dict", make_dict, OBJECT_DICT),
     ANY_ARGUMENTS("namespace", make_dict, OBJECT_NAMESPACE),
+    ANY_ARGUMENTS("cycler", make_cycle, 0),
+    FUNCTION("joiner", make_joiner, 0, 0, "sep"),
+    ANY_ARGUMENTS("lipsum", lipsum, 0),
     FUNCTION("raise_exception", raise_exception, 0, 1, "message"),
     FUNCTION("strftime_now", strftime_now, 0, 1, "format"),
 };

@@ -174,6 +174,39 @@ static size_t find_tag(const struct lexer *lexer)
     }
 }
 
+// The end of `{% word %}`, at `position`, or NOWHERE where it is something else. *sign: that of the opening.
+// A newline behind it is dropped where it is a block's end.
+static size_t plain_tag_end(const struct lexer *lexer, size_t position, const char *word, bool is_end,
+                            char *sign)
+{
+    if (!is_at(lexer, position, "{%"))
+        return NOWHERE;
+    *sign = byte_at(lexer, position + 2);
+    size_t at = skip_space(lexer, position + 2 + is_sign(*sign)), size = strlen(word);
+    if (!is_at(lexer, at, word))
+        return NOWHERE;
+    return tag_end(lexer, skip_space(lexer, at + size), "%}", is_end);
+}
+
+// From {% raw %} at the position to its end: the text between, as it is.
+static bool lex_raw(struct lexer *lexer, struct token *token)
+{
+    char sign;
+    size_t start = plain_tag_end(lexer, lexer->position, "raw", false, &sign), tag, end = NOWHERE;
+    if (start == NOWHERE)
+        return false;
+    for (tag = start; end == NOWHERE; tag++) {
+        tag = find_text(lexer, tag, "{%");
+        if (tag == NOWHERE)
+            lexer_fail(lexer, ERROR_TEMPLATE, lexer->line, "missing end of raw directive");
+        end = plain_tag_end(lexer, tag, "endraw", true, &sign);
+    }
+    *token = (struct token){.kind = TOKEN_DATA, .line = lexer->line};
+    token->text = strip_data(lexer, start, tag - 1, sign, false);
+    advance_to(lexer, end);
+    return true;
+}
+
 // The tag at the position: its opening is the token.
 static void lex_tag(struct lexer *lexer, struct token *token)
 {
@@ -203,11 +236,14 @@ static void lex_data(struct lexer *lexer, struct token *token)
         token->line = lexer->line;
         if (at_end)
             return;
-        if (type != '#') {
+        if (type == '#') {
+            skip_comment(lexer, tag);
+        } else if (!lex_raw(lexer, token)) {
             lex_tag(lexer, token);
             return;
+        } else if (token->text.size) {
+            return;
         }
-        skip_comment(lexer, tag);
     }
 }
 

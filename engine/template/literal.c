@@ -11,16 +11,17 @@
 
 enum { NUMBER_BYTES_MAX = 400 };
 
-// Without blanks around, and without the underscores between digits. False: an underscore elsewhere, or too
-// long for `plain`.
-static bool copy_plain(struct text text, char *plain, size_t capacity)
+// Without blanks around, and without the underscores between digits (of a `base` above 10, letters too).
+// False: an underscore elsewhere, or too long for `plain`.
+static bool copy_plain(struct text text, bool with_letters, char *plain, size_t capacity)
 {
+    int (*is_digit)(int character) = with_letters ? isalnum : isdigit;
     size_t size = 0;
     text = text_strip(text, (struct text){0}, true, true);
     for (size_t i = 0; i < text.size; i++) {
         char byte = text.data[i];
-        bool between = i > 0 && i + 1 < text.size && isdigit((unsigned char)text.data[i - 1]) &&
-                       isdigit((unsigned char)text.data[i + 1]);
+        bool between = i > 0 && i + 1 < text.size && is_digit((unsigned char)text.data[i - 1]) &&
+                       is_digit((unsigned char)text.data[i + 1]);
         if (!byte || size + 1 == capacity || (byte == '_' && !between))
             return false;
         if (byte != '_')
@@ -30,23 +31,40 @@ static bool copy_plain(struct text text, char *plain, size_t capacity)
     return true;
 }
 
-enum literal_status literal_read_integer(struct text text, int64_t *integer)
+// The base that 0x, 0o or 0b in front of digits stands for, or 0.
+static int prefix_base(const char *digits)
+{
+    char letter = digits[0] == '0' ? (char)tolower((unsigned char)digits[1]) : '\0';
+    return letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
+}
+
+enum literal_status literal_read_integer(struct text text, int base, int64_t *integer)
 {
     char plain[NUMBER_BYTES_MAX], *end;
-    if (!copy_plain(text, plain, sizeof plain))
+    if (!copy_plain(text, base != 10, plain, sizeof plain))
         return text.size < sizeof plain ? LITERAL_NONE : LITERAL_TOO_LARGE;
-    size_t sign = plain[0] == '-' || plain[0] == '+', n_digits = strspn(plain + sign, "0123456789");
-    if (!n_digits || plain[sign + n_digits])
-        return LITERAL_NONE;
+    size_t start = plain[0] == '-' || plain[0] == '+';
+    int prefixed = prefix_base(plain + start);
+    if (base == 0 && !prefixed && plain[start] == '0' && plain[start + strspn(plain + start, "0")])
+        return LITERAL_NONE; // 012 is no number
+    bool has_prefix = prefixed && (base == 0 || base == prefixed);
+    base = base ? base : prefixed ? prefixed : 10;
+    if (has_prefix)
+        memmove(plain + start, plain + start + 2, strlen(plain + start + 2) + 1);
+    if (!isalnum((unsigned char)plain[start]) ||
+        (base != 10 && prefix_base(plain + start) == base && base == 16))
+        return LITERAL_NONE; // strtoll would take a sign or prefix more
     errno = 0;
-    *integer = strtoll(plain, &end, 10);
+    *integer = strtoll(plain, &end, base);
+    if (*end || end == plain + start)
+        return LITERAL_NONE;
     return errno ? LITERAL_TOO_LARGE : LITERAL_OK;
 }
 
 bool literal_read_float(struct text text, double *number)
 {
     char plain[NUMBER_BYTES_MAX], *end;
-    if (!copy_plain(text, plain, sizeof plain))
+    if (!copy_plain(text, false, plain, sizeof plain))
         return false;
     bool is_decimal = plain[strspn(plain, "0123456789+-.eE")] == '\0';
     *number = strtod(plain, &end);
@@ -56,11 +74,29 @@ bool literal_read_float(struct text text, double *number)
     return (is_decimal || is_word) && end > plain && !*end;
 }
 
+// To a multiple of 10^n, which may be more than the number.
+static double round_to_power(double number, int n)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%.40e", fabs(number));
+    int n_digits = atoi(strchr(text, 'e') + 1) - n; // behind the first one
+    if (number == 0 || n_digits < -1)
+        return copysign(0, number);
+    if (n_digits >= 0)
+        snprintf(text, sizeof text, "%.*e", n_digits, number);
+    else
+        snprintf(text, sizeof text, "%s1e%d", number < 0 ? "-" : "", n);
+    double rounded = strtod(text, NULL), half = n_digits < 0 ? strtod("5e0", NULL) * pow(10, n - 1) : 0;
+    return n_digits < 0 && fabs(number) <= half ? copysign(0, number) : rounded;
+}
+
 double literal_round(double number, int64_t precision)
 {
     enum { DIGITS_MAX = 323 }; // 15 + 308 digits hold every double exactly enough: more change nothing
-    if (!isfinite(number) || precision > DIGITS_MAX || precision < 0)
+    if (!isfinite(number) || precision > DIGITS_MAX)
         return number;
+    if (precision < 0)
+        return precision < -309 ? copysign(0, number) : round_to_power(number, (int)-precision);
     char text[DIGITS_MAX + 320];
     snprintf(text, sizeof text, "%.*f", (int)precision, number); // rounds the exact value, ties to even
     return strtod(text, NULL);
@@ -107,7 +143,8 @@ const char *literal_number(struct text text, bool after_dot, struct literal_numb
                "front";
     if (number->is_float)
         return literal_read_float(digits, &number->number) ? NULL : "a number of too many digits";
-    return literal_read_integer(digits, &number->integer) == LITERAL_OK ? NULL : "a number beyond 64 bits";
+    return literal_read_integer(digits, 10, &number->integer) == LITERAL_OK ? NULL
+                                                                            : "a number beyond 64 bits";
 }
 
 static int digit_at(struct text text, size_t position)

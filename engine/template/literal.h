@@ -23,8 +23,9 @@ const char *literal_unescape(struct text body, char *out, struct text *text);
 
 enum literal_status { LITERAL_NONE, LITERAL_OK, LITERAL_TOO_LARGE };
 
-// Blanks around, a sign, single underscores between digits.
-enum literal_status literal_read_integer(struct text text, int64_t *integer);
+// Blanks around, a sign, single underscores between digits. Base: 2 to 36, or 0: by the prefix 0x, 0o or 0b,
+// which may also be there in its own base.
+enum literal_status literal_read_integer(struct text text, int base, int64_t *integer);
 bool literal_read_float(struct text text, double *number);
-// To `precision` decimal digits (0 or more), by the number's exact value; ties to even.
+// To `precision` decimal digits (negative: to tens, hundreds), by the number's exact value; ties to even.
 double literal_round(double number, int64_t precision);

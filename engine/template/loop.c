@@ -1,6 +1,7 @@
 #include "engine/template/loop.h"
 #include "engine/template/container.h"
 #include "engine/template/evaluate.h"
+#include "engine/template/functions.h"
 #include "engine/template/rendering.h"
 
 void loop_start(struct rendering *rendering, struct loop *loop)
@@ -84,12 +85,26 @@ int64_t loop_length(struct rendering *rendering, struct loop *loop)
     return loop->n_items;
 }
 
-enum attribute { INDEX, INDEX0, FIRST, LAST, LENGTH, REVINDEX, REVINDEX0, PREVITEM, NEXTITEM, N_ATTRIBUTES };
+enum attribute {
+    INDEX,
+    INDEX0,
+    FIRST,
+    LAST,
+    LENGTH,
+    REVINDEX,
+    REVINDEX0,
+    PREVITEM,
+    NEXTITEM,
+    DEPTH,
+    DEPTH0,
+    N_ATTRIBUTES
+};
 
 bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value)
 {
-    static const char *const names[N_ATTRIBUTES] = {"index",    "index0",    "first",    "last",    "length",
-                                                    "revindex", "revindex0", "previtem", "nextitem"};
+    static const char *const names[N_ATTRIBUTES] = {"index",    "index0",   "first",     "last",
+                                                    "length",   "revindex", "revindex0", "previtem",
+                                                    "nextitem", "depth",    "depth0"};
     unsigned attribute = 0;
     while (attribute < N_ATTRIBUTES && !text_equals_string(name, names[attribute]))
         attribute++;
@@ -117,7 +132,36 @@ bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text 
     case NEXTITEM:
         *value = peek_item(rendering, loop) ? loop->next : object_undefined_hint("there is no next item");
         return true;
+    case DEPTH:
+    case DEPTH0:
+        *value = object_integer(loop->depth0 + (attribute == DEPTH));
+        return true;
     default:
         return false;
     }
 }
+
+static struct object cycle_values(struct rendering *rendering, const struct call *call)
+{
+    const struct loop *loop = call->items[0].loop;
+    if (call->n_items < 2)
+        rendering_fail(rendering, "no items for cycling given");
+    return call->items[1 + (size_t)loop->index0 % (call->n_items - 1)];
+}
+
+static struct object is_changed(struct rendering *rendering, const struct call *call)
+{
+    struct loop *loop = call->items[0].loop;
+    struct object values = list_wrap(rendering, call->items + 1, call->n_items - 1, OBJECT_TUPLE);
+    bool changed =
+        loop->last_values.kind == OBJECT_MISSING || !object_equal(rendering, &values, &loop->last_values);
+    loop->last_values = values;
+    return object_bool(changed);
+}
+
+static const struct function functions[] = {
+    ANY_ARGUMENTS("cycle", cycle_values, 0),
+    ANY_ARGUMENTS("changed", is_changed, 0),
+};
+
+const struct function_table methods_of_loops = FUNCTION_TABLE(functions);

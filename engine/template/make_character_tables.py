@@ -48,6 +48,34 @@ def is_cased(character):
     return (character + "b").title()[-1] == "b"
 
 
+def is_ignorable(character):
+    """Whether the rule for a final sigma looks past the character: only beside letters is that seen."""
+    return ("A" + character + "\u03a3").lower()[-1] == "\u03c2" and (character + "\u03a3").lower()[-1] == "\u03c3"
+
+
+def is_lower_pair(character):
+    return character.upper() != character and character.lower() == character
+
+
+def is_upper_pair(character):
+    return character.lower() != character and character.upper() == character
+
+
+CLASSES = (
+    ("cased_alone", lambda c: is_cased(c) and c.upper() == c and c.lower() == c),
+    ("of_names", is_of_names),
+    ("inside_names", lambda c: is_of_names(c) and not c.isidentifier()),
+    ("letters", str.isalpha),
+    ("decimals", str.isdecimal),
+    ("digits", lambda c: c.isdigit() and not c.isdecimal()),
+    ("numerics", lambda c: c.isnumeric() and not c.isdigit()),
+    ("titles", lambda c: c.istitle() and not c.isupper()),
+    ("lower_otherwise", lambda c: c.islower() != is_lower_pair(c)),
+    ("upper_otherwise", lambda c: c.isupper() != is_upper_pair(c)),
+    ("ignorable", is_ignorable),
+)
+
+
 def print_wrapped(items):
     line = "   "
     for item in items:
@@ -78,7 +106,9 @@ def main():
     # title case where it is not the upper case
     print_expansions("title", ((codepoint, [ord(c) for c in chr(codepoint).title()]) for codepoint in range(0x80, 0x110000)
                                if not 0xD800 <= codepoint < 0xE000 and chr(codepoint).title() != chr(codepoint).upper()))
-    for name, holds in (("cased_alone", lambda c: is_cased(c) and c.upper() == c and c.lower() == c), ("of_names", is_of_names), ("inside_names", lambda c: is_of_names(c) and not c.isidentifier())):
+    print_expansions("fold", ((codepoint, [ord(c) for c in chr(codepoint).casefold()]) for codepoint in range(0x80, 0x110000)
+                              if not 0xD800 <= codepoint < 0xE000 and chr(codepoint).casefold() != chr(codepoint).lower()))
+    for name, holds in CLASSES:
         print("\nstatic const struct codepoint_range %s[] = {" % name)
         print_wrapped("{%d,%d}," % (first, last) for first, last in ranges(holds))
         print("};")

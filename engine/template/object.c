@@ -17,7 +17,8 @@ const char *object_type_name(const struct object *object)
     // clang-format off
     static const char *const names[] = {
         "Undefined", "Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict", "range",
-        "dict_keys", "generator", "Namespace", "LoopContext", "Macro", "builtin_function_or_method",
+        "dict_keys", "generator", "Namespace", "LoopContext", "Macro", "Cycler", "Joiner",
+        "builtin_function_or_method",
     };
     // clang-format on
     _Static_assert(sizeof names / sizeof *names == OBJECT_FUNCTION + 1, "a name a kind");
@@ -163,10 +164,34 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     case OBJECT_NAMESPACE:
     case OBJECT_MACRO:
     case OBJECT_LOOP:
+    case OBJECT_CYCLER:
+    case OBJECT_JOINER:
         return a->sequence == b->sequence;
+    case OBJECT_RANGE:
+        return a->range->n_items == b->range->n_items &&
+               (!a->range->n_items || a->range->start == b->range->start) &&
+               (a->range->n_items < 2 || a->range->step == b->range->step);
     default:
         rendering_fail(rendering, "comparing '%s' objects is not supported", object_type_name(a));
     }
+}
+
+// The first items that differ decide.
+static int compare_sequences(struct rendering *rendering, const struct object_sequence *a,
+                             const struct object_sequence *b, const char *symbol)
+{
+    int order = (a->n_items > b->n_items) - (a->n_items < b->n_items);
+    size_t n = order < 0 ? a->n_items : b->n_items;
+    rendering_enter(rendering);
+    for (size_t i = 0; i < n; i++) {
+        rendering_spend(rendering, 1);
+        if (object_equal(rendering, &a->items[i], &b->items[i]))
+            continue;
+        order = object_compare(rendering, &a->items[i], &b->items[i], symbol);
+        break;
+    }
+    rendering_leave(rendering);
+    return order;
 }
 
 int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
@@ -176,6 +201,8 @@ int object_compare(struct rendering *rendering, const struct object *a, const st
         return compare_numbers(a, b);
     object_check_defined(rendering, a);
     object_check_defined(rendering, b);
+    if (a->kind == b->kind && object_is_sequence(a))
+        return compare_sequences(rendering, a->sequence, b->sequence, symbol);
     if (a->kind != OBJECT_STRING || b->kind != OBJECT_STRING)
         rendering_fail(rendering, "'%s' not supported between instances of '%s' and '%s'", symbol,
                        object_type_name(a), object_type_name(b));

@@ -31,6 +31,8 @@ enum object_kind {
     OBJECT_NAMESPACE,
     OBJECT_LOOP,
     OBJECT_MACRO,
+    OBJECT_CYCLER,
+    OBJECT_JOINER,
     OBJECT_FUNCTION, // global, or a method with its object
 };
 
@@ -45,9 +47,11 @@ enum undefined_reason {
 
 enum view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
+enum { TUPLE_PLAIN, TUPLE_GROUP }; // a group of groupby: its items are also `grouper` and `list`
+
 struct object {
     uint8_t kind;   // enum object_kind
-    uint8_t detail; // enum undefined_reason, enum view_kind
+    uint8_t detail; // enum undefined_reason, enum view_kind, of a tuple TUPLE_GROUP
     uint8_t owner;  // enum object_kind, of an undefined attribute's owner
     bool markup;    // a string that `escape` leaves alone
     union {
@@ -65,8 +69,15 @@ struct object {
         struct generator *generator;
         struct loop *loop;
         const struct macro *macro;
+        struct cycle *cycle; // of a cycler, a joiner
         const struct bound_function *function;
     };
+};
+
+// cycler(...): the item at `position` is the current one. joiner(separator): the only item, not printed at 0.
+struct cycle {
+    const struct object *items;
+    size_t n_items, position;
 };
 
 struct object_sequence {

@@ -1,5 +1,6 @@
 #include "engine/template/operators.h"
 #include "engine/template/container.h"
+#include "engine/template/format.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
@@ -7,14 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-#define EXACT (1ll << 53) // integers up to here are doubles
-
 static const char *const symbols[] = {
-    [OPERATOR_ADD] = "+",         [OPERATOR_SUBTRACT] = "-",      [OPERATOR_MULTIPLY] = "*",
-    [OPERATOR_DIVIDE] = "/",      [OPERATOR_FLOOR_DIVIDE] = "//", [OPERATOR_MODULO] = "%",
-    [OPERATOR_EQUAL] = "==",      [OPERATOR_NOT_EQUAL] = "!=",    [OPERATOR_LESS] = "<",
-    [OPERATOR_LESS_EQUAL] = "<=", [OPERATOR_GREATER] = ">",       [OPERATOR_GREATER_EQUAL] = ">=",
-    [OPERATOR_IN] = "in",         [OPERATOR_NOT_IN] = "not in",
+    [OPERATOR_ADD] = "+",
+    [OPERATOR_SUBTRACT] = "-",
+    [OPERATOR_MULTIPLY] = "*",
+    [OPERATOR_DIVIDE] = "/",
+    [OPERATOR_FLOOR_DIVIDE] = "//",
+    [OPERATOR_MODULO] = "%",
+    [OPERATOR_POWER] = "** or pow()",
+    [OPERATOR_EQUAL] = "==",
+    [OPERATOR_NOT_EQUAL] = "!=",
+    [OPERATOR_LESS] = "<",
+    [OPERATOR_LESS_EQUAL] = "<=",
+    [OPERATOR_GREATER] = ">",
+    [OPERATOR_GREATER_EQUAL] = ">=",
+    [OPERATOR_IN] = "in",
+    [OPERATOR_NOT_IN] = "not in",
 };
 
 static _Noreturn void fail_operands(struct rendering *rendering, enum operator operator,
@@ -51,6 +60,65 @@ static struct object divide_integers(struct rendering *rendering, bool want_quot
     return object_integer(want_quotient ? quotient : remainder);
 }
 
+// As divide_integers; Python's float_divmod.
+static struct object divide_floats(bool want_quotient, double a, double b)
+{
+    double remainder = fmod(a, b), quotient = (a - remainder) / b;
+    if (remainder != 0 && (b < 0) != (remainder < 0)) {
+        remainder += b;
+        quotient -= 1;
+    } else if (remainder == 0) {
+        remainder = copysign(0, b);
+    }
+    if (!want_quotient)
+        return object_float(remainder);
+    double whole = floor(quotient);
+    if (quotient == 0)
+        return object_float(copysign(0, a / b));
+    return object_float(quotient - whole > 0.5 ? whole + 1 : whole);
+}
+
+// Rounded once, as Python divides integers of any size.
+static struct object divide_exactly(int64_t a, int64_t b)
+{
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    if (!x)
+        return object_float(b < 0 ? -0.0 : 0.0);
+    int shift = __builtin_clzll(x);
+    unsigned __int128 wide = (unsigned __int128)(x << shift) << 64, quotient = wide / y;
+    quotient |= quotient * y != wide;
+    double magnitude = ldexp((double)quotient, -64 - shift);
+    return object_float((a < 0) != (b < 0) ? -magnitude : magnitude);
+}
+
+static struct object raise_float(struct rendering *rendering, double a, double b)
+{
+    double power = pow(a, b);
+    if (a == 0 && b < 0)
+        rendering_fail(rendering, "0.0 cannot be raised to a negative power");
+    if (isnan(power) && !isnan(a) && !isnan(b))
+        rendering_fail(rendering, "a power that is a complex number is not supported in templates");
+    if (isinf(power) && isfinite(a) && isfinite(b))
+        rendering_fail(rendering, "a power that is too large for a float");
+    return object_float(power);
+}
+
+static struct object raise_integer(struct rendering *rendering, int64_t a, int64_t b)
+{
+    int64_t power = 1;
+    if (b < 0)
+        return raise_float(rendering, (double)a, (double)b);
+    for (bool overflow = false; b; b >>= 1) {
+        if (b & 1)
+            overflow = __builtin_mul_overflow(power, a, &power);
+        if (!overflow && b > 1)
+            overflow = __builtin_mul_overflow(a, a, &a);
+        if (overflow)
+            checked_integer(rendering, true, 0);
+    }
+    return object_integer(power);
+}
+
 static struct object calculate_floats(struct rendering *rendering, enum operator operator, double a, double b)
 {
     switch (operator) {
@@ -62,8 +130,10 @@ static struct object calculate_floats(struct rendering *rendering, enum operator
         return object_float(a * b);
     case OPERATOR_DIVIDE:
         return object_float(a / b);
+    case OPERATOR_POWER:
+        return raise_float(rendering, a, b);
     default:
-        rendering_fail(rendering, "'%s' of floats is not supported in templates", symbols[operator]);
+        return divide_floats(operator== OPERATOR_FLOOR_DIVIDE, a, b);
     }
 }
 
@@ -83,9 +153,9 @@ static struct object calculate_integers(struct rendering *rendering, enum operat
         overflow = __builtin_mul_overflow(a, b, &integer);
         break;
     case OPERATOR_DIVIDE:
-        if (a > EXACT || a < -EXACT || b > EXACT || b < -EXACT)
-            rendering_fail_limit(rendering, "a division of integers beyond 2^53");
-        return object_float((double)a / (double)b);
+        return divide_exactly(a, b);
+    case OPERATOR_POWER:
+        return raise_integer(rendering, a, b);
     default:
         return divide_integers(rendering, operator== OPERATOR_FLOOR_DIVIDE, a, b);
     }
@@ -95,7 +165,7 @@ static struct object calculate_integers(struct rendering *rendering, enum operat
 static struct object calculate_number(struct rendering *rendering, enum operator operator,
                                       const struct object * a, const struct object *b)
 {
-    if (operator>= OPERATOR_DIVIDE && object_to_double(b) == 0)
+    if (operator>= OPERATOR_DIVIDE && operator<= OPERATOR_MODULO && object_to_double(b) == 0)
         rendering_fail(rendering, "division by zero");
     if (object_is_integral(a) && object_is_integral(b))
         return calculate_integers(rendering, operator, object_to_integer(a), object_to_integer(b));
@@ -175,7 +245,7 @@ struct object operator_arithmetic(struct rendering *rendering, enum operator ope
     if (operator== OPERATOR_MULTIPLY)
         return repeat_object(rendering, a, b);
     if (operator== OPERATOR_MODULO && a->kind == OBJECT_STRING)
-        rendering_fail(rendering, "%% with text on its left is not supported in templates");
+        return format_printf(rendering, a->text, b);
     fail_operands(rendering, operator, a, b);
 }
 
@@ -220,14 +290,17 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
            (operator== OPERATOR_GREATER && order> 0) || (operator== OPERATOR_GREATER_EQUAL && order >= 0);
 }
 
-struct object operator_negative(struct rendering *rendering, const struct object *a)
+struct object operator_sign(struct rendering *rendering, const struct object *a, bool is_negative)
 {
     int64_t integer;
     object_check_defined(rendering, a);
     if (!object_is_number(a))
-        rendering_fail(rendering, "bad operand type for unary -: '%s'", object_type_name(a));
+        rendering_fail(rendering, "bad operand type for unary %c: '%s'", is_negative ? '-' : '+',
+                       object_type_name(a));
     if (a->kind == OBJECT_FLOAT)
-        return object_float(-a->number);
+        return object_float(is_negative ? -a->number : a->number);
+    if (!is_negative)
+        return object_integer(object_to_integer(a));
     bool overflow = __builtin_sub_overflow(0, object_to_integer(a), &integer);
     return checked_integer(rendering, overflow, integer);
 }

@@ -16,13 +16,25 @@ void parser_leave(struct parser *parser)
     parser->depth--;
 }
 
-// For template_names.
-static void note_word(struct parser *parser, struct text word)
+static void add_word(struct parser *parser, struct text word)
 {
     struct template *template = parser->template;
     template->words =
         parser_grow(parser, template->words, template->n_words, &parser->words_capacity, sizeof word);
     template->words[template->n_words++] = word;
+}
+
+// For template_names. "a.b" of map(attribute='a.b') names two members.
+static void note_word(struct parser *parser, struct text word)
+{
+    add_word(parser, word);
+    if (!word.size || !memchr(word.data, '.', word.size))
+        return;
+    for (size_t start = 0, end; start <= word.size; start = end + 1) {
+        for (end = start; end < word.size && word.data[end] != '.';)
+            end++;
+        add_word(parser, (struct text){word.data + start, end - start});
+    }
 }
 
 static void read_token(struct parser *parser, struct token *token)

@@ -14,7 +14,9 @@ struct parser {
     struct template *template;
     unsigned depth;
     struct scope_draft *scope;        // the innermost open one
-    unsigned n_loops, n_macros;       // open ones
+    unsigned n_loops;                 // open ones
+    struct macro_definition *macro;   // the innermost open one, or NULL
+    struct scope_draft *macro_scope;  // its scope
     bool in_target;                   // of `set` or `for`: names are not read
     const struct expression *unknown; // a filter or test that does not exist, where it would certainly run
     uint32_t *name_index;             // open addressing: name number + 1
@@ -82,5 +84,10 @@ struct expression *expression_parse_filters(struct parser *parser, struct expres
 
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
+
+// Notes for template_refusal what is certain to fail if it runs at all (refusal.c).
+void refusal_check_filter(struct parser *parser, const struct expression *filter); // and test
+void refusal_check_call(struct parser *parser, const struct expression *call);
+void refusal_check_binary(struct parser *parser, const struct expression *binary);
 
 void statements_parse_template(struct parser *parser); // and resolves its variables

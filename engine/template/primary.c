@@ -3,6 +3,8 @@
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
 
+#include <string.h>
+
 enum { ARGUMENTS_MAX = 1000 }; // positional, and as many keywords
 
 static struct expression *create_literal(struct parser *parser, uint32_t line, struct object value)
@@ -47,17 +49,28 @@ struct expression *expression_parse_name_target(struct parser *parser)
     return create_name(parser, token.line, token.text);
 }
 
-// Variables that Jinja passes to macros that name them.
-static bool is_hidden_parameter(struct text name)
+// Variables that Jinja passes to macros that name them: the first that is named declares it in the macro.
+static void note_hidden_parameter(struct parser *parser, struct text name)
 {
-    return text_equals_string(name, "caller") || text_equals_string(name, "varargs") ||
-           text_equals_string(name, "kwargs");
-}
-
-static _Noreturn void fail_unsupported(struct parser *parser, struct token token)
-{
-    parser_fail(parser, token.line, "'%.*s' is not supported in templates", codepoints_cut(token.text),
-                token.text.data);
+    static const char *const names[MACRO_HIDDEN] = {
+        [MACRO_CALLER] = "caller", [MACRO_VARARGS] = "varargs", [MACRO_KWARGS] = "kwargs"};
+    struct macro_definition *macro = parser->macro;
+    for (unsigned i = 0; macro && i < MACRO_HIDDEN; i++) {
+        if (!text_equals_string(name, names[i]) || macro->hidden[i])
+            continue;
+        for (size_t k = 0; k < macro->n_parameters; k++)
+            if (text_equal(parser->template->names[macro->parameters[k]->name.name], name)) {
+                if (i == MACRO_CALLER && k + macro->n_defaults < macro->n_parameters)
+                    parser_fail(parser, parser->token.line,
+                                "the parameter 'caller' must be left out or have a default");
+                return;
+            }
+        struct scope_draft *innermost = parser->scope;
+        macro->hidden[i] = create_name(parser, parser->token.line, name);
+        parser->scope = parser->macro_scope;
+        scope_mention(parser, macro->hidden[i], MENTION_DECLARED);
+        parser->scope = innermost;
+    }
 }
 
 // Notes a name that is read, for template_mentions.
@@ -84,8 +97,8 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
     struct object constant;
     if (is_constant_name(token.text, &constant))
         return create_literal(parser, token.line, constant);
-    if (parser->n_macros && is_hidden_parameter(token.text))
-        fail_unsupported(parser, token);
+    if (!parser->in_target)
+        note_hidden_parameter(parser, token.text);
     struct expression *name = create_name(parser, token.line, token.text);
     if (!parser->in_target) {
         scope_mention(parser, name, MENTION_READ);
@@ -101,8 +114,13 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
 static struct expression *parse_string(struct parser *parser)
 {
     struct token token = parser_advance(parser);
-    if (parser->token.kind == TOKEN_STRING)
-        parser_fail(parser, token.line, "strings side by side are not supported: join them with ~");
+    while (parser->token.kind == TOKEN_STRING) { // side by side: one string
+        struct text next = parser_advance(parser).text;
+        char *joined = parser_allocate(parser, token.text.size + next.size + 1);
+        memcpy(joined, token.text.data, token.text.size);
+        memcpy(joined + token.text.size, next.data, next.size);
+        token.text = (struct text){joined, token.text.size + next.size};
+    }
     return create_literal(parser, token.line, object_string(token.text));
 }
 
@@ -252,19 +270,33 @@ static void parse_keyword(struct parser *parser, struct argument_expressions *ar
         (struct keyword_expression){name.text, expression_parse_whole(parser)};
 }
 
+// *list or **dict.
+static void parse_unpacked(struct parser *parser, struct argument_expressions *arguments)
+{
+    struct token token = parser_advance(parser);
+    bool is_dict = token.kind == TOKEN_POWER;
+    if (arguments->unpacked_keywords || (!is_dict && arguments->unpacked))
+        parser_fail(parser, token.line, "invalid syntax for a function call");
+    *(is_dict ? &arguments->unpacked_keywords : &arguments->unpacked) = expression_parse_whole(parser);
+}
+
 static void parse_argument(struct parser *parser, struct argument_expressions *arguments,
                            struct expression_list *positional, size_t *keywords_capacity)
 {
     struct token token = parser->token;
-    if (token.kind == TOKEN_MULTIPLY || token.kind == TOKEN_POWER)
-        fail_unsupported(parser, token);
+    if (token.kind == TOKEN_MULTIPLY || token.kind == TOKEN_POWER) {
+        parse_unpacked(parser, arguments);
+        return;
+    }
+    if (arguments->unpacked_keywords || (arguments->unpacked && token.kind != TOKEN_NAME))
+        parser_fail(parser, token.line, "invalid syntax for a function call");
     if (token.kind == TOKEN_NAME)
         parser_look_ahead(parser);
     if (token.kind == TOKEN_NAME && parser->ahead.kind == TOKEN_ASSIGN) {
         parse_keyword(parser, arguments, keywords_capacity);
         return;
     }
-    if (arguments->n_keywords)
+    if (arguments->n_keywords || arguments->unpacked)
         parser_fail(parser, token.line, "invalid syntax for a function call");
     check_arguments(parser, positional->n_items, token.line);
     expression_list_add(parser, positional, expression_parse_whole(parser));
@@ -295,6 +327,8 @@ static struct argument_expressions *parse_arguments(struct parser *parser)
     arguments = create_arguments(parser, &positional);
     arguments->keywords = found.keywords;
     arguments->n_keywords = found.n_keywords;
+    arguments->unpacked = found.unpacked;
+    arguments->unpacked_keywords = found.unpacked_keywords;
     return arguments;
 }
 
@@ -305,6 +339,8 @@ static void cover_arguments(struct parser *parser, struct expression *call,
         expression_cover(parser, call, arguments->positional.items[i]);
     for (size_t i = 0; i < arguments->n_keywords; i++)
         expression_cover(parser, call, arguments->keywords[i].value);
+    expression_cover(parser, call, arguments->unpacked);
+    expression_cover(parser, call, arguments->unpacked_keywords);
 }
 
 static struct expression *parse_call(struct parser *parser, struct expression *callee)
@@ -314,6 +350,7 @@ static struct expression *parse_call(struct parser *parser, struct expression *c
     call->call.arguments = parse_arguments(parser);
     expression_cover(parser, call, callee);
     cover_arguments(parser, call, call->call.arguments);
+    refusal_check_call(parser, call);
     return call;
 }
 
@@ -348,6 +385,7 @@ static struct expression *create_filter(struct parser *parser, enum expression_k
     filter->filter.arguments = arguments;
     if (!filter->filter.function && !parser->scope->n_branches && !parser->unknown)
         parser->unknown = filter;
+    refusal_check_filter(parser, filter);
     return filter;
 }
 
@@ -417,20 +455,19 @@ struct expression *primary_parse_unary(struct parser *parser, bool with_filters)
 {
     uint32_t line = parser->token.line;
     struct expression *expression;
-    if (parser->token.kind == TOKEN_ADD)
-        fail_unsupported(parser, parser->token);
-    if (parser_skip(parser, TOKEN_SUBTRACT)) {
+    bool is_negative = parser->token.kind == TOKEN_SUBTRACT;
+    if (is_negative || parser->token.kind == TOKEN_ADD) {
+        parser_advance(parser);
         parser_enter(parser);
         expression = primary_parse_unary(parser, false);
         parser_leave(parser);
-        expression = expression_create_binary(parser, EXPRESSION_NEGATIVE, 0, line, expression, NULL);
+        expression = expression_create_binary(parser, is_negative ? EXPRESSION_NEGATIVE : EXPRESSION_POSITIVE,
+                                              0, line, expression, NULL);
     } else {
         expression = primary_parse(parser, false);
     }
     expression = parse_postfix(parser, expression);
     if (with_filters)
         expression = parse_filters_and_tests(parser, expression);
-    if (parser->token.kind == TOKEN_POWER)
-        fail_unsupported(parser, parser->token);
     return expression;
 }

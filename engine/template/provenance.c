@@ -119,21 +119,25 @@ static uint32_t source_at(const struct provenance_page *page, size_t at)
     return page->sources ? page->sources[at] : page->source;
 }
 
-// The first address from `at` on, up to `end`, whose source is another; all bytes between are marked.
-static uintptr_t find_other_source(const struct provenance *provenance, uintptr_t at, uintptr_t end,
-                                   uint32_t source)
+// The end of the run of marked bytes of that source, which starts at `at`. What is behind it is not looked at: runs
+// that touch would each be searched to the end of all.
+static uintptr_t find_run_end(const struct provenance *provenance, uintptr_t at, uintptr_t end,
+                              uint32_t source)
 {
     while (at < end) {
         const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
         uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
                   behind = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
-        if (source_at(page, at - first) != source)
+        if (!page || source_at(page, at - first) != source)
             return at;
+        uintptr_t stop = find_boundary(provenance, at, behind, false);
         if (page->sources)
-            while (at < behind && page->sources[at - first] == source)
+            while (at < stop && page->sources[at - first] == source)
                 at++;
         else
-            at = behind;
+            at = stop;
+        if (at < behind)
+            return at;
     }
     return end;
 }
@@ -149,8 +153,6 @@ bool provenance_next(const struct provenance *provenance, struct text text, size
         return false;
     const struct provenance_page *page = provenance->slots[slot_of(provenance, start / PAGE_BYTES)];
     uint32_t source = source_at(page, start % PAGE_BYTES);
-    uintptr_t stop = find_boundary(provenance, start, end, false);
-    *run =
-        (struct text_span){start - data, find_other_source(provenance, start, stop, source) - data, source};
+    *run = (struct text_span){start - data, find_run_end(provenance, start, end, source) - data, source};
     return true;
 }

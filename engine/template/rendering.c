@@ -4,10 +4,10 @@
 
 enum { GROWING_BYTES_MIN = 256 }; // shorter strings are copied: the room behind them would cost more
 
-void rendering_arrive(struct rendering *rendering, uint32_t source)
+void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at)
 {
-    if (source)
-        rendering->environment->sources[source - 1].has_arrived = true;
+    if (source && at < rendering->environment->sources[source - 1].first)
+        rendering->environment->sources[source - 1].first = at;
 }
 
 void rendering_add_text(struct rendering *rendering, struct text text)
@@ -22,13 +22,23 @@ void rendering_add_text(struct rendering *rendering, struct text text)
                           (struct text_span){start + run.start, start + run.end, run.source});
 }
 
-// Of a text that is transformed as a whole nobody knows which of its sources a byte is of: all but the first
-// count as printed at once.
-static void arrive_others(struct rendering *rendering, struct text source, struct text_span first)
+// Of a text that is transformed as a whole nobody knows which of its sources a byte is of: each gets its share in
+// their order, and one whose share has no byte counts as printed.
+static void share_sources(struct rendering *rendering, size_t start, struct text source,
+                          struct text_span first)
 {
-    for (struct text_span run = first; provenance_next(&rendering->provenance, source, run.end, &run);)
-        if (run.source != first.source)
-            rendering_arrive(rendering, run.source);
+    size_t size = rendering->text.size - start, from = 0;
+    for (struct text_span run = first, next; from < size; run = next) {
+        bool is_last = !provenance_next(&rendering->provenance, source, run.end, &next);
+        size_t end = is_last ? size : (size_t)((unsigned __int128)size * next.start / source.size);
+        if (end <= from)
+            rendering_arrive(rendering, run.source, 0);
+        else
+            text_spans_add_of(&rendering->content, (struct text_span){start + from, start + end, run.source});
+        from = end > from ? end : from;
+        if (is_last)
+            break;
+    }
 }
 
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source)
@@ -37,8 +47,7 @@ void rendering_note_source(struct rendering *rendering, size_t start, struct tex
     if (rendering->text.failed || !provenance_next(&rendering->provenance, source, 0, &run))
         return;
     text_spans_cut(&rendering->content, start);
-    text_spans_add_of(&rendering->content, (struct text_span){start, rendering->text.size, run.source});
-    arrive_others(rendering, source, run);
+    share_sources(rendering, start, source, run);
 }
 
 void rendering_cut(struct rendering *rendering, size_t size)

@@ -96,8 +96,8 @@ void rendering_add_text(struct rendering *rendering, struct text text);
 // All that was added to `text` since `start` counts as content if any byte of `source` does, which it was
 // made from.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
-void rendering_arrive(struct rendering *rendering, uint32_t source); // 0: of none, nothing happens
-void rendering_cut(struct rendering *rendering, size_t size);        // `text` back to that size
+void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at); // 0: of none, nothing happens
+void rendering_cut(struct rendering *rendering, size_t size);                   // `text` back to that size
 // The strings: `a` and the text from `start` on, which is cut off; that text alone; `a` and `b`.
 struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start);
 struct object rendering_take(struct rendering *rendering, size_t start);

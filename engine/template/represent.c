@@ -2,6 +2,7 @@
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
+#include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 
 #include <inttypes.h>
@@ -103,6 +104,21 @@ static void add_container_repr(struct rendering *rendering, const struct object 
 {
     struct buffer *buffer = &rendering->text;
     bool is_dict = object->kind == OBJECT_DICT, is_tuple = object->kind == OBJECT_TUPLE;
+    if (object->kind == OBJECT_VIEW) {
+        struct object list = iterator_collect(rendering, object);
+        buffer_add_format(buffer, "%s(", object_type_name(object));
+        represent_add_repr(rendering, &list);
+        buffer_add_byte(buffer, ')');
+        return;
+    }
+    if (object->kind == OBJECT_RANGE) {
+        const struct range *range = object->range;
+        buffer_add_format(buffer, "range(%" PRId64 ", %" PRId64, range->start, range->stop);
+        if (range->step != 1)
+            buffer_add_format(buffer, ", %" PRId64, range->step);
+        buffer_add_byte(buffer, ')');
+        return;
+    }
     if (!is_dict && !object_is_sequence(object)) // Python adds an address to most
         rendering_fail(rendering, "printing '%s' objects is not supported in templates",
                        object_type_name(object));

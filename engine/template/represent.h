@@ -17,7 +17,7 @@ struct object represent_escape(struct rendering *rendering, const struct object 
 struct json_style {
     struct text indent; // data NULL: all on one line
     struct text item_separator, key_separator;
-    bool ensure_ascii;
+    bool ensure_ascii, sorts_keys;
 };
 
 // Appends to rendering->text. Fails for what Python says is not JSON serializable.

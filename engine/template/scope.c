@@ -46,6 +46,19 @@ void scope_close(struct parser *parser)
     parser->scope = parser->scope->around;
 }
 
+void scope_make_procedure(struct parser *parser, struct scope_draft *draft, struct procedure *procedure)
+{
+    procedure->index = parser->template->n_procedures++;
+    draft->around->procedure->has_procedures = true;
+    draft->procedure = procedure;
+    draft->depth++;
+    draft->in_loop = false;
+    for (struct scope_draft *inside = draft->first_inside; inside; inside = inside->next) {
+        inside->procedure = procedure;
+        inside->depth++;
+    }
+}
+
 void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind)
 {
     struct scope_draft *draft = parser->scope;

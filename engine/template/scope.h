@@ -35,6 +35,8 @@ struct scope_draft {
 // `procedure`: NULL for a scope in the procedure around it.
 struct scope_draft *scope_open(struct parser *parser, struct scope *scope, struct procedure *procedure);
 void scope_close(struct parser *parser);
+// Makes the innermost scope, and those that were inside it, one of a procedure of its own. None of them has one.
+void scope_make_procedure(struct parser *parser, struct scope_draft *draft, struct procedure *procedure);
 void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind);
 // Every name of a target: MENTION_SET or MENTION_DECLARED.
 void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);

@@ -17,31 +17,77 @@ static struct object part_index(struct text part)
     return part.size ? object_integer(index) : object_string(part);
 }
 
+static struct object member_of(struct rendering *rendering, const struct object *item,
+                               const struct object *index, const struct object *missing)
+{
+    rendering_spend(rendering, 1);
+    struct object value = access_item(rendering, item, index);
+    bool has_missing = missing && missing->kind != OBJECT_MISSING && missing->kind != OBJECT_NONE;
+    return value.kind == OBJECT_UNDEFINED && has_missing ? *missing : value;
+}
+
 struct object sort_attribute(struct rendering *rendering, const struct object *item,
                              const struct object *path, const struct object *missing)
 {
     if (path->kind == OBJECT_MISSING || path->kind == OBJECT_NONE)
         return *item;
-    struct object index = *path;
-    if (path->kind == OBJECT_STRING && path->text.size && memchr(path->text.data, '.', path->text.size))
-        rendering_fail(rendering, "attributes of attributes ('a.b') are not supported in filters");
-    if (path->kind == OBJECT_STRING)
-        index = part_index(path->text);
-    rendering_spend(rendering, 1);
-    struct object value = access_item(rendering, item, &index);
-    bool has_missing = missing && missing->kind != OBJECT_MISSING && missing->kind != OBJECT_NONE;
-    return value.kind == OBJECT_UNDEFINED && has_missing ? *missing : value;
+    if (path->kind != OBJECT_STRING)
+        return member_of(rendering, item, path, missing);
+    struct object value = *item;
+    struct text rest = path->text;
+    for (;;) {
+        const char *dot = rest.size ? memchr(rest.data, '.', rest.size) : NULL;
+        struct text part = {rest.data, dot ? (size_t)(dot - rest.data) : rest.size};
+        struct object index = part_index(part);
+        value = member_of(rendering, &value, &index, missing);
+        if (!dot)
+            return value;
+        rest = (struct text){dot + 1, rest.size - part.size - 1};
+    }
+}
+
+static struct object fold_case(struct rendering *rendering, struct object key, bool case_sensitive)
+{
+    if (case_sensitive || key.kind != OBJECT_STRING)
+        return key;
+    return text_change_case(rendering, key.text, CASE_LOWER);
 }
 
 struct object *sort_keys(struct rendering *rendering, const struct object_sequence *items,
-                         const struct object *path, bool case_sensitive)
+                         const struct object *path, const struct object *missing, bool case_sensitive)
 {
     struct object *keys = rendering_allocate_array(rendering, items->n_items + 1, sizeof *keys);
     for (size_t i = 0; i < items->n_items; i++) {
-        keys[i] = sort_attribute(rendering, &items->items[i], path, NULL);
-        if (!case_sensitive && keys[i].kind == OBJECT_STRING)
-            keys[i] = text_change_case(rendering, keys[i].text, CASE_LOWER);
+        keys[i] = sort_attribute(rendering, &items->items[i], path, missing);
+        keys[i] = fold_case(rendering, keys[i], case_sensitive);
     }
+    return keys;
+}
+
+static struct object key_of_several(struct rendering *rendering, const struct object *item,
+                                    const struct object *path, bool case_sensitive)
+{
+    struct list_builder list = {0};
+    struct text rest = path->kind == OBJECT_STRING ? path->text : (struct text){0};
+    const char *comma;
+    do {
+        comma = rest.size ? memchr(rest.data, ',', rest.size) : NULL;
+        struct text part = {rest.data, comma ? (size_t)(comma - rest.data) : rest.size};
+        struct object name = path->kind == OBJECT_STRING ? object_string(part) : *path;
+        struct object key = sort_attribute(rendering, item, &name, NULL);
+        key = fold_case(rendering, key, case_sensitive);
+        list_add(rendering, &list, &key);
+        rest = (struct text){part.data + part.size + 1, comma ? rest.size - part.size - 1 : 0};
+    } while (comma);
+    return list_finish(rendering, &list);
+}
+
+struct object *sort_keys_of_several(struct rendering *rendering, const struct object_sequence *items,
+                                    const struct object *path, bool case_sensitive)
+{
+    struct object *keys = rendering_allocate_array(rendering, items->n_items + 1, sizeof *keys);
+    for (size_t i = 0; i < items->n_items; i++)
+        keys[i] = key_of_several(rendering, &items->items[i], path, case_sensitive);
     return keys;
 }
 

@@ -192,19 +192,24 @@ static void parse_loop_body(struct parser *parser, struct statement *statement)
     scope_close(parser);
 }
 
+// A recursive loop runs inside itself: it is a procedure. That is known behind its test.
 static void parse_for(struct parser *parser, struct statement *statement)
 {
     statement->loop.target = expression_parse_target(parser, TUPLE_UNTIL_IN);
     parser_expect_name(parser, "in");
     statement->loop.iterable = expression_parse_tuple(parser, TUPLE_NO_CONDITION);
     bool has_test = parser_skip_name(parser, "if");
+    struct scope_draft *around = scope_open(parser, &statement->loop.around, NULL);
     parser->n_loops++;
     if (has_test)
         parse_loop_test(parser, statement);
-    if (parser_is_name(parser, "recursive"))
-        parser_fail(parser, statement->line, "a recursive loop is not supported in templates");
+    if (parser_skip_name(parser, "recursive")) {
+        statement->loop.is_recursive = true;
+        scope_make_procedure(parser, around, &statement->loop.procedure);
+    }
     parse_loop_body(parser, statement);
     parser->n_loops--;
+    scope_close(parser);
 }
 
 static void parse_if(struct parser *parser, struct statement *statement)
@@ -274,19 +279,72 @@ static void parse_parameters(struct parser *parser, struct macro_definition *mac
     macro->n_defaults = defaults.n_items;
 }
 
+// From the parameters on: `with_parameters` where there are any.
+static void parse_macro_body(struct parser *parser, struct macro_definition *macro, bool with_parameters,
+                             const char *end)
+{
+    struct macro_definition *outer = parser->macro;
+    struct scope_draft *outer_scope = parser->macro_scope;
+    parser->macro_scope = scope_open(parser, &macro->scope, &macro->procedure);
+    parser->macro = macro;
+    if (with_parameters)
+        parse_parameters(parser, macro);
+    for (size_t i = 0; i < macro->n_parameters; i++)
+        scope_mention(parser, macro->parameters[i], MENTION_DECLARED);
+    if (macro->call) { // seen from outside
+        struct scope_draft *inside = parser->scope;
+        parser->scope = inside->around;
+        parser->macro = outer;
+        parser->macro_scope = outer_scope;
+        macro->call = expression_parse_whole(parser);
+        parser->scope = parser->macro_scope = inside;
+        parser->macro = macro;
+    }
+    macro->body = parse_closed_body(parser, end);
+    parser->macro = outer;
+    parser->macro_scope = outer_scope;
+    scope_close(parser);
+}
+
 static void parse_macro(struct parser *parser, struct statement *statement)
 {
     struct macro_definition *macro = statement->macro = parser_allocate(parser, sizeof *macro);
     macro->name = parser->token.text;
     macro->target = expression_parse_name_target(parser);
     scope_mention(parser, macro->target, MENTION_SET);
-    scope_open(parser, &macro->scope, &macro->procedure);
-    parser->n_macros++;
-    parse_parameters(parser, macro);
-    for (size_t i = 0; i < macro->n_parameters; i++)
-        scope_mention(parser, macro->parameters[i], MENTION_DECLARED);
-    macro->body = parse_closed_body(parser, "endmacro");
-    parser->n_macros--;
+    parse_macro_body(parser, macro, true, "endmacro");
+}
+
+// {% call(x) m(1) %}body{% endcall %}: the body is a macro that m gets as `caller`.
+static void parse_call_block(struct parser *parser, struct statement *statement)
+{
+    static struct expression unparsed;
+    struct macro_definition *macro = statement->macro = parser_allocate(parser, sizeof *macro);
+    macro->name = TEXT("caller");
+    macro->call = &unparsed;
+    parse_macro_body(parser, macro, parser->token.kind == TOKEN_LEFT_PARENTHESIS, "endcall");
+    if (macro->call->kind != EXPRESSION_CALL)
+        parser_fail(parser, statement->line, "expected call");
+}
+
+// {% with a = 1, b = a %}: the values are seen from outside.
+static void parse_with(struct parser *parser, struct statement *statement)
+{
+    struct expression_list targets = {0}, values = {0};
+    while (parser->token.kind != TOKEN_BLOCK_END && parser->token.kind != TOKEN_COLON) {
+        if (targets.n_items)
+            parser_expect(parser, TOKEN_COMMA);
+        expression_list_add(parser, &targets, expression_parse_target(parser, 0));
+        parser_expect(parser, TOKEN_ASSIGN);
+        expression_list_add(parser, &values, expression_parse_whole(parser));
+    }
+    statement->with.targets = targets.items;
+    statement->with.values = values.items;
+    statement->with.n_targets = targets.n_items;
+    scope_open(parser, &statement->with.scope, NULL);
+    for (size_t i = 0; i < targets.n_items; i++)
+        scope_mention_target(parser, targets.items[i], MENTION_DECLARED);
+    statement->with.body = parse_closed_body(parser, "endwith");
     scope_close(parser);
 }
 
@@ -315,6 +373,8 @@ static const struct tag {
     {"for", STATEMENT_FOR, parse_for},
     {"macro", STATEMENT_MACRO, parse_macro},
     {"filter", STATEMENT_FILTER, parse_filter_block},
+    {"call", STATEMENT_CALL, parse_call_block},
+    {"with", STATEMENT_WITH, parse_with},
     {"generation", STATEMENT_GENERATION, parse_generation},
     {"break", STATEMENT_BREAK, parse_jump},
     {"continue", STATEMENT_CONTINUE, parse_jump},
@@ -322,8 +382,8 @@ static const struct tag {
 
 static bool is_refused(struct text tag)
 {
-    static const char *const names[] = {"autoescape", "block",   "call",  "extends", "from",
-                                        "import",     "include", "print", "raw",     "with"};
+    static const char *const names[] = {"autoescape", "block",   "extends", "from",
+                                        "import",     "include", "print"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (text_equals_string(tag, names[i]))
             return true;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "engine/template/object.h"
+#include "engine/template/template.h"
 #include "schemas/arena.h"
 
 struct expression;
@@ -53,6 +54,7 @@ enum expression_kind {
     EXPRESSION_OR,
     EXPRESSION_NOT,
     EXPRESSION_NEGATIVE,
+    EXPRESSION_POSITIVE,
     EXPRESSION_COMPARISON,
     EXPRESSION_CONDITION,
     EXPRESSION_ATTRIBUTE,
@@ -70,6 +72,7 @@ enum operator{
     OPERATOR_DIVIDE,
     OPERATOR_FLOOR_DIVIDE,
     OPERATOR_MODULO,
+    OPERATOR_POWER,
     OPERATOR_EQUAL,
     OPERATOR_NOT_EQUAL,
     OPERATOR_LESS,
@@ -94,6 +97,7 @@ struct argument_expressions {
     struct expression_array positional;
     struct keyword_expression *keywords;
     size_t n_keywords;
+    struct expression *unpacked, *unpacked_keywords; // *list and **dict; each may be NULL
 };
 
 struct comparison_operand {
@@ -158,6 +162,8 @@ enum statement_kind {
     STATEMENT_IF,
     STATEMENT_FOR,
     STATEMENT_MACRO,
+    STATEMENT_CALL,
+    STATEMENT_WITH,
     STATEMENT_GENERATION,
     STATEMENT_BREAK,
     STATEMENT_CONTINUE
@@ -173,10 +179,15 @@ struct branch {
     struct statements body;
 };
 
+// What Jinja passes to macros that name it.
+enum { MACRO_CALLER, MACRO_VARARGS, MACRO_KWARGS, MACRO_HIDDEN };
+
 struct macro_definition {
     struct text name;
-    struct expression *target;      // where the macro itself is stored
-    struct expression **parameters; // names
+    struct expression *target; // where the macro itself is stored; NULL: the body of a call block
+    struct expression *hidden[MACRO_HIDDEN]; // names; NULL: not named
+    struct expression *call;                 // of a call block: the call that gets the macro as `caller`
+    struct expression **parameters;          // names
     size_t n_parameters;
     struct expression **defaults; // of the last ones
     size_t n_defaults;
@@ -205,10 +216,17 @@ struct statement {
             struct expression *test_target;     // the same target in the filter's own scope
             struct expression *iterable, *test; // test: or NULL
             struct statements body, otherwise;
-            bool uses_loop;
+            bool uses_loop, is_recursive;
             uint32_t loop_slot;
-            struct scope scope, test_scope, otherwise_scope;
+            struct procedure procedure; // of a recursive loop
+            struct scope around, scope, test_scope, otherwise_scope;
         } loop;
+        struct {
+            struct expression **targets, **values;
+            size_t n_targets;
+            struct statements body;
+            struct scope scope;
+        } with;
         struct macro_definition *macro;
     };
 };
@@ -225,10 +243,11 @@ struct template
     struct arena arena;
     struct text *names; // of variables; a name's number is its index
     uint32_t n_names;
-    struct text *words; // [n_words] all names and strings of the code, in the source's order
+    struct text *words; // [n_words] all names and strings of the code, and their parts between dots, sorted
     uint32_t n_words;
     struct outside_mention *first_mention, *last_mention; // in the source's order
     bool *is_outside;                                     // [n_names]: some scope reads it from outside
+    struct template_refusal refusal;
     uint32_t n_procedures;
     struct statements body;
     struct procedure procedure;

@@ -19,14 +19,25 @@ static bool parse_source(struct parser *parser, struct text source)
     return true;
 }
 
+static int compare_words(const void *left, const void *right)
+{
+    const struct text *a = left, *b = right;
+    size_t size = a->size < b->size ? a->size : b->size;
+    int order = size ? memcmp(a->data, b->data, size) : 0;
+    return order ? order : (a->size > b->size) - (a->size < b->size);
+}
+
 enum status template_parse(struct template **template, struct text source, struct error *error)
 {
     *template = calloc(1, sizeof **template);
     if (!*template)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
     struct parser parser = {.template = *template, .lexer = {.arena = &(*template)->arena, .error = error}};
-    if (parse_source(&parser, source))
+    if (parse_source(&parser, source)) {
+        if ((*template)->n_words)
+            qsort((*template)->words, (*template)->n_words, sizeof *(*template)->words, compare_words);
         return STATUS_OK;
+    }
     template_destroy(*template);
     *template = NULL;
     return error->status;
@@ -48,25 +59,15 @@ bool template_reads_time(const struct template *template)
     return false;
 }
 
-// "a.b" of map(attribute='a.b') names two members.
-static bool is_part(struct text string, struct text word)
+const struct template_refusal *template_refusal(const struct template *template)
 {
-    for (size_t start = 0, end; start <= string.size; start = end + 1) {
-        for (end = start; end < string.size && string.data[end] != '.';)
-            end++;
-        if (text_equal((struct text){string.data + start, end - start}, word))
-            return true;
-    }
-    return false;
+    return &template->refusal;
 }
 
 bool template_names(const struct template *template, struct text word)
 {
-    for (uint32_t i = 0; i < template->n_words; i++)
-        if (template->words[i].size >= word.size &&
-            (text_equal(template->words[i], word) || is_part(template->words[i], word)))
-            return true;
-    return false;
+    return template->n_words &&
+           bsearch(&word, template->words, template->n_words, sizeof word, compare_words) != NULL;
 }
 
 void template_mentions(const struct template *template,
@@ -106,7 +107,7 @@ static void copy_spans(struct rendering *rendering, size_t offset, struct text_s
 {
     for (size_t i = 0; i < rendering->content.n_items; i++) {
         const struct text_span *span = &rendering->content.items[i];
-        rendering_arrive(rendering, span->source);
+        rendering_arrive(rendering, span->source, span->start);
         if (out)
             text_spans_add(out, offset + span->start, offset + span->end);
     }
@@ -129,6 +130,8 @@ enum status template_render(const struct template *template, const struct value 
         .steps_left = TEMPLATE_STEPS_MAX,
     };
     enum status status = STATUS_OK;
+    for (uint32_t i = 0; i < environment->n_sources; i++)
+        environment->sources[i].first = SIZE_MAX;
     if (render_template(&rendering)) {
         copy_spans(&rendering, out->size, environment->content);
         buffer_add(out, rendering.text.data, rendering.text.size);

@@ -5,15 +5,10 @@
 // tojson of Hugging Face transformers. A parsed template is immutable: any thread may render.
 //
 // Rendered text is what jinja2 gives, byte for byte. All else is refused by name: the tags autoescape, block,
-// call, extends, from, import, include, print, raw, with; recursive loops, loop.changed, cycle and depth;
-// caller, varargs, kwargs, *x and **x in calls; dict and namespace of a dict; cycler, joiner, lipsum; **,
-// unary +, // and % of floats, % on text, division of integers beyond 2^53; numbers other than decimal;
-// strings side by side; several subscripts; text sliced with a step; tuples as keys; the order of lists; the
-// filters and tests that functions.h's tables lack; reverse of text; a.b as an attribute in a filter; int
-// with a base, round to less than 0 digits or to one side, sort by several attributes; tojson with sort_keys;
-// titles beyond ASCII and the lower case of U+03A3; the rarer methods and attributes (functions.c) and the
-// start and end of searches; printing anything but numbers, strings, lists, tuples and dicts. Known limits:
-// integers have 64 bits; time is UTC; see character.h for letters.
+// extends, from, import, include, print; calls of lipsum; numbers other than decimal; several subscripts; the
+// filters that functions.h's tables lack (pprint, random, urlize, xmlattr); attributes of numbers and ranges
+// (functions.c); complex powers; ascii() in formats and the type n; printing generators, macros, loops,
+// functions and namespaces. Known limits: integers have 64 bits; time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/span.h"
@@ -37,7 +32,7 @@ enum {
 // A part of the variables of which is asked whether any text of it is printed.
 struct template_source {
     const struct value *value; // in the variables' tree
-    bool has_arrived;
+    size_t first;              // of the rendered text, the first byte that is of it; SIZE_MAX: none is
 };
 
 // Values visible to a rendering besides the request's own variables.
@@ -53,7 +48,7 @@ struct template_environment {
     // asked for.
     struct text_spans *content;
     // [n_sources] NULL: not asked for. In the order of the tree, all in one variable; none is inside another.
-    // The caller sets `value`; has_arrived is set if a byte of its strings, or one made from them, is printed.
+    // The caller sets `value`; `first` is where a byte of its strings, or one made from them, is printed.
     struct template_source *sources;
     uint32_t n_sources;
     bool none_is_empty; // none becomes text as "", not as "None"; it still is none to tests and tojson
@@ -75,6 +70,14 @@ struct template_mention {
     struct text member; // data NULL: the variable itself
     uint32_t line;
 };
+// What the template would fail with whatever its variables are, if it gets to run that part: an unknown filter
+// or test in a branch, arguments that a function does not take, a bad format, a method that templates lack.
+// Jinja finds these when they run; who renders thousands of rows wants to know before. text[0] is NUL: nothing.
+struct template_refusal {
+    uint32_t line;
+    char text[200];
+};
+const struct template_refusal *template_refusal(const struct template *template);
 // In the source's order; functions of templates are left out. Texts live as long as the template.
 void template_mentions(const struct template *template,
                        void (*receive)(void *context, const struct template_mention *mention), void *context);

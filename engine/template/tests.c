@@ -2,9 +2,11 @@
 #include "engine/template/functions.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
+#include "engine/template/represent.h"
 
 enum {
-    CALLABLES = 1 << OBJECT_FUNCTION | 1 << OBJECT_MACRO | 1 << OBJECT_LOOP | 1 << OBJECT_UNDEFINED,
+    CALLABLES = 1 << OBJECT_FUNCTION | 1 << OBJECT_MACRO | 1 << OBJECT_LOOP | 1 << OBJECT_UNDEFINED |
+                1 << OBJECT_JOINER,
     NUMBERS = 1 << OBJECT_BOOL | 1 << OBJECT_INTEGER | 1 << OBJECT_FLOAT,
     SEQUENCES = 1 << OBJECT_STRING | 1 << OBJECT_LIST | 1 << OBJECT_TUPLE | 1 << OBJECT_DICT |
                 1 << OBJECT_RANGE | 1 << OBJECT_UNDEFINED,
@@ -39,6 +41,42 @@ static struct object compare_values(struct rendering *rendering, const struct ca
         operator_compare(rendering, (enum operator)call->variant, &call->items[0], &call->items[1]));
 }
 
+static struct object has_case(struct rendering *rendering, const struct call *call)
+{
+    struct object string = represent_str(rendering, &call->items[0]);
+    const struct function *method =
+        functions_find_method(OBJECT_STRING, call->variant ? TEXT("isupper") : TEXT("islower"));
+    return method->run(rendering, &(struct call){&string, 1, NULL, 0, method->variant});
+}
+
+// One object, in Python's sense, where two of a kind are alike: the constants. Of others the kinds that are
+// made anew are told apart by their place.
+static struct object is_same(struct rendering *rendering, const struct call *call)
+{
+    const struct object *a = &call->items[0], *b = &call->items[1];
+    if (a->kind != b->kind)
+        return object_bool(false);
+    if (a->kind == OBJECT_NONE || a->kind == OBJECT_BOOL)
+        return object_bool(a->kind == OBJECT_NONE || a->boolean == b->boolean);
+    if (a->kind <= OBJECT_STRING)
+        rendering_fail(rendering, "sameas: of numbers and text it is not supported; == compares them");
+    return object_bool(a->sequence == b->sequence);
+}
+
+static struct object is_escaped(struct rendering *rendering, const struct call *call)
+{
+    return object_bool(call->items[0].kind == OBJECT_STRING && call->items[0].markup);
+}
+
+static struct object is_known(struct rendering *rendering, const struct call *call)
+{
+    const struct object *name = &call->items[0];
+    if (name->kind != OBJECT_STRING)
+        return object_bool(false);
+    return object_bool(call->variant ? functions_find(&tests_table, name->text) != NULL
+                                     : functions_find_filter(name->text) != NULL);
+}
+
 static const struct function functions[] = {
     FUNCTION("defined", has_kind, (unsigned)ALL_BUT_UNDEFINED, 1, "value"),
     FUNCTION("undefined", has_kind, 1 << OBJECT_UNDEFINED, 1, "value"),
@@ -57,6 +95,12 @@ static const struct function functions[] = {
     FUNCTION("odd", has_remainder, 1, 1, "value"),
     FUNCTION("even", has_remainder, 0, 1, "value"),
     FUNCTION("divisibleby", has_remainder, 0, 2, "value", "num"),
+    FUNCTION("lower", has_case, false, 1, "value"),
+    FUNCTION("upper", has_case, true, 1, "value"),
+    FUNCTION("sameas", is_same, 0, 2, "value", "other"),
+    FUNCTION("escaped", is_escaped, 0, 1, "value"),
+    FUNCTION("filter", is_known, false, 1, "value"),
+    FUNCTION("test", is_known, true, 1, "value"),
     FUNCTION("in", compare_values, OPERATOR_IN, 2, "value", "seq"),
     METHOD("==", compare_values, OPERATOR_EQUAL, 2, "a", "b"),
     METHOD("eq", compare_values, OPERATOR_EQUAL, 2, "a", "b"),

@@ -42,7 +42,7 @@ static struct object indent_text(struct rendering *rendering, const struct call 
     rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
     buffer_add_byte(buffer, '\n');
     struct object terminated = rendering_take(rendering, start);
-    const struct object_sequence *lines = text_split_lines(rendering, terminated.text).sequence;
+    const struct object_sequence *lines = text_split_lines(rendering, terminated.text, false).sequence;
     for (size_t i = 0; i < lines->n_items; i++) {
         struct text line = lines->items[i].text;
         if (i)
@@ -123,9 +123,30 @@ static bool has_affix(struct text text, struct text affix, bool at_end)
            (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
 }
 
+// The part of the text between two arguments, as Python's methods read them. False: the start is behind the
+// end, where not even an empty text is found.
+static bool between(struct rendering *rendering, struct text text, const struct object *start,
+                    const struct object *end, struct text *part)
+{
+    *part = text;
+    if (!argument_is_given(start) && !argument_is_given(end))
+        return true;
+    int64_t length = (int64_t)codepoints_count(text);
+    int64_t from = argument_integer(rendering, start, 0), to = argument_integer(rendering, end, length);
+    from = from < 0 ? (from + length < 0 ? 0 : from + length) : from;
+    to = to < 0 ? (to + length < 0 ? 0 : to + length) : to > length ? length : to;
+    rendering_spend_bytes(rendering, text.size);
+    if (from > to)
+        return false;
+    *part = codepoints_slice(text, (size_t)from, (size_t)to);
+    return true;
+}
+
 static struct object starts_or_ends_with(struct rendering *rendering, const struct call *call)
 {
     const struct object *alternatives = &call->items[1];
+    struct text part;
+    bool is_possible = between(rendering, call->items[0].text, &call->items[2], &call->items[3], &part);
     bool found = false;
     size_t n = 1;
     if (alternatives->kind == OBJECT_TUPLE) {
@@ -134,18 +155,42 @@ static struct object starts_or_ends_with(struct rendering *rendering, const stru
     }
     rendering_spend_bytes(rendering, call->items[0].text.size);
     for (size_t i = 0; i < n && !found; i++)
-        found = has_affix(call->items[0].text, required_text(rendering, &alternatives[i]),
-                          call->variant == AT_END);
+        found = has_affix(part, required_text(rendering, &alternatives[i]), call->variant == AT_END) &&
+                is_possible;
     return object_bool(found);
 }
 
+enum { FIND_LAST = 1, FIND_OR_FAIL = 2 };
+
 static struct object find_text(struct rendering *rendering, const struct call *call)
 {
-    struct text text = call->items[0].text, wanted = required_text(rendering, &call->items[1]);
-    text_spend_search(rendering, text, wanted);
-    size_t found = text_find(text, wanted, call->variant);
-    text.size = found;
-    return object_integer(found == SIZE_MAX ? -1 : (int64_t)codepoints_count(text));
+    struct text text = call->items[0].text, wanted = required_text(rendering, &call->items[1]), part;
+    bool is_possible = between(rendering, text, &call->items[2], &call->items[3], &part);
+    text_spend_search(rendering, part, wanted);
+    size_t found = is_possible ? text_find(part, wanted, call->variant & FIND_LAST) : SIZE_MAX;
+    if (found == SIZE_MAX && call->variant & FIND_OR_FAIL)
+        rendering_fail(rendering, "substring not found");
+    if (found == SIZE_MAX)
+        return object_integer(-1);
+    text.size = (size_t)(part.data - text.data) + found;
+    return object_integer((int64_t)codepoints_count(text));
+}
+
+static struct object count_text(struct rendering *rendering, const struct call *call)
+{
+    struct text wanted = required_text(rendering, &call->items[1]), part;
+    if (!between(rendering, call->items[0].text, &call->items[2], &call->items[3], &part))
+        return object_integer(0);
+    rendering_spend_bytes(rendering, part.size);
+    if (!wanted.size)
+        return object_integer((int64_t)codepoints_count(part) + 1);
+    int64_t n = 0;
+    for (size_t found; (found = text_find(part, wanted, false)) != SIZE_MAX; n++) {
+        part.data += found + wanted.size;
+        part.size -= found + wanted.size;
+        rendering_spend(rendering, 1);
+    }
+    return object_integer(n);
 }
 
 // The method, variant true, takes strings alone.
@@ -203,12 +248,17 @@ static const struct function methods[] = {
     METHOD("strip", strip_text, STRIP_LEFT | STRIP_RIGHT, 1, "self", "chars"),
     METHOD("lstrip", strip_text, STRIP_LEFT, 1, "self", "chars"),
     METHOD("rstrip", strip_text, STRIP_RIGHT, 1, "self", "chars"),
-    METHOD("startswith", starts_or_ends_with, AT_START, 2, "self", "prefix"),
-    METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix"),
-    METHOD("find", find_text, false, 2, "self", "sub"),
-    METHOD("rfind", find_text, true, 2, "self", "sub"),
+    METHOD("startswith", starts_or_ends_with, AT_START, 2, "self", "prefix", "start", "end"),
+    METHOD("endswith", starts_or_ends_with, AT_END, 2, "self", "suffix", "start", "end"),
+    METHOD("find", find_text, 0, 2, "self", "sub", "start", "end"),
+    METHOD("rfind", find_text, FIND_LAST, 2, "self", "sub", "start", "end"),
+    METHOD("index", find_text, FIND_OR_FAIL, 2, "self", "sub", "start", "end"),
+    METHOD("rindex", find_text, FIND_OR_FAIL | FIND_LAST, 2, "self", "sub", "start", "end"),
+    METHOD("count", count_text, 0, 2, "self", "sub", "start", "end"),
+    METHOD("swapcase", change_case, CASE_SWAP, 1, "self"),
+    METHOD("casefold", change_case, CASE_FOLD, 1, "self"),
     METHOD("replace", replace_text, true, 3, "self", "old", "new", "count"),
     METHOD("join", join_texts, 0, 2, "self", "iterable"),
 };
 
-const struct function_table methods_of_strings = FUNCTION_TABLE(methods);
+const struct function_table methods_of_text = FUNCTION_TABLE(methods);

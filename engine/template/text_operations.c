@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { CAPITAL_SIGMA = 0x3A3 }; // its lower case depends on the letters around it
+enum { CAPITAL_SIGMA = 0x3A3, SMALL_SIGMA = 0x3C3, FINAL_SIGMA = 0x3C2 };
 
 void text_spend_search(struct rendering *rendering, struct text text, struct text part)
 {
@@ -20,24 +20,66 @@ static bool starts_word(uint32_t before, enum text_case to)
     return to == CASE_TITLE ? !character_is_cased(before) : is_mark || codepoint_is_space(before);
 }
 
+// The lower case of a capital sigma that ends at `end` of `word`: a final one behind a letter and before none
+// (Unicode 14, section 3.13, "Final_Sigma").
+static uint32_t lower_sigma(struct text word, size_t start, size_t end)
+{
+    uint32_t codepoint = 0;
+    bool is_cased = false;
+    while (start > 0 && character_is_ignorable(codepoint = codepoints_previous(word, &start)))
+        codepoint = 0;
+    is_cased = codepoint && character_is_cased(codepoint);
+    codepoint = 0;
+    while (is_cased && end < word.size && character_is_ignorable(codepoint = codepoints_next(word, &end)))
+        codepoint = 0;
+    return is_cased && !(codepoint && character_is_cased(codepoint)) ? FINAL_SIGMA : SMALL_SIGMA;
+}
+
+// What lower() of the filter `title` sees around a character: the rest of the word that starts at `start`.
+static struct text rest_of_word(struct text text, size_t start)
+{
+    codepoints_next(text, &start);
+    size_t end = start;
+    for (size_t next = start; end < text.size; end = next)
+        if (starts_word(codepoints_next(text, &next), CASE_TITLE_WORDS))
+            break;
+    return (struct text){text.data + start, end - start};
+}
+
+static size_t change_one(uint32_t codepoint, enum text_case to, bool is_start, uint32_t *mapped)
+{
+    bool to_upper = to == CASE_UPPER || (is_start && to == CASE_TITLE_WORDS) ||
+                    (to == CASE_SWAP && character_is_lower(codepoint));
+    mapped[0] = codepoint;
+    if (to_upper)
+        return character_upper(codepoint, mapped);
+    if (is_start)
+        return character_title(codepoint, mapped);
+    if (to == CASE_FOLD)
+        return character_fold(codepoint, mapped);
+    return to == CASE_SWAP && !character_is_upper(codepoint) ? 1 : character_lower(codepoint, mapped);
+}
+
 struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to)
 {
-    size_t first = rendering->text.size;
+    size_t first = rendering->text.size, word = 0;
     uint32_t before = ' ';
+    bool is_title = to == CASE_TITLE || to == CASE_TITLE_WORDS;
     for (size_t i = 0; i < text.size;) {
         uint32_t mapped[CHARACTER_EXPANSION_MAX];
-        bool is_title = to == CASE_TITLE || to == CASE_TITLE_WORDS;
         bool is_start = is_title ? starts_word(before, to) : to == CASE_CAPITAL && i == 0;
+        size_t start = i;
         uint32_t codepoint = codepoints_next(text, &i);
-        size_t n = 0; // characters that it maps to; 0: not known
-        if (to == CASE_UPPER || (is_start && to == CASE_TITLE_WORDS))
-            n = character_upper(codepoint, mapped);
-        else if (is_start)
-            n = character_title(codepoint, mapped);
-        else if (codepoint != CAPITAL_SIGMA)
-            n = character_lower(codepoint, mapped);
-        if (!n)
-            rendering_fail(rendering, "changing the case of U+%04X is not supported", codepoint);
+        word = is_start ? start : word;
+        size_t n = change_one(codepoint, to, is_start, mapped);
+        if (codepoint == CAPITAL_SIGMA && mapped[0] == SMALL_SIGMA && to == CASE_TITLE_WORDS) {
+            struct text rest = rest_of_word(text, word);
+            size_t offset = (size_t)(text.data + start - rest.data);
+            mapped[0] = lower_sigma(rest, offset, offset + i - start);
+            rendering_spend_bytes(rendering, rest.size * 8);
+        } else if (codepoint == CAPITAL_SIGMA && mapped[0] == SMALL_SIGMA && to != CASE_FOLD) {
+            mapped[0] = lower_sigma(text, start, i);
+        }
         for (size_t k = 0; k < n; k++)
             codepoints_add(&rendering->text, mapped[k]);
         before = codepoint;
@@ -137,7 +179,7 @@ static void add_part(struct rendering *rendering, struct list_builder *list, str
     list_add(rendering, list, &part);
 }
 
-struct object text_split_lines(struct rendering *rendering, struct text text)
+struct object text_split_lines(struct rendering *rendering, struct text text, bool with_ends)
 {
     struct list_builder list = {0};
     size_t start = 0;
@@ -148,13 +190,35 @@ struct object text_split_lines(struct rendering *rendering, struct text text)
             continue;
         if (codepoint == '\r' && i < text.size && text.data[i] == '\n')
             i++;
-        add_part(rendering, &list, text, start, stop);
+        add_part(rendering, &list, text, start, with_ends ? i : stop);
         start = i;
     }
     if (start < text.size)
         add_part(rendering, &list, text, start, text.size);
     rendering_spend_bytes(rendering, text.size * 4);
     return list_finish(rendering, &list);
+}
+
+struct object text_pick(struct rendering *rendering, struct text text, int64_t first, int64_t last,
+                        int64_t step)
+{
+    size_t start = rendering->text.size;
+    int64_t at = first;
+    size_t offset = codepoints_offset(text, first < 0 ? 0 : (size_t)first);
+    rendering_spend_bytes(rendering, text.size * 8);
+    while (step > 0 ? at < last : at > last) {
+        size_t end = offset;
+        codepoints_next(text, &end);
+        rendering_add_text(rendering, (struct text){text.data + offset, end - offset});
+        at += step;
+        if (step > 0 ? at >= last : at <= last)
+            break;
+        for (int64_t i = 0; i < step; i++)
+            codepoints_next(text, &offset);
+        for (int64_t i = 0; i > step; i--)
+            codepoints_previous(text, &offset);
+    }
+    return rendering_take(rendering, start);
 }
 
 // The end of the run of spaces, or of other characters, from `position` on.
@@ -177,6 +241,28 @@ static void split_words(struct rendering *rendering, struct text text, int64_t m
     }
     if (start < text.size)
         add_part(rendering, list, text, start, text.size);
+}
+
+// The start of the run of spaces, or of other characters, that ends at `position`.
+static size_t run_start(struct text text, size_t position, bool spaces)
+{
+    for (size_t before = position; position > 0; position = before)
+        if (codepoint_is_space(codepoints_previous(text, &before)) != spaces)
+            break;
+    return position;
+}
+
+static void split_words_from_right(struct rendering *rendering, struct text text, int64_t max_splits,
+                                   struct list_builder *list)
+{
+    size_t stop = run_start(text, text.size, true);
+    for (; stop > 0 && max_splits != 0; max_splits--) {
+        size_t start = run_start(text, stop, false);
+        add_part(rendering, list, text, start, stop);
+        stop = run_start(text, start, true);
+    }
+    if (stop > 0)
+        add_part(rendering, list, text, 0, stop);
 }
 
 static void split_at(struct rendering *rendering, struct text text, struct text separator, int64_t max_splits,
@@ -206,17 +292,17 @@ struct object text_split(struct rendering *rendering, struct text text, struct t
     struct list_builder list = {0};
     if (separator.data && separator.size == 0)
         rendering_fail(rendering, "empty separator");
-    if (!separator.data && from_right && max_splits >= 0)
-        rendering_fail(rendering, "rsplit: a limit without a separator is not supported");
-    if (from_right)
+    if (from_right && separator.data)
         text_spend_search(rendering, text, separator);
     else
         rendering_spend_bytes(rendering, text.size * 4);
     if (separator.data)
         split_at(rendering, text, separator, max_splits, from_right, &list);
+    else if (from_right)
+        split_words_from_right(rendering, text, max_splits, &list);
     else
         split_words(rendering, text, max_splits, &list);
-    for (size_t i = 0; from_right && separator.data && i < list.n_items / 2; i++) {
+    for (size_t i = 0; from_right && i < list.n_items / 2; i++) {
         struct object swapped = list.items[i];
         list.items[i] = list.items[list.n_items - 1 - i];
         list.items[list.n_items - 1 - i] = swapped;

@@ -11,9 +11,11 @@ enum text_case {
     CASE_UPPER,
     CASE_LOWER,
     CASE_CAPITAL,
-    CASE_TITLE,
-    CASE_TITLE_WORDS
-}; // method, filter `title`
+    CASE_TITLE,       // the method title
+    CASE_TITLE_WORDS, // the filter title
+    CASE_SWAP,
+    CASE_FOLD
+};
 
 struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to);
 // Without the characters of `chars` (data NULL: whitespace) at either end.
@@ -23,8 +25,11 @@ struct object text_replace(struct rendering *rendering, struct text text, struct
                            int64_t count);
 // Byte offset of the first (or last) `part`, or SIZE_MAX.
 size_t text_find(struct text text, struct text part, bool last);
-// The lines, as str.splitlines.
-struct object text_split_lines(struct rendering *rendering, struct text text);
+// The lines, as str.splitlines; with_ends: with their line breaks.
+struct object text_split_lines(struct rendering *rendering, struct text text, bool with_ends);
+// Every step-th character from the first to before the last; step is not 0. Bounds as slice.indices gives them.
+struct object text_pick(struct rendering *rendering, struct text text, int64_t first, int64_t last,
+                        int64_t step);
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.
 struct object text_split(struct rendering *rendering, struct text text, struct text separator,
                          int64_t max_splits, bool from_right);

@@ -1,6 +1,7 @@
 #include "engine/template/represent.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/rendering.h"
+#include "engine/template/sort.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,15 +85,25 @@ static void add_key(struct rendering *rendering, const struct object *key, const
         buffer_add_byte(&rendering->text, '"');
 }
 
+static size_t *sorted_keys(struct rendering *rendering, const struct dict *dict)
+{
+    struct object *keys = rendering_allocate_array(rendering, dict->n_entries + 1, sizeof *keys);
+    for (size_t i = 0; i < dict->n_entries; i++)
+        keys[i] = dict->entries[i].key;
+    return sort_order(rendering, keys, dict->n_entries, false);
+}
+
 static void add_container(struct rendering *rendering, const struct object *object,
                           const struct json_style *style, unsigned level)
 {
     struct buffer *buffer = &rendering->text;
     bool is_dict = object->kind == OBJECT_DICT;
     size_t n = is_dict ? object->dict->n_entries : object->sequence->n_items;
+    const size_t *order = is_dict && style->sorts_keys ? sorted_keys(rendering, object->dict) : NULL;
     buffer_add_byte(buffer, is_dict ? '{' : '[');
-    for (size_t i = 0; i < n; i++) {
-        if (i)
+    for (size_t k = 0; k < n; k++) {
+        size_t i = order ? order[k] : k;
+        if (k)
             buffer_add_text(buffer, style->item_separator);
         add_line(buffer, style, level + 1);
         if (is_dict) {

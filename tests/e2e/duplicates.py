@@ -92,6 +92,38 @@ def an_answer_stays_a_source_as_long_as_one_of_its_equals_is_there(test):
 
 
 @case
+def an_answer_that_retain_removes_stays_a_source(test):
+    test.write("in.jsonl", equal_pairs()[0])
+    run = ["--store", "s.db"]
+    test.run_file("in.jsonl", "1.jsonl", "--dataset", "d1", *run)
+    before = computed(test, "s.db")
+    test.run("submit", "in.jsonl", "--dataset", "d2", *run)  # nobody collects it
+    test.run("work", "--model", test.model, "--exit-when-idle", "0", *run)
+    collected = test.query("SELECT collected_at_us FROM datasets WHERE dataset = 'd1'", "s.db")[0][0]
+    test.wait_until("a second later", lambda: time.time() * 1e6 > collected + 1100000)
+    worker = test.start("work", "--model", test.model, "--retain", "1s", *run)
+    test.wait_until("the old jobs to go", lambda: test.query("SELECT count(*) FROM jobs WHERE dataset = 'd1'", "s.db") == [(0,)])
+    worker.terminate()
+    assert test.wait(worker).status == 0
+    assert test.query("SELECT n_duplicates, duplicate_completion_tokens FROM datasets WHERE dataset = 'd2'", "s.db") == [(0, 0)]
+    test.run_file("in.jsonl", "3.jsonl", "--dataset", "d3", *run)
+    assert computed(test, "s.db")[1] == before[1] and duplicates(test, "s.db") == N
+
+
+@case
+def an_answer_that_is_computed_again_otherwise_leaves_its_equals_as_sources(test):
+    test.write("in.jsonl", equal_pairs()[0])
+    run = ["--store", "s.db"]
+    test.run_file("in.jsonl", "1.jsonl", "--dataset", "d1", *run)
+    test.run_file("in.jsonl", "2.jsonl", "--dataset", "d2", *run)
+    test.run_file("in.jsonl", "1.jsonl", "--dataset", "d1", "--kv-type", "q8_0", "--force-new", *run)
+    assert duplicates(test, "s.db") == 0
+    before = computed(test, "s.db")
+    test.run_file("in.jsonl", "3.jsonl", "--dataset", "d3", *run)
+    assert computed(test, "s.db") == before and bodies(test, "3.jsonl") == bodies(test, "2.jsonl")
+
+
+@case
 def every_edit_of_a_file_finds_the_answers_of_the_one_before(test):
     kept = {"custom_id": "kept", "prompt": "the earth", "temperature": 0, "max_tokens": 3}
     asked = [{"custom_id": f"{i}", "prompt": f"the water {i}", "temperature": 0, "stop": ["e", "a", "t", " "]} for i in range(30)]

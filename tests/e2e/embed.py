@@ -84,6 +84,48 @@ def ids_stand_beside_their_vectors_as_they_came(test):
     assert errors[2][2] == "id: expected a string or a number, got null" and errors[4][2] == "id: expected 1 to 256 bytes, got 257", errors
 
 
+def embedded_file(test, name, content, *options, status=0):
+    """Of a file that is standard input by redirection."""
+    with open(test.path(name), "wb") as file:
+        file.write(content.encode())
+    redirected = lambda: os.dup2(os.open(test.path(name), os.O_RDONLY), 0)
+    finished = test.run("embed", test.model, *options, status=status, preexec_fn=redirected)
+    return finished, [json.loads(line) for line in finished.out.splitlines()]
+
+
+@case
+def a_byte_order_mark_is_no_text(test):
+    expected = vectors_of(test, ["the winter", "the"])
+    assert [line["embedding"] for line in embedded_file(test, "in.txt", "\ufeffthe winter\nthe\n")[1]] == [e["embedding"] for e in expected]
+    lines = [json.loads(line) for line in test.run("embed", test.model, stdin='\ufeff{"text": "the winter"}\n{"text": "the"}\n').out.splitlines()]
+    assert lines == expected, lines
+
+
+@case
+def texts_that_begin_with_a_quote_are_no_json_unless_all_lines_are(test):
+    texts = ['"the winter"', '"the winter," he said.', "the"]
+    expected = [line["embedding"] for line in vectors_of(test, texts)]
+    content = "\n".join(texts) + "\n"
+    assert [line["embedding"] for line in embedded_file(test, "in.txt", content)[1]] == expected
+    for stdin, options in (("\n".join(texts[1:]), []), (content, ["--plain-text"]), ('{"text"\n', ["--plain-text"])):
+        lines = [json.loads(line) for line in test.run("embed", test.model, *options, stdin=stdin).out.splitlines()]
+        assert len(lines) == stdin.strip().count("\n") + 1 and all("embedding" in line for line in lines), lines
+    strings = embedded_file(test, "in.txt", '"the winter"\n\n"the"\n', status=3)[1]  # an empty line has no tokens
+    assert [line.get("embedding") for line in strings] == [line.get("embedding") for line in vectors_of(test, ["the winter", "", "the"], status=3)]
+    piped = test.run("embed", test.model, stdin=content, status=3)  # what is behind the first line is not known then
+    errors = [json.loads(line)["error"]["message"] for line in piped.out.splitlines() if "error" in line]
+    assert len(errors) == 1 and "--plain-text" in errors[0], piped
+
+
+@case
+def tables_are_refused_by_name(test):
+    for name in ("in.csv", "in.TSV", "in.parquet"):
+        finished = embedded_file(test, name, "id,text\n1,the winter\n", status=1)[0]
+        assert f'standard input is "{name}", a table: expected lines of text or JSON' in finished.err, finished
+    assert len(embedded_file(test, "in.csv", "id,text\n1,the winter\n", "--plain-text")[1]) == 2
+    assert "a table" in embedded_file(test, "in.bin", "PAR1....", "--plain-text", status=1)[0].err
+
+
 GROUPS = ["--max-rows", "64"]  # which are written when their texts have 512 tokens
 
 

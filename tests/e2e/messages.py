@@ -9,6 +9,7 @@ QWEN = """{%- for message in messages %}{% if message.role in ["system", "user",
 {% endif %}{% endfor %}<|im_start|>assistant
 """
 USER = {"role": "user", "content": "the winter"}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}}
 RULE = {"role": "system", "content": "the sea"}
 
 
@@ -98,10 +99,29 @@ def sheaf_template_of_a_model_follows_the_rules_of_jobs(test):
     assert "messages[0].content" in template([{"role": "user"}], status=1).err
     kept = template([USER], add_generation_prompt=False, some_variable=1)
     assert kept.out == "<|im_start|>user\nthe winter<|im_end|>\n" and "chat_template_kwargs.some_variable" in kept.err, kept
+    assert "takes none" in template([USER], tools=[TOOL], status=1).err
+    hidden = template([USER], tools=[TOOL], tool_choice="none")
+    assert 'field "tools" has no effect' in hidden.err and hidden.out.startswith("<|im_start|>user"), hidden
     with open(test.path("plain.jinja"), "w", encoding="utf-8") as file:
         file.write("{{ messages[0].role }}")
     plain = test.run("template", "plain.jinja", stdin=json.dumps({"messages": [{"role": "developer", "content": "a"}]}))
     assert plain.out == "developer" and not plain.err, plain
+
+
+@case
+def sheaf_template_of_a_model_checks_tools_and_takes_the_day_of_a_job(test):
+    calls = "{% if tools %}<tool_call>{{ (tools|tojson)[:9] }}</tool_call>{% endif %}{{ messages[0].content }}{{ strftime_now('%Y-%m-%d') }}"
+    tiny_model.write(test.model, more_keys={"tokenizer.chat_template": tiny_model.value(tiny_model.STRING, calls)})
+    def template(*options, status=0, **more):
+        return test.run("template", test.model, *options, stdin=json.dumps(dict(messages=[USER], **more)), status=status)
+    good = template(tools=[TOOL], created=86400).out
+    assert good.endswith("the winter1970-01-02"), good
+    assert template("--now", "2024-07-26", created=86400).out.endswith("2024-07-26")
+    bad = {"type": "function", "function": {"name": "g", "parameters": {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}}}
+    test.write("in.jsonl", [{"messages": [USER], "tools": [TOOL, bad], "max_tokens": 1}])
+    assert "tools[1].function.parameters" in template(tools=[TOOL, bad], status=1).err
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model)
+    assert "tools[1].function.parameters" in error_of(test.answers()[0])["message"], test.answers()
 
 
 @case

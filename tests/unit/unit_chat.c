@@ -293,14 +293,95 @@ static void a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_
                    "{{ m.tool_calls[0].function.name }}{% endif %}{% endfor %}",
                    CHAT(MESSAGE("user", "u") "," CALL("'content':null,")), "uf", "");
     assert_refuses(
-        "{% for m in messages %}{{ 'x' + m.content }}{% for c in m.tool_calls %}{{ c.id }}"
-        "{% endfor %}{% endfor %}",
-        CHAT(MESSAGE("user", "u") "," CALL("'content':null,")),
-        "messages[1]: role \"assistant\": the chat template: line 1: 'dict object' has no attribute "
-        "'content'");
+        "{% for m in messages %}{{ 1 + m.content }}{{ m.tool_calls }}{% endfor %}",
+        CHAT(CALL("'content':null,") "," MESSAGE("user", "u")),
+        "messages[0]: role \"assistant\": the chat template: line 1: unsupported operand type(s) for "
+        "+: 'int' and 'str'");
+}
+
+// Qwen3's and others read the content of each message without a look.
+static void a_null_beside_calls_is_an_empty_text_to_templates_that_need_one(void **state)
+{
+    (void)state;
+    static const char needs_text[] =
+        "{% for m in messages[::-1] %}{% if m.content.startswith('z') %}z{% endif %}{% endfor %}"
+        "{% for m in messages %}{{ 'x' + m.content }}"
+        "{% for c in m.tool_calls %}{{ c.id }}{% endfor %}{% endfor %}";
+    assert_renders(needs_text, CHAT(MESSAGE("user", "u") "," CALL("'content':null,")), "xuxc", "");
+    assert_renders(needs_text, CHAT(MESSAGE("user", "u") "," CALL("") "," MESSAGE("tool", "t")), "xuxcxt",
+                   "");
+    assert_refuses(
+        "{{ messages[0].content }}{{ messages[1].content.strip() }}{{ messages[1].tool_calls[0].id }}"
+        "{% if messages[2].role == 'human' %}{{ raise_exception('no humans') }}{% endif %}",
+        CHAT(MESSAGE("user", "u") "," CALL("") "," MESSAGE("human", "h")),
+        "messages[2]: role \"human\": the chat template: line 1: no humans");
+}
+
+// ---- texts that are cut ----
+
+static void a_text_that_is_cut_after_it_was_transformed_has_vanished(void **state)
+{
+    (void)state;
+    const char *const record = CHAT(MESSAGE("system", "first text") "," MESSAGE("user", "second text"));
+#define BOTH "{% set both = messages[0].content ~ '|' ~ messages[1].content %}"
+    assert_renders(BOTH "{{ both | upper }}", record, "FIRST TEXT|SECOND TEXT", "");
+    assert_refuses(BOTH "{{ (both | upper)[:8] }}", record, LOST("1", "user"));
+    assert_refuses(BOTH "{{ (both | upper)[-8:] }}", record, LOST("0", "system"));
+    assert_refuses(BOTH "{{ (both | tojson)[:8] }}", record, LOST("1", "user"));
+    assert_refuses(BOTH "{{ both | upper | truncate(9, true, '', 0) }}", record, LOST("1", "user"));
+}
+
+static void a_text_behind_the_continued_message_has_vanished(void **state)
+{
+    (void)state;
+    const char *const record = "{'job_id':'a','continue_final_message':true,'messages':[" MESSAGE(
+        "user", "before") "," MESSAGE("assistant", "goes on") "]}";
+    assert_renders("{{ messages[0].content }};{{ messages[1].content }};end", record, "before;goes on", "");
+    assert_refuses("{{ messages[1].content }};{{ messages[0].content }}", record, LOST("0", "user"));
 }
 
 // ---- members and variables ----
+
+static void a_name_that_no_template_reads_is_one_warning_a_request(void **state)
+{
+    (void)state;
+    assert_renders(
+        any_role,
+        CHAT("{'role':'user','content':'x','name':'Ann'},{'role':'user','content':'y','name':'Bob'}"),
+        "[user]x[user]y", "field \"messages[0].name\" has no effect: the chat template does not read it");
+}
+
+static void members_beyond_the_last_warning_are_not_looked_up(void **state)
+{
+    (void)state;
+    struct buffer record = {0}, source = {0};
+    buffer_add_string(&record, "{'job_id':'a','messages':[{'role':'user','content':'x'");
+    buffer_add_string(&source, "{{ messages[0].content }}");
+    for (int i = 0; i < 100000; i++)
+        buffer_add_format(&record, ",'u%d':0", i);
+    for (int i = 0; i < 20000; i++)
+        buffer_add_format(&source, "{{ w%d }}", i);
+    buffer_add_string(&record, "}]}");
+    struct rendered_chat rendered = render(source.data, record.data); // 2 * 10^9 comparisons else
+    assert_int_equal(rendered.status, STATUS_OK);
+    assert_int_equal(rendered.job->result.n_warnings, JOB_WARNINGS_MAX);
+    finish_chat(&rendered);
+    buffer_finish(&record);
+    buffer_finish(&source);
+}
+
+#define ONE_TOOL "'tools':[{'type':'function','function':{'name':'f'}}]"
+
+static void tools_that_are_not_shown_are_a_warning(void **state)
+{
+    (void)state;
+    static const char source[] = "{{ tools is none }}{{ messages[0].content }}";
+    assert_renders(
+        source, WITH(ONE_TOOL ",'tool_choice':'none'"), "Truex",
+        "field \"tools\" has no effect: with tool_choice \"none\" the chat template does not get them");
+    assert_renders(source, WITH("'tools':[],'tool_choice':'none'"), "Truex", "");
+    assert_renders(source, WITH("'tool_choice':'none'"), "Truex", "");
+}
 
 static void a_member_that_nothing_reads_is_a_warning(void **state)
 {
@@ -461,7 +542,13 @@ int main(void)
         cmocka_unit_test(a_second_call_that_vanishes_refuses_the_job),
         cmocka_unit_test(a_text_beside_calls_that_is_left_out_is_a_warning),
         cmocka_unit_test(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named),
+        cmocka_unit_test(a_null_beside_calls_is_an_empty_text_to_templates_that_need_one),
+        cmocka_unit_test(a_text_that_is_cut_after_it_was_transformed_has_vanished),
+        cmocka_unit_test(a_text_behind_the_continued_message_has_vanished),
         cmocka_unit_test(a_member_that_nothing_reads_is_a_warning),
+        cmocka_unit_test(a_name_that_no_template_reads_is_one_warning_a_request),
+        cmocka_unit_test(members_beyond_the_last_warning_are_not_looked_up),
+        cmocka_unit_test(tools_that_are_not_shown_are_a_warning),
         cmocka_unit_test(a_variable_that_the_template_does_not_read_is_a_warning),
         cmocka_unit_test(of_real_templates_each_renders_every_text_or_says_why_not),
     };

@@ -80,15 +80,21 @@ static void finish_prompt(struct prepared_prompt *prepared)
     job_destroy(prepared->job);
 }
 
-static void assert_prepares(const struct prepare_fixture *fixture, const char *record, const char *expected)
+static void assert_warns(const struct prepare_fixture *fixture, const char *record, const char *expected,
+                         int32_t n_warnings)
 {
     struct prepared_prompt prepared = prepare_record(fixture, record);
     if (prepared.prompt->error.status != STATUS_OK)
         fail_msg("%s: %s", record, prepared.prompt->error.text);
     if (strcmp(prepared.text, expected) != 0)
         fail_msg("%s: expected \"%s\", got \"%s\"", record, expected, prepared.text);
-    assert_int_equal(prepared.job->result.n_warnings, 0);
+    assert_int_equal(prepared.job->result.n_warnings, n_warnings);
     finish_prompt(&prepared);
+}
+
+static void assert_prepares(const struct prepare_fixture *fixture, const char *record, const char *expected)
+{
+    assert_warns(fixture, record, expected, 0);
 }
 
 static void assert_rejects(const struct prepare_fixture *fixture, const char *record, const char *expected)
@@ -111,7 +117,7 @@ TEST(tools_choose_the_template_that_is_named_for_them)
     assert_prepares(&fixture, CHAT(""), " x");
     assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "," TOOL("g") "]"), " tools:2 x");
     assert_prepares(&fixture, CHAT(",'tools':[]"), " tools:0 x"); // as transformers: given is given
-    assert_prepares(&fixture, CHAT(",'tools':[" TOOL("f") "],'tool_choice':'none'"), " x");
+    assert_warns(&fixture, CHAT(",'tools':[" TOOL("f") "],'tool_choice':'none'"), " x", 1);
     fixture.environment.tool_format.tools = NULL;
     assert_rejects(
         &fixture, CHAT(",'tools':[" TOOL("f") "]"),

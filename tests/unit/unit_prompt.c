@@ -384,7 +384,8 @@ TEST(a_refusal_is_a_part_of_text)
 TEST(members_of_a_part_that_are_not_read_become_warnings)
 {
     struct job *job =
-        decode_good("{'messages':[{'role':'u','content':[{'type':'text','text':'x','cache_control':{}}]}]}");
+        decode_good("{'messages':[{'role':'u','content':[{'type':'text','text':'x','refusal':null,"
+                    "'cache_control':{}}]}]}");
     assert_int_equal(job->result.n_warnings, 1);
     assert_true(text_equals_string(job->result.warnings[0],
                                    "unknown field \"messages[0].content[0].cache_control\" ignored"));
@@ -446,6 +447,8 @@ TEST(an_openai_batch_line_is_a_job)
                    "{'job_id':'j','dataset':'d','custom_id':'c-1','index':4,'prompt':'x','max_tokens':16,"
                    "'warnings':['unknown field \\'extra\\' ignored','unknown field \\'job_id\\' ignored']}");
     assert_recodes("{'job_id':'j','body':{'tokens':[1]}}", "{'job_id':'j','tokens':[1]}");
+    assert_recodes("{'job_id':'j','method':'POST','url':'/v1/completions','tokens':[1]}",
+                   "{'job_id':'j','tokens':[1]}"); // as a line without a body
 }
 
 TEST(bad_batch_lines_are_refused_with_their_identity)

@@ -81,3 +81,22 @@ TEST(an_answer_of_another_model_or_a_failure_is_not_shared)
     job_destroy(answered);
     job_destroy(job);
 }
+
+TEST(warnings_about_one_request_are_not_shared)
+{
+    struct job *answered = job_of("{'prompt':'x','colour':1}", "m"),
+               *job = job_of("{'prompt':'x','color':1}", "m");
+    struct error error;
+    assert_true(job_warn(answered, JOB_WARNING_OF_MODEL "\"gpt\", the answer is of \"m\""));
+    assert_true(job_warn(answered, "the prompt begins with <s>"));
+    struct buffer record = answer_of(answered, ENCODING_JSON);
+    assert_int_equal(result_share(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
+                     STATUS_OK);
+    assert_int_equal(job->result.n_warnings, 2);
+    assert_true(text_equals_string(job->result.warnings[0], "unknown field \"color\" ignored"));
+    assert_true(text_equals_string(job->result.warnings[1], "the prompt begins with <s>"));
+    buffer_finish(&record);
+    job_destroy(answered);
+    job_destroy(job);
+}
+

@@ -1,0 +1,184 @@
+// The filter wordwrap: each line wrapped as Python's textwrap.wrap does with expand_tabs and
+// replace_whitespace off.
+#include "engine/template/character.h"
+#include "engine/template/codepoints.h"
+#include "engine/template/functions.h"
+#include "engine/template/rendering.h"
+#include "engine/template/text_operations.h"
+
+#include <string.h>
+
+enum { WRAP_WIDTH = 79 };
+
+struct wrapping {
+    int64_t width;
+    bool breaks_words, breaks_hyphens;
+    struct text separator;
+    size_t n_lines; // written
+};
+
+static bool is_blank(char byte)
+{
+    return byte && strchr("\t\n\v\f\r ", byte);
+}
+
+static uint32_t character_at(struct text text, size_t at)
+{
+    return at < text.size ? codepoints_next(text, &at) : 0;
+}
+
+static uint32_t character_before(struct text text, size_t at)
+{
+    return at ? codepoints_previous(text, &at) : 0;
+}
+
+static bool is_letter(uint32_t codepoint) // [^\d\W]
+{
+    return character_is_of_word(codepoint) && !character_is_decimal(codepoint);
+}
+
+// Whether the dash at `at` joins words: letters before it (two, or one, a dash and one), two behind it that a
+// dash may part.
+static bool is_hyphen(struct text text, size_t at)
+{
+    size_t one = at, two;
+    if (!at || !is_letter(codepoints_previous(text, &one)))
+        return false;
+    two = one;
+    uint32_t before = two ? codepoints_previous(text, &two) : 0;
+    if (!is_letter(before) && !(before == '-' && is_letter(character_before(text, two))))
+        return false;
+    size_t next = at + 1;
+    if (next >= text.size || !is_letter(codepoints_next(text, &next)))
+        return false;
+    next += next < text.size && text.data[next] == '-';
+    return is_letter(character_at(text, next));
+}
+
+// The end of the dashes at `at` where they part words, else `at`.
+static size_t dash_end(struct text text, size_t at)
+{
+    size_t end = at;
+    uint32_t before = character_before(text, at);
+    bool is_behind_word =
+        character_is_of_word(before) || (before && before < 128 && strchr("!\"'&.,?", (int)before));
+    while (end < text.size && text.data[end] == '-')
+        end++;
+    return is_behind_word && end - at >= 2 && character_is_of_word(character_at(text, end)) ? end : at;
+}
+
+// The end of the piece that starts at `start` and is never broken in two unless it is too long.
+static size_t piece_end(const struct wrapping *wrapping, struct text text, size_t start)
+{
+    size_t end = start;
+    if (is_blank(text.data[start])) {
+        while (end < text.size && is_blank(text.data[end]))
+            end++;
+        return end;
+    }
+    if (wrapping->breaks_hyphens && dash_end(text, start) > start)
+        return dash_end(text, start);
+    codepoints_next(text, &end);
+    for (; end < text.size && !is_blank(text.data[end]); codepoints_next(text, &end)) {
+        if (!wrapping->breaks_hyphens || text.data[end] != '-')
+            continue;
+        if (is_hyphen(text, end))
+            return end + 1;
+        if (dash_end(text, end) > end)
+            return end;
+    }
+    return end;
+}
+
+static void add_line(struct rendering *rendering, struct wrapping *wrapping, struct text line)
+{
+    if (wrapping->n_lines++)
+        rendering_add_text(rendering, wrapping->separator);
+    rendering_add_text(rendering, line);
+    rendering_check_text(rendering);
+}
+
+// How much of a piece that is longer than a line goes into the `room` that is left in it.
+static size_t break_piece(const struct wrapping *wrapping, struct text piece, size_t room)
+{
+    size_t cut = codepoints_offset(piece, room);
+    size_t dash = text_find((struct text){piece.data, cut}, TEXT("-"), true);
+    bool is_behind_text = false;
+    for (size_t i = 0; dash != SIZE_MAX && i < dash && !is_behind_text; i++)
+        is_behind_text = piece.data[i] != '-';
+    return wrapping->breaks_hyphens && is_behind_text ? dash + 1 : cut;
+}
+
+static bool is_all_blank(struct text text)
+{
+    return text_strip(text, (struct text){0}, true, false).size == 0;
+}
+
+// Pieces of a line are next to each other in the text: it is a range of it.
+static void wrap_line(struct rendering *rendering, struct wrapping *wrapping, struct text text)
+{
+    size_t at = 0, end = 0, piece = 0, last = 0; // the line: [at, end); the next piece: [end, piece)
+    int64_t length = 0;
+    rendering_spend_bytes(rendering, text.size * 32);
+    while (end < text.size) {
+        at = end;
+        length = 0;
+        last = end;
+        piece = piece > end ? piece : piece_end(wrapping, text, end);
+        struct text next = {text.data + end, piece - end};
+        if (wrapping->n_lines && is_all_blank(next)) {
+            at = end = last = piece;
+            if (end == text.size)
+                break;
+        }
+        while (end < text.size) {
+            piece = piece > end ? piece : piece_end(wrapping, text, end);
+            next = (struct text){text.data + end, piece - end};
+            int64_t n = (int64_t)codepoints_count(next);
+            if (length + n > wrapping->width) {
+                if (n > wrapping->width && (wrapping->breaks_words || length == 0)) {
+                    size_t room = (size_t)(wrapping->width - length);
+                    last = end;
+                    end += wrapping->breaks_words ? break_piece(wrapping, next, room) : next.size;
+                }
+                break;
+            }
+            last = end;
+            length += n;
+            end = piece;
+        }
+        struct text tail = {text.data + last, end - last};
+        size_t stop = is_all_blank(tail) ? last : end;
+        if (stop > at)
+            add_line(rendering, wrapping, (struct text){text.data + at, stop - at});
+    }
+}
+
+static struct object wrap_words(struct rendering *rendering, const struct call *call)
+{
+    struct wrapping wrapping = {.width = argument_integer(rendering, &call->items[1], WRAP_WIDTH),
+                                .breaks_words = argument_truth(&call->items[2], true),
+                                .breaks_hyphens = argument_truth(&call->items[4], true),
+                                .separator = argument_text(rendering, &call->items[3], TEXT("\n"))};
+    object_check_defined(rendering, &call->items[0]);
+    if (call->items[0].kind != OBJECT_STRING)
+        rendering_fail(rendering, "expected str, not %s", object_type_name(&call->items[0]));
+    size_t start = rendering->text.size;
+    const struct object_sequence *lines = text_split_lines(rendering, call->items[0].text, false).sequence;
+    for (size_t i = 0; i < lines->n_items; i++) {
+        if (wrapping.width <= 0)
+            rendering_fail(rendering, "invalid width %lld (must be > 0)", (long long)wrapping.width);
+        if (i)
+            rendering_add_text(rendering, wrapping.separator);
+        wrapping.n_lines = 0;
+        wrap_line(rendering, &wrapping, lines->items[i].text);
+    }
+    return rendering_take(rendering, start);
+}
+
+static const struct function functions[] = {
+    FUNCTION("wordwrap", wrap_words, 0, 1, "s", "width", "break_long_words", "wrapstring",
+             "break_on_hyphens"),
+};
+
+const struct function_table filters_of_wrapping = FUNCTION_TABLE(functions);
