@@ -12,7 +12,7 @@ struct ahead {
     int32_t n_batch;               // sequences of one step; 0: no limit but n_max
     int32_t n_max;                 // jobs of the window
     int32_t limit;                 // jobs to hold now
-    int64_t since_ms, n_committed; // since then
+    int64_t since_ms, n_committed; // the running measurement: start (0: none yet), jobs since
 };
 
 void ahead_init(struct ahead *ahead, int32_t n_batch, int32_t n_max);

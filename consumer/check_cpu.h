@@ -16,7 +16,7 @@ struct check_cpu { // zeroed: none
 struct check_cpu_wanted {
     int64_t every; // steps
     const struct model *model;
-    struct backend *backend; // the one to check
+    struct backend *backend; // the backend under test
     struct pool *pool;
     struct limits_plan plan;
     uint64_t host_available_bytes; // before the plan's allocations

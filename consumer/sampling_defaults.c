@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Each parameter by its field's name, the option's and the model's key (NULL: models have none).
+// Parameters by name of their field, of their option and of the model's key (NULL: models have none).
 static const struct parameter {
     const char *field, *option, *key;
     enum sampling_parameter bit;
@@ -107,7 +107,7 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
 
 static void write_names(struct sampling_defaults *defaults)
 {
-    // eight names of at most 18 bytes, a number of at most 12 each
+    // at most eight parameters: a name of at most 18 bytes and a number of at most 12 bytes each
     size_t size = 0, room = sizeof defaults->names;
     for (int i = 0; i < N_PARAMETERS; i++) {
         const void *number = (const char *)&defaults->sampling + parameters[i].number;

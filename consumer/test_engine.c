@@ -71,7 +71,7 @@ static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
     return first;
 }
 
-// The first token from `token` on that the mask allows; there is always one.
+// The first allowed token from `token` on, cyclically; the mask allows at least one.
 static int32_t find_allowed(const struct sample_request *request, int32_t token)
 {
     int32_t n = request->n_allowed_words * 32;
@@ -92,7 +92,7 @@ static int32_t draw_token(const struct test_engine *engine, const struct sample_
     return request->allowed ? find_allowed(request, token) : token;
 }
 
-// Of a token that is given.
+// Scores a given token.
 static struct sample_result score_request(const struct sample_request *request)
 {
     int32_t token = request->sampling->logit_bias->token;

@@ -20,7 +20,7 @@
 #define HEADER_CUSTOM_ID "sheaf-custom-id"
 #define HEADER_INDEX     "sheaf-index"
 #define HEADER_CREATED   "sheaf-created"
-// Why the record is only the beginning of what was submitted: a text.
+// A text: why the record holds only the beginning of what was submitted.
 #define HEADER_CUT "sheaf-cut"
 
 // One delivered record; valid during the call of `receive`.
@@ -31,7 +31,7 @@ struct record {
     struct text key;              // data NULL: none
     const struct header *headers; // [n_headers]
     int32_t n_headers;
-    bool has_more_headers;    // than these
+    bool has_more_headers;    // beyond n_headers
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;

@@ -35,7 +35,7 @@ void worker_send_order(struct worker *worker, struct order *order)
     }
 }
 
-// Passes one group through the gate after its start is durable. *any: there was one.
+// Passes one group through the gate after its start is durable. *any: a group was waiting.
 static enum status let_through(struct worker *worker, bool *any, struct error *error)
 {
     struct transport *transport = worker->config->transport;
