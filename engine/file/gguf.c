@@ -38,7 +38,7 @@ static void close_part(struct gguf_part *part)
 
 enum { SPLIT_SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
 
-// Part `index` (from 0) of the model that `path` is a part of; NULL with an error when the name does not fit.
+// Part `index` (from 0) of the model that `path` is a part of; NULL: the name does not fit, or out of memory.
 static char *part_path(const char *path, size_t index, size_t n_parts, struct arena *arena)
 {
     size_t size = strlen(path);

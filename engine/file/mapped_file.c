@@ -91,14 +91,15 @@ const unsigned char *mapped_file_read(const struct mapped_file *file, const void
 
 enum {
     CHUNK_BYTES = 1 << 20,
-    CHUNKS_EACH = 64, // between two looks at the interrupt
+    CHUNKS_EACH = 64, // between two checks of the interrupt
 };
 
 struct hashing {
     const struct mapped_file *file;
-    int first;              // chunk of these
+    int first;              // number of this group's first chunk
     unsigned char *buffers; // CHUNK_BYTES for each thread; NULL: the mapping is read
-    // of the chunks' hashes, each seeded with its place: any order gives the same
+    // sums of chunk hashes per thread; each hash is seeded with its chunk's number, so their order does not
+    // matter
     uint64_t sums[POOL_THREADS_MAX];
 };
 
