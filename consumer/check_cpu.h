@@ -1,7 +1,6 @@
 // --check-cpu N: every Nth step is computed a second time on the CPU (engine/cross_check.h,
 // engine/session.h). The largest difference is logged whenever it grows, and at the end (check_log.h).
-// Results stay those of the first computation.
-// Thread: main.
+// Results are from the first computation. Thread: main.
 #pragma once
 
 #include "batching/limits.h"

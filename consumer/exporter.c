@@ -244,7 +244,7 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
     exporter->transport = transport;
     exporter->view = *view;
     exporter->metrics.state.is_running = true;
-    if (transport->impl->waiting) // else ready, until the main loop's first turn
+    if (transport->impl->waiting) // else the worker would be ready until the main loop's first turn
         exporter->metrics.state.waiting = transport->impl->waiting(transport);
     exporter_publish(exporter);
     pthread_mutex_lock(&exporter->copy.lock);

@@ -9,7 +9,7 @@
 struct mirror_config {
     struct store *store;
     const struct kafka_config *kafka;
-    bool until_end;   // stop when both topics were read to their ends; else on `stop_fd`
+    bool until_end;   // stop when both topics were read to their ends; else run until `stop_fd`
     int stop_fd;      // readable: stop; -1: none
     int64_t retain_s; // older rows of the store are compacted to sums; 0: never
     // Called after each transaction; may be NULL.

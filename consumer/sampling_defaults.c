@@ -70,7 +70,7 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
         if (status != STATUS_OK)
             return status;
     }
-    // XTC applies only with several tokens above its threshold: above one half there is at most one.
+    // XTC needs several tokens above its threshold: above a threshold of one half there is at most one.
     bool has_xtc = numbers[XTC_PROBABILITY] > 0.0 && numbers[XTC_THRESHOLD] <= 0.5;
     const bool has_effect[N_KEYS] = {numbers[MIROSTAT] != 0.0, has_xtc, has_xtc && found[XTC_THRESHOLD],
                                      numbers[PENALTY_LAST_N] != -1.0}; // -1: all tokens, as here

@@ -60,7 +60,8 @@ void test_engine_destroy(struct test_engine *engine)
     free(engine);
 }
 
-// The next token that is neither a control token nor ends generation; the start token if there is none.
+// From the drawn token on, the first that is neither a control token nor ends generation; the drawn token
+// itself if there is none among TRIES_MAX.
 static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
 {
     uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);

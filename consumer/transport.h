@@ -76,7 +76,7 @@ struct transport_impl {
     // unavailable. STATUS_RESTART: fenced, or another fatal error.
     enum status (*poll)(struct transport *transport, int timeout_ms, int n_max,
                         const struct transport_events *events, struct error *error);
-    // Back-pressure: while paused poll delivers nothing, but must still be called.
+    // Back-pressure: while paused, poll delivers nothing but must still be called.
     void (*pause)(struct transport *transport);
     void (*resume)(struct transport *transport);
     // Commits finished jobs atomically, with results and dead letters (jobs with source.record set). The

@@ -65,7 +65,7 @@ static void end_retry(struct worker *worker, struct retry *retry)
 
 // ---- intake ----
 
-// Rejects a job that was being computed in too many crashes.
+// Rejects a job that was being computed when too many workers crashed.
 static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
 {
     int32_t limit = worker->config->limits.crashes;
@@ -226,8 +226,8 @@ static void revoke_partitions(void *context)
                   worker->jobs.finished.n_jobs);
 }
 
-// Partitions were assigned to another worker. Running jobs of theirs continue, and are
-// published if the partitions return.
+// Partitions were assigned to another worker. Their running jobs continue, and are published if the
+// partitions return.
 static void lose_partitions(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;

@@ -1,4 +1,4 @@
-// The worker's side of the engine thread: sends jobs from the gate and orders, receives rounds.
+// The worker's side of the engine thread: sends orders, and jobs that pass the gate; receives rounds.
 #include "consumer/worker_state.h"
 
 #include "schemas/clock.h"

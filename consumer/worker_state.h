@@ -120,7 +120,8 @@ void worker_figures_publish(struct worker *worker);         // for the HTTP endp
 
 void worker_append_list(struct job_list *to, struct job_list *from);
 void worker_add_finished(struct worker *worker, struct job_list *list);
-// The jobs of the list have results now: their followers are added to it with the same answers, or computed.
+// The jobs of the list have results: adds their followers with the same answers, or has the followers
+// computed.
 void worker_answer_followers(struct worker *worker, struct job_list *list);
 void worker_send_order(struct worker *worker, struct order *order); // NULL: out of memory
 // Passes waiting jobs through the gate to the engine, once their start is durable.
@@ -129,7 +130,7 @@ void worker_take_rounds(struct worker *worker);
 
 // ---- worker_commit.c ----
 
-// A job is no longer in flight; `published`: its result is. The caller still owns it.
+// The job has left the worker; `published`: its result was committed. The caller still owns the job.
 void worker_job_left(struct worker *worker, const struct job *job, bool published);
 size_t worker_commit_jobs_max(const struct worker *worker);
 bool worker_commit_is_due(const struct worker *worker);

@@ -19,7 +19,7 @@ bool gguf_quantize_type(const char *name, enum tensor_type *type);
 enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_type type, struct pool *pool,
                           struct error *error) WARN_UNUSED;
 
-// How many tensors have another type than `wanted` because its blocks do not divide their rows. `text`
-// (text_bytes) says which: "60 Q4_0 (rows of 64 items)".
+// How many tensors have another type than `wanted`, because the block of `wanted` does not divide their rows.
+// `text` (text_bytes) says which types: "60 Q4_0 (rows of 64 items)".
 size_t gguf_quantize_replaced(const struct gguf *gguf, enum tensor_type wanted, char *text,
                               size_t text_bytes);

@@ -70,7 +70,7 @@ static float search_scale(const float *x, int n, float least, float most)
 {
     enum { STEPS = 8 };
     float peak = find_peak(x, n), best = 0.0f, best_gain = 0.0f;
-    // Smaller than any scale that a half can hold; the division below would overflow.
+    // A scale too small for binary16, for which the division below would overflow.
     if (fabsf(peak) < 0x1p-40f)
         return 0.0f;
     for (int step = -STEPS; step <= STEPS; step++) {

@@ -1,6 +1,5 @@
-// config.json as GGUF key-values. The meaning of a setting: configuration_*.py of each model in
-// github.com/huggingface/transformers; what the keys mean: gguf-py/gguf/constants.py of
-// github.com/ggml-org/llama.cpp.
+// config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
+// github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
 #include "engine/base/elementary.h"
 #include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"

@@ -5,7 +5,7 @@
 
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out)
 {
-    // `from` has dims[1] rows of dims[0] items. A tile fits the cache on both sides.
+    // `from` has dims[1] rows of dims[0] items. Tiles keep both reads and writes in the cache.
     enum { TILE = 32 };
     size_t n_rows = from->dims[1], n_cols = from->dims[0];
     const char *data = from->data;

@@ -26,5 +26,5 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
 enum status model_read_shape(struct model *model, struct error *error) WARN_UNUSED;
 // The rope fields and tables.
 enum status model_read_rope(struct model *model, struct error *error) WARN_UNUSED;
-// The tensors. Every tensor of the file must have a place: one left over would make the results wrong.
+// The tensors. Every tensor of the file must have a place: a tensor left over would make the results wrong.
 enum status model_read_tensors(struct model *model, struct error *error) WARN_UNUSED;

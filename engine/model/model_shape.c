@@ -76,9 +76,10 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
     return value;
 }
 
-// Latent attention. In files with key_length_mla and value_length_mla these are the dims of a head, and
-// key_length and value_length the dims in the pages; in files without them key_length and value_length are
-// the dims of a head.
+// Latent attention. Which keys of a file have which dims:
+//                   with *_mla                          without
+//   of a head       key_length_mla, value_length_mla    key_length, value_length
+//   in the pages    key_length, value_length
 static void read_latent(struct key_reader *reader, struct model_shape *shape)
 {
     shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
