@@ -17,7 +17,7 @@ void ahead_committed(struct ahead *ahead, int64_t n_jobs, int64_t now_ms)
     if (ahead->n_batch == 0 || n_jobs == 0)
         return;
     int64_t least = (int64_t)ahead->n_batch * (1 + AHEAD_BATCHES);
-    if (ahead->since_ms == 0) { // the first ones: their time includes the start
+    if (ahead->since_ms == 0) { // the first commit: its time includes the start-up
         ahead->since_ms = now_ms;
         ahead->limit = at_most(least, ahead->n_max);
         return;

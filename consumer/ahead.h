@@ -1,7 +1,7 @@
 // The number of jobs that a worker of the embedded queue claims ahead. Other workers share the queue, so it
 // claims few: one batch until its first job is committed (other workers may be starting), then the batch in
-// computation and two more. If jobs are short, at least as many as finish in AHEAD_MS, so that claims and
-// commits stay large. Thread: main.
+// computation and two more. To these it adds the number of jobs that finish in AHEAD_MS, so that claims and
+// commits stay large if jobs are short. Thread: main.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +12,7 @@ struct ahead {
     int32_t n_batch;               // sequences of one step; 0: no limit but n_max
     int32_t n_max;                 // jobs of the window
     int32_t limit;                 // jobs to hold now
-    int64_t since_ms, n_committed; // since then
+    int64_t since_ms, n_committed; // the running measurement: start (0: none yet), jobs since
 };
 
 void ahead_init(struct ahead *ahead, int32_t n_batch, int32_t n_max);

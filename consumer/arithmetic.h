@@ -8,7 +8,7 @@
 //   sheaf     ARITHMETIC_VERSION
 //   model     hash of the model's content (model_fingerprint), which `sheaf inspect` prints
 //   backend   cpu, or cuda with the GPU's compute capability; engine-test
-//   kv-type   of the KV pages (--kv-type)
+//   kv-type   type of the KV pages (--kv-type)
 //   placement on a GPU: device (all of it), layers:N, attention-cpu:N (--placement)
 //   others    options that change answers and are not at their default
 //
@@ -23,7 +23,7 @@
 // stop rules.
 enum { ARITHMETIC_VERSION = 3 };
 
-// Sets runtime->arithmetic; the runtime has model, backend and plan. Reads the whole model. Errors:
+// Sets runtime->arithmetic from the runtime's model, backend and plan. Reads the whole model. Errors:
 // STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).
 enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
                             const struct interrupt *interrupt, struct error *error) WARN_UNUSED;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The handler's text: written before the handler can run.
+// The handler's message, formatted before the handler can run.
 static char message[512];
 
 // Async-signal-safe: only write and _exit (POSIX.1-2017, section 2.4.3). The faulting thread cannot continue,

@@ -2,5 +2,5 @@
 // 1; uncommitted jobs are delivered to other workers, as after a kill.
 #pragma once
 
-// Before the model is mapped; a later call names another model.
+// Call before the model is mapped. The message names `model`; a later call replaces the name.
 void bus_error_handle(const char *model);

@@ -1,7 +1,6 @@
 // --check-cpu N: every Nth step is computed a second time on the CPU (engine/cross_check.h,
 // engine/session.h). The largest difference is logged whenever it grows, and at the end (check_log.h).
-// Results stay those of the first computation.
-// Thread: main.
+// Results are from the first computation. Thread: main.
 #pragma once
 
 #include "batching/limits.h"
@@ -16,7 +15,7 @@ struct check_cpu { // zeroed: none
 struct check_cpu_wanted {
     int64_t every; // steps
     const struct model *model;
-    struct backend *backend; // the one to check
+    struct backend *backend; // the backend under test
     struct pool *pool;
     struct limits_plan plan;
     uint64_t host_available_bytes; // before the plan's allocations

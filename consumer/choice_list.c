@@ -9,7 +9,7 @@ static const char *skip_blanks(const char *at)
     return at + strspn(at, " \t");
 }
 
-// The labels as they were given; a long text's beginning.
+// Quotes the given text, shortened to SHOWN_BYTES_MAX.
 static enum status refuse_list(struct error *error, const char *what, const char *given)
 {
     size_t size = strlen(given),
@@ -18,7 +18,8 @@ static enum status refuse_list(struct error *error, const char *what, const char
                      n < size ? "..." : "");
 }
 
-// *at: behind the opening quote; then behind the closing one. `out` has room for the rest of the text.
+// *at: on entry after the opening quote, on return after the closing one. `out` has room for the rest of the
+// text.
 static enum status read_quoted(const char **at, const char *given, char *out, struct text *label,
                                struct error *error)
 {
@@ -81,7 +82,7 @@ static enum status add_labels(struct choice_list *list, const char *text, struct
     const char *at = copy;
     for (bool is_first = true; status == STATUS_OK && (is_first || *at); is_first = false) {
         struct text label = {0};
-        at = skip_blanks(at + !is_first); // behind the comma
+        at = skip_blanks(at + !is_first); // after the comma
         if (*at == '"') {
             at++;
             status = read_quoted(&at, text, unquoted + (at - copy), &label, error);

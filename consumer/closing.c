@@ -15,7 +15,8 @@ static void wake_thread(struct closing *closing)
     (void)!write(closing->wake_fd, &one, sizeof one);
 }
 
-// The main thread may hold any lock, including those of stdio and exit handlers.
+// The main thread may hold any lock, including locks of stdio and of exit handlers: no exit(), no buffered
+// output.
 static void end_process(const struct closing *closing, int limit_ms)
 {
     char text[2 * ERROR_TEXT_BYTES];

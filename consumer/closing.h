@@ -14,8 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Closing a transport takes up to 10 s and a call of librdkafka, freeing a model a few more. After a signal
-// the limit is less (worker_stop_closing_ms).
+// Closing a transport takes up to 10 s plus one call of librdkafka, freeing a model a few seconds more. After
+// a signal the limit is shorter (worker_stop_closing_ms).
 enum { CLOSING_LIMIT_MS = 60000 };
 
 struct closing {
@@ -29,7 +29,8 @@ struct closing {
     char reason[ERROR_TEXT_BYTES];
 };
 
-// For closing_begin: the error's text, or that a signal asked for the end, or that the work is done.
+// The reason for closing_begin: the error's text, else that a signal requested the stop, else that the work
+// is done.
 const char *closing_reason(enum status status, const struct error *error, bool was_stopped);
 
 // Copies `reason`. A second call is ignored.

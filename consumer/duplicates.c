@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct duplicate_entry {
-    struct duplicate_entry *next; // of the bucket
+    struct duplicate_entry *next; // in the bucket
     struct job *leader;
     struct job_list followers;
 };
@@ -45,7 +45,7 @@ static bool is_equal(const struct job *a, const struct job *b)
            text_equal(a->source.topic, b->source.topic);
 }
 
-// The link to the entry of the job's request; *link NULL: there is none.
+// The link to the entry of the job's request; *link is NULL if there is no entry.
 static struct duplicate_entry **find_entry(struct duplicates *duplicates, const struct job *job)
 {
     size_t bucket;
@@ -56,7 +56,7 @@ static struct duplicate_entry **find_entry(struct duplicates *duplicates, const 
     return link;
 }
 
-// The entry that the job leads, or NULL.
+// The link to the entry that the job leads, or NULL.
 static struct duplicate_entry **find_led(struct duplicates *duplicates, const struct job *job)
 {
     if (!duplicates->buckets || !is_hashed(job))
@@ -74,7 +74,7 @@ static bool is_more_urgent(const struct job *job, const struct job *leader)
 
 static bool share_record(const struct duplicates *duplicates, struct job *job)
 {
-    struct error ignored; // the job is computed
+    struct error ignored; // on failure the job is computed
     struct text record = {duplicates->record.data, duplicates->record.size};
     return record.size && !duplicates->record.failed &&
            result_share(job, record, ENCODING_MSGPACK, &ignored) == STATUS_OK;
@@ -90,7 +90,7 @@ static void encode_answer(struct duplicates *duplicates, const struct job *leade
 struct taking {
     const struct duplicate_limits *limits;
     struct job *job;
-    bool is_shorter; // the answer is of a smaller max_tokens
+    bool is_shorter; // the answer was computed under a smaller max_tokens
     bool is_taken;
 };
 
@@ -100,19 +100,20 @@ static int64_t max_tokens_of(const struct duplicate_limits *limits, const struct
     return given >= 0 ? given : limits->max_tokens_default ? limits->max_tokens_default : INT32_MAX;
 }
 
-// Would the job be admitted, and computed with the same frequencies? Its answer under a smaller limit was.
+// Whether the job itself would be admitted, with the same rope frequencies as the answer under the smaller
+// limit.
 static bool fits(const struct duplicate_limits *limits, const struct job *job)
 {
     int64_t n_prompt = job->result.prompt_tokens, most = max_tokens_of(limits, job);
     if (job->request.stop.max_tokens < 0 && most > limits->n_context - n_prompt)
-        most = limits->n_context - n_prompt; // as many as fit
+        most = limits->n_context - n_prompt; // up to the end of the context
     return n_prompt + most <= limits->n_positions;
 }
 
 static bool take_record(void *context, struct text record)
 {
     struct taking *taking = context;
-    struct error ignored; // of another model or arithmetic
+    struct error ignored; // the record is of another model or arithmetic
     struct job before = *taking->job;
     taking->is_taken = result_share(taking->job, record, ENCODING_JSON, &ignored) == STATUS_OK;
     if (taking->is_taken && taking->is_shorter && !fits(taking->limits, taking->job)) {
@@ -123,7 +124,7 @@ static bool take_record(void *context, struct text record)
     return taking->is_taken;
 }
 
-// Answers of before. A store that fails answers no request, and is reported where it is written.
+// Searches earlier answers. A failing store gives none; its error is reported when the worker writes to it.
 static bool find_in_store(const struct duplicates *duplicates, struct job *job, struct store *store)
 {
     const struct duplicate_limits *limits = &duplicates->limits;
@@ -168,7 +169,7 @@ enum duplicate duplicates_take(struct duplicates *duplicates, struct job *job, s
     if (find_in_store(duplicates, job, store))
         return DUPLICATE_ANSWERED;
     struct duplicate_entry *entry = job->source.crashes ? NULL : malloc(sizeof *entry);
-    if (entry) // without memory an equal request is computed too
+    if (entry) // out of memory: equal requests are computed too
         *link = entry, *entry = (struct duplicate_entry){.leader = job};
     return DUPLICATE_NONE;
 }
@@ -207,7 +208,7 @@ void duplicates_leave(struct duplicates *duplicates, const struct job *job, stru
     free(entry);
 }
 
-// Fails the followers that `ends` chooses.
+// Fails the followers for which `ends` is true and moves them to `finished`.
 static void end_followers(struct duplicates *duplicates,
                           bool (*ends)(void *context, const struct job *job, struct error *error),
                           void *context, struct job_list *finished)

@@ -88,7 +88,7 @@ static int64_t silent_ms(const struct exporter *exporter)
     return clock_ms() - exporter->copy.published_ms;
 }
 
-// A main loop that has not turned for long is a reason not to be ready.
+// If the main loop has not turned for ready_ms, the worker is not ready.
 static void note_silence(struct exporter *exporter)
 {
     struct exporter_copy *copy = &exporter->copy;
@@ -118,7 +118,7 @@ static void answer_health(const struct exporter *exporter, bool ready_too, struc
     buffer_add_format(&answer->body, "%s\n", why);
 }
 
-// Asks main for new figures, and for a page, and waits for them a little.
+// Asks main for new figures, and for the page if page_too; waits for them up to EXPORTER_WAIT_MS.
 static void wait_for_news(struct exporter *exporter, bool page_too)
 {
     static const uint64_t one = 1;
@@ -151,7 +151,7 @@ static void answer_with_figures(struct exporter *exporter, bool is_page, struct 
         copy->page = (struct buffer){0};
         return;
     }
-    struct metrics_view without_store = copy->view; // which is main's
+    struct metrics_view without_store = copy->view; // the store is main's
     without_store.store = NULL;
     metrics_write_page(&copy->metrics, &without_store, &answer->body);
 }
@@ -244,7 +244,7 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
     exporter->transport = transport;
     exporter->view = *view;
     exporter->metrics.state.is_running = true;
-    if (transport->impl->waiting) // else ready, until the main loop's first turn
+    if (transport->impl->waiting) // else the worker would be ready until the main loop's first turn
         exporter->metrics.state.waiting = transport->impl->waiting(transport);
     exporter_publish(exporter);
     pthread_mutex_lock(&exporter->copy.lock);

@@ -10,8 +10,8 @@ enum fault_point {
     FAULT_BEGUN,        // the transaction was begun
     FAULT_PRODUCED,     // its records were produced
     FAULT_OFFSETS_SENT, // its offsets were sent to the coordinator
-    FAULT_COMMITTED,    // the coordinator committed; the worker has not noted it
-    FAULT_PUBLISHED,    // noted; not recorded in the store
+    FAULT_COMMITTED,    // the coordinator has committed; the worker does not know yet
+    FAULT_PUBLISHED,    // the worker knows; not recorded in the store
 };
 
 void fault_point(enum fault_point point);

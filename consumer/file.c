@@ -37,7 +37,7 @@ static bool is_number(const char *text)
     return *text && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-// `folder` is /proc/PID/fd, or a thread's, of this process.
+// Whether `folder` is /proc/PID/fd or /proc/PID/task/THREAD/fd of this process.
 static bool is_own_descriptors(const char *folder)
 {
     long pid, thread;
@@ -49,7 +49,7 @@ static bool is_own_descriptors(const char *folder)
     return pid == (long)getpid();
 }
 
-// The folder's true path, a slash, and the name. False: errno says why.
+// out: the folder's real path, a slash, the last component. False: errno says why.
 static bool resolve_component(const char *path, char out[PATH_MAX], char folder[PATH_MAX], const char **name)
 {
     char parent[PATH_MAX];
@@ -121,10 +121,10 @@ bool file_is_stream(const char *path)
 // ---- one file under two names ----
 
 struct identity {
-    bool is_file; // a regular file, or none yet; nothing else is compared
+    bool is_file; // a regular file, or no file yet; other kinds are not compared
     dev_t device;
     ino_t inode;
-    char path[PATH_MAX]; // of one that does not exist yet
+    char path[PATH_MAX]; // of a file that does not exist yet
 };
 
 static void identify_file(const struct file_use *use, struct identity *identity)

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-enum { FILE_LINKS_MAX = 40 /* Linux follows as many */ };
+enum { FILE_LINKS_MAX = 40 /* as Linux */ };
 
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE; ERROR_LIMIT_EXCEEDED.
 enum status file_read(const char *path, size_t size_max, struct buffer *content,
@@ -19,7 +19,7 @@ struct file_place {
 };
 // False: errno says why, as for open().
 bool file_follow(const char *path, struct file_place *place);
-// The descriptor of such a path, else -1.
+// The descriptor if the path is one of this process's open files, else -1.
 int file_own_descriptor(const char *path);
 // Not a regular file: "-", a pipe, a terminal, a device, a descriptor of this process.
 bool file_is_stream(const char *path);
@@ -31,10 +31,10 @@ struct file_use {
     // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
     bool is_store;
 };
-// Refuses two uses of one regular file where one of them writes. Devices and pipes may be named twice; "-"
-// may be read and written.
+// Refuses two uses of one regular file if one of them writes. Devices and pipes may be named twice; "-" may
+// be read and written.
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error) WARN_UNUSED;
 
 const char *file_temporary_folder(void); // TMPDIR, else /tmp
-// A file without a name in that folder, for reading and writing. -1: errno says why.
+// Opens an unnamed file in that folder for reading and writing. -1: errno says why.
 int file_open_temporary(const char *folder);

@@ -1,7 +1,7 @@
 // The gate between intake and engine: jobs wait here until their start is durable (transport.h). Most pass at
-// once. A suspect is a job that may have crashed a worker. Suspects of one crash pass a few at a time; one of
-// more crashes passes alone, when the engine is empty and all finished jobs are committed, and no other job
-// passes until it is committed.
+// once. A suspect is a job that may have crashed a worker. Suspects of one crash pass a few at a time. A
+// suspect of more crashes passes alone, when the engine is empty and all finished jobs are committed; no
+// other job passes until it is committed.
 // Thread: main.
 #pragma once
 
@@ -28,7 +28,7 @@ size_t gate_next(const struct gate *gate, bool all_committed, struct job **group
                  enum suspect_state *how);
 // After their start is durable: moves them to the list.
 void gate_pass(struct gate *gate, size_t n_jobs, enum suspect_state how, struct job_list *list);
-// A job has left the engine, or was committed.
+// gate_left: the job has left the engine. gate_remove: the job has left the worker.
 void gate_left(struct gate *gate, const struct job *job);
 void gate_remove(struct gate *gate, const struct job *job);
 // Moves all waiting jobs to the list.

@@ -25,13 +25,13 @@ _Static_assert(sizeof NO_HTTP - 1 == 35, "what NO_HTTP_SIZE says");
 enum {
     PLACES =
         2 * HTTP_CONNECTIONS_MAX, // connections that were shut down remain until libmicrohttpd has noticed
-    BEAT_MS = 500,                // interval at which late connections are looked for
+    BEAT_MS = 500,                // interval of the scan for late connections
 };
 
 struct connection_place {
     struct MHD_Connection *connection; // NULL: free
     int64_t since_ms;                  // start of the wait for a request
-    bool is_seen;                      // its first byte
+    bool is_seen;                      // its first byte was checked
     bool is_shut;
 };
 
@@ -65,8 +65,8 @@ static void shut_place(struct connection_place *place)
     place->is_shut = true;
 }
 
-// libmicrohttpd waits for the end of a line, which TLS does not send: a client that speaks it would wait for an
-// answer until the timeout.
+// Answers clients that do not speak HTTP. libmicrohttpd waits for the end of a line, which TLS does not send,
+// so a TLS client would wait until the timeout.
 static void refuse_no_http(struct http *http)
 {
     static const char answer[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -81,13 +81,13 @@ static void refuse_no_http(struct http *http)
         if (isalpha((unsigned char)bytes[0]) || bytes[0] == '\r' || bytes[0] == '\n')
             continue;
         (void)!recv(file_of(place), bytes, sizeof bytes,
-                    MSG_DONTWAIT); // what is unread resets the connection
+                    MSG_DONTWAIT); // unread bytes would reset the connection
         (void)!send(file_of(place), answer, sizeof answer - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         shut_place(place);
     }
 }
 
-// The connection that has waited longest for a complete request; *n: number of open ones.
+// The connection that has waited longest for a complete request; *n: number of open connections.
 static struct connection_place *slowest_place(struct http *http, int *n)
 {
     struct connection_place *found = NULL;
@@ -182,8 +182,9 @@ static bool is_loopback(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
-// Whether the request's host is a name of the loopback. A page of another site whose name was made to lead
-// here (DNS rebinding) asks by its own name. Browsers always send one; absent (NULL), the client is none.
+// Whether the request's Host is a name of the loopback. A page of another site whose name was made to resolve
+// to the loopback (DNS rebinding) sends its own name. Browsers always send a Host; without it (NULL) the
+// client is not a browser.
 static bool is_local_host(const struct http *http, const char *header)
 {
     char host[NI_MAXHOST];
@@ -204,8 +205,8 @@ static bool is_local_host(const struct http *http, const char *header)
     return inet_pton(address.ss_family, host, bytes) == 1 && is_loopback(&address);
 }
 
-// libmicrohttpd calls this once for the head and, when there is a body, for its parts: the first call
-// answers, so that no body is ever read. It leaves out the answer's body where the method is HEAD.
+// libmicrohttpd calls this for the request's head, then for each part of its body. The first call answers, so
+// no body is ever read. libmicrohttpd omits the answer's body if the method is HEAD.
 static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
                                       const char *method, const char *version, const char *upload_data,
                                       size_t *upload_data_size, void **connection_context)
@@ -307,7 +308,8 @@ static void read_address(struct http *http)
 
 // ---- the thread ----
 
-// libmicrohttpd reads a part of what is there in each turn, and has more to do without an event.
+// libmicrohttpd reads a part of the available bytes per turn; the rest causes no event, so MHD_get_timeout
+// says when to call it again.
 static int wait_ms(struct http *http)
 {
     MHD_UNSIGNED_LONG_LONG timeout_ms;

@@ -28,9 +28,10 @@ typedef void http_handler(void *context, const char *path, const char *authoriza
 
 struct http;
 
-// Starts the server. `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback. Port 0 selects a free
-// one. STATUS_REFUSE: invalid, in use, with `only_loopback` reachable from another machine, or no thread.
-// With it, requests for other hosts than the loopback's names and the one in `address` are answered with 403.
+// Starts the server. `address` is HOST:PORT, [HOST]:PORT, or PORT for the loopback; port 0 selects a free
+// port. only_loopback: refuses an address that other machines can reach, and answers 403 to requests whose
+// Host is neither a name of the loopback nor the host in `address`. STATUS_REFUSE: the address is invalid, in
+// use or refused, or no thread could be started.
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
                       void *context, struct error *error) WARN_UNUSED;
 const char *http_address(const struct http *http); // as it is bound

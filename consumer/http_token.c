@@ -58,7 +58,7 @@ static bool matches_basic(const struct http_token *token, const char *encoded)
     return matches;
 }
 
-// Behind the scheme's name and its blanks (RFC 9110, 11.4: 1*SP); NULL: another scheme.
+// The credentials after the scheme's name and its blanks (RFC 9110, 11.4: 1*SP); NULL: another scheme.
 static const char *credentials_of(const char *authorization, const char *scheme)
 {
     size_t size = strlen(scheme);

@@ -16,9 +16,9 @@ struct http_token {
 };
 
 // The file's content without blanks and line feeds at its end: printable ASCII without blanks. STATUS_REFUSE:
-// no such file, or another length.
+// the file cannot be read, or the token has another length or other characters.
 enum status http_token_read(struct http_token *token, const char *path, struct error *error) WARN_UNUSED;
 
-// `authorization`: the header's value; NULL: absent. Constant time for tokens of one length.
-// Without a token: true.
+// `authorization`: the header's value; NULL: absent. Constant time for tokens of equal length. True if no
+// token is set.
 bool http_token_matches(const struct http_token *token, const char *authorization);

@@ -54,7 +54,7 @@ static bool set_identity(struct job *job, const struct record *record)
         return false;
     if (custom_id.size && !job_set_text(job, &job->custom_id, custom_id))
         return false;
-    // of a line that `submit` sent, the line says whether it has a custom_id
+    // the headers of `submit` may repeat the job_id as custom_id: then the line decides (job_decode)
     if (custom_id.size && (job->index < 0 || !text_equal(custom_id, job_id)))
         job->naming = JOB_NAMED_BY_CUSTOM_ID;
     else if (job_id.size && job->naming == JOB_NAMED_BY_PLACE)
@@ -106,7 +106,7 @@ struct job *intake_job(const struct record *record, const struct result_names *n
     complete = complete && status != STATUS_RETRY; // memory ran out while decoding: no fault of the record
     struct sampling *sampling = &job->request.sampling;
     if (status == STATUS_OK && !sampling->seed_given) {
-        // the headers may have named it
+        // after set_identity: the seed depends on the job's names
         sampling->seed = names->same_draws ? job_prompt_seed(job) : job_default_seed(job);
         sampling->seed_given = names->same_draws;
     }

@@ -17,7 +17,7 @@ struct kafka_settings {
 // config.
 enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
                                 const char *store_path, struct error *error) WARN_UNUSED;
-// The options of a worker, for commands that do other things before they open its transport: what it would
-// refuse as ERROR_USAGE without asking a broker.
+// Checks a worker's Kafka options for commands that do other work before they open the transport: refuses, as
+// ERROR_USAGE, what can be refused without a broker.
 enum status kafka_settings_check(const struct settings *settings, struct error *error) WARN_UNUSED;
 void kafka_settings_finish(struct kafka_settings *kafka);

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WRITABLE_MS_MAX = 1000 }; // of a pipe that is full: then lines are lost until it is read again
+enum { WRITABLE_MS_MAX = 1000 }; // the wait for a full pipe; then lines are dropped until it is read again
 
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
 static int log_fd = -1;                                   // -1: standard error
@@ -125,7 +125,8 @@ static void add_line(enum log_level level, const char *text, struct buffer *line
         buffer_add_format(line, "%s%ssheaf: %s%s\n", stamp, stamp[0] ? " " : "", mark, text);
 }
 
-// False: the sink did not take all of it within the time. A pipe with room takes PIPE_BUF bytes at once.
+// False: the sink did not accept everything within timeout_ms. A writable pipe accepts PIPE_BUF bytes at
+// once.
 static bool write_bytes(const char *data, size_t size, int timeout_ms)
 {
     struct pollfd fd = {log_sink(), POLLOUT, 0};
@@ -134,7 +135,7 @@ static bool write_bytes(const char *data, size_t size, int timeout_ms)
             return false;
         ssize_t n = write(fd.fd, data, size < PIPE_BUF ? size : PIPE_BUF);
         if (n < 0)
-            return errno != EINTR && errno != EAGAIN; // a sink that is gone takes nothing, now or later
+            return errno != EINTR && errno != EAGAIN; // the sink is gone, not slow: nothing counts as lost
         data += n;
         size -= (size_t)n;
     }

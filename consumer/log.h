@@ -24,6 +24,5 @@ bool log_has_file(void);
 void log_reopen(void);
 bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-// For the last line of a process. Neither function takes a lock of stdio.
-// Thread: any.
+// For the last line of a process. Like log_write it takes no lock of stdio. Thread: any.
 void log_write_unlocked(enum log_level level, const char *text);

@@ -151,7 +151,8 @@ static void print_words(const struct command *command)
             printf(" --%s", options[i].name);
 }
 
-// Options of a command by whether a file or another value is behind them, as patterns of a case.
+// Prints the command's options with a value as patterns of a bash case: those that take a file, or all
+// others.
 static void print_bash_values(const struct command *command, bool files)
 {
     int n, n_printed = 0;
@@ -195,7 +196,7 @@ static void print_bash(void)
     printf("    esac\n} && complete -F _sheaf sheaf\n");
 }
 
-// In single quotes, inside of a specification of _arguments: brackets and colons have a meaning there.
+// Escapes text for single quotes within a specification of _arguments, where brackets and colons are special.
 static void print_zsh(const char *text)
 {
     for (; *text; text++) {

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Upper bounds. Steps take from a fraction of a millisecond (a test's model) to many seconds (a long
-// prefill).
+// Upper bounds of the buckets. A step lasts from a fraction of a millisecond (a test's model) to many seconds
+// (a long prefill).
 static const double seconds_bounds[METRICS_BUCKETS] = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                                        0.01,   0.025,   0.05,   0.1,   0.25,   0.5,
                                                        1,      2.5,     5,      10};
@@ -239,7 +239,7 @@ static void begin_metric(struct buffer *out, enum name name)
                       names[name].name, kinds[names[name].kind]);
 }
 
-// As Prometheus' exposition format wants it; other control characters are blanks.
+// Escapes a value for Prometheus' exposition format; other control characters become blanks.
 static void add_label_value(struct buffer *out, const char *label, struct text value)
 {
     buffer_add_format(out, "%s=\"", label);
@@ -277,7 +277,7 @@ static void add_one(struct buffer *out, enum name name, double value)
     add_sample(out, name, NULL, NULL, value);
 }
 
-// `label`, such as phase="plan" with a comma behind, may be empty.
+// `label`: empty, or a label with a comma after it, such as phase="plan",
 static void add_histogram(struct buffer *out, enum name name, const struct histogram *histogram,
                           const double *bounds, const char *label)
 {

@@ -16,7 +16,7 @@ enum {
 };
 
 struct histogram {
-    int64_t counts[METRICS_BUCKETS + 1]; // last one: beyond all bounds
+    int64_t counts[METRICS_BUCKETS + 1]; // the last: above all bounds
     double sum;
 };
 
@@ -27,7 +27,7 @@ struct metrics {
         int64_t n_by_status[RESULT_CANCELLED + 1];
         int64_t n_by_code[ERROR_CODE_COUNT];
         int64_t n_dead_letters, n_duplicates;
-        int64_t n_constrained; // published ones
+        int64_t n_constrained; // published jobs with a constraint
         int64_t n_in_flight;
         int64_t oldest_s; // when the oldest unfinished job arrived; 0: none yet
     } jobs;
@@ -38,7 +38,7 @@ struct metrics {
     } tokens;
     struct {
         int64_t n, n_preempted;
-        int32_t n_waiting, pages_used, pages_total; // at the last one
+        int32_t n_waiting, pages_used, pages_total; // at the last step
         struct histogram phases[4];                 // prepare, plan, compute, finish; seconds
         struct histogram sequences;                 // in a step
     } steps;
@@ -51,8 +51,8 @@ struct metrics {
         bool is_running;                // the main loop runs
         bool has_failed;                // `trouble` ends the worker
     } state;
-    // Jobs in flight by the second of their arrival, to find the next oldest_s. Last: copies for readers end
-    // before.
+    // Jobs in flight by the second of their arrival, to find the next oldest_s. The last member, because
+    // copies for readers omit it.
     int32_t n_by_age[METRICS_AGE_S_MAX];
 };
 

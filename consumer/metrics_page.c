@@ -1,5 +1,5 @@
 // The page for people: progress, this worker's figures now and since its start, its last jobs, the other
-// workers; without scripts, loaded again by the browser.
+// workers. No scripts: the browser reloads it.
 #include "consumer/metrics.h"
 #include "consumer/page.h"
 #include "schemas/clock.h"

@@ -13,13 +13,13 @@
 
 enum {
     GROUP_RECORDS_MAX = 2000,  // of one transaction
-    GROUP_BYTES_MAX = 1 << 24, // about; a record's own size is bounded by its topic
+    GROUP_BYTES_MAX = 1 << 24, // exceeded by up to CHUNK_RECORDS records, whose size the topic bounds
     GROUP_MS = 200,            // waiting time for a transaction's records
     CHUNK_RECORDS = 50,
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
     COMPACT_INTERVAL_MS = 60000,
-    COMPARED_PARTITIONS_MAX = 8, // of a topic; one suffices, unless retention deleted its record
+    COMPARED_PARTITIONS_MAX = 8, // per topic; one suffices unless retention deleted its record
 };
 
 enum topic { TOPIC_JOBS, TOPIC_RESULTS, N_TOPICS };
@@ -42,8 +42,8 @@ struct mirror {
     size_t n_jobs, n_results;
     struct mirror_partitions partitions;
     int64_t compact_at_ms, n_jobs_stored, n_results_stored;
-    bool groups_reported; // a warning of results of other groups
-    bool is_doubtful;     // whether the topics are those in the store: nothing is stored until it is known
+    bool groups_reported; // the warning about results of other groups was logged
+    bool is_doubtful;     // the topics may have been recreated; until this is known nothing is stored
     bool is_of_other_topic;
     int64_t compared_ms;
 };
@@ -208,7 +208,8 @@ static bool must_leave(const struct mirror *mirror, int timeout_ms)
     return poll(&fd, 1, timeout_ms) > 0;
 }
 
-// Retries until the store accepts it: it may be busy or full for a while. STATUS_RETRY: stopped before.
+// Retries until the store accepts the record: it may be busy or full for a while. STATUS_RETRY: stopped
+// before.
 static enum status store_patiently(struct mirror *mirror, const struct mirror_record *record,
                                    struct error *error)
 {
@@ -218,7 +219,7 @@ static enum status store_patiently(struct mirror *mirror, const struct mirror_re
     while ((status = store_mirror(mirror->config->store, record, error)) == STATUS_RETRY) {
         if (!is_reported)
             log_write(LOG_WARNING, "%s; trying again", error->text);
-        if (!was_shown && wait_ms >= RETRY_MS_MAX) // with --quiet a wait that lasts is shown too
+        if (!was_shown && wait_ms >= RETRY_MS_MAX) // even with --quiet a long wait is shown
             log_write(LOG_ERROR, "%s; trying again", error->text), was_shown = true;
         is_reported = true;
         if (must_leave(mirror, wait_ms))
@@ -290,7 +291,7 @@ static void compact_store(struct mirror *mirror)
     mirror->compact_at_ms = clock_ms() + (more ? 0 : COMPACT_INTERVAL_MS);
 }
 
-// ---- topics that were made again ----
+// ---- recreated topics ----
 
 static enum status compare_record(void *context, const struct record *record, struct error *error)
 {
@@ -300,8 +301,8 @@ static enum status compare_record(void *context, const struct record *record, st
     return STATUS_OK;
 }
 
-// *place: KAFKA_PLACE_RECORD, if the partition's last record is where it was, KAFKA_PLACE_DELETED, if that can't
-// be known.
+// *place: KAFKA_PLACE_RECORD if the partition's last mirrored record is still at its offset;
+// KAFKA_PLACE_DELETED if that cannot be known. STATUS_REFUSE: another record is there.
 static enum status compare_partition(struct mirror *mirror, const char *topic, int32_t partition,
                                      enum kafka_place *place, struct error *error)
 {
@@ -325,8 +326,8 @@ static enum status compare_partition(struct mirror *mirror, const char *topic, i
                      topic, (long long)last.offset, (int)partition);
 }
 
-// STATUS_REFUSE: a topic was deleted and made again, and the store has the old one's jobs and positions. A topic
-// that isn't there leaves the doubt.
+// STATUS_REFUSE: a topic was deleted and recreated, and the store has the old topic's jobs and positions. If
+// a topic does not exist, is_doubtful is set.
 static enum status compare_topics(struct mirror *mirror, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -379,7 +380,7 @@ static int64_t start_at(void *context, const char *topic, int32_t partition)
     return next < 0 ? OFFSET_UNKNOWN : next;
 }
 
-// Until a group is full, its time has passed, or no more records arrive.
+// Reads records until the group is full or GROUP_MS have passed.
 static enum status read_group(struct mirror *mirror, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + GROUP_MS;
@@ -400,7 +401,7 @@ static enum status run_turn(struct mirror *mirror, struct error *error)
     if (status == STATUS_OK)
         status = dispel_doubt(mirror, error);
     if (status == STATUS_OK && mirror->is_doubtful) {
-        must_leave(mirror, GROUP_MS); // a full group is not read on
+        must_leave(mirror, GROUP_MS); // with a full group read_group returns at once
         return STATUS_OK;
     }
     bool due = mirror->config->until_end ? kafka_follow_is_at_end(mirror->follow)

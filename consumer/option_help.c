@@ -8,7 +8,7 @@ static const char *const group_names[OPTION_GROUP_COUNT] = {
     [GROUP_QUEUE] = "Queue",      [GROUP_KAFKA] = "Kafka", [GROUP_ENGINE] = "Engine",
     [GROUP_MESSAGES] = "Messages"};
 
-// Names of options by group, the rare ones apart, separated by blanks.
+// Names of options by group, usual and rare ones. Blanks surround each name.
 static const struct {
     const char *usual, *rare;
 } members[OPTION_GROUP_COUNT] = {

@@ -15,8 +15,8 @@ enum option_group {
 };
 
 const char *option_group_name(enum option_group group);
-// False: in no list (a test fails), and printed among the common ones. *rare: --help-all prints it, and
-// --help does not.
+// False: the option is in no group (a test fails); help prints it among the common options. *rare: only
+// --help-all prints it.
 bool option_group_of(const char *name, enum option_group *group, bool *rare);
 
 // Help for a command, or for all commands if NULL or unknown. `all`: with rare options.

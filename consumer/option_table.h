@@ -1,5 +1,5 @@
-// The tables behind the command line: the parser (options.c), help (option_help.c), manual pages and
-// completion (manual.c) read them, so that names are defined once.
+// The tables of the command line. The parser (options.c), help (option_help.c), manual pages and completion
+// (manual.c) read them, so that names are defined once.
 #pragma once
 
 #include "consumer/options.h"
@@ -33,10 +33,10 @@ enum {
 struct command {
     const char *name;
     int mask;
-    int n_min, n_max; // positionals, the model among them
+    int n_min, n_max; // number of positionals, including the model
     int model_at;     // index of the model among the positionals, which --model replaces; -1: no model
     const char *usage, *does;
-    const char *explains; // lines below; NULL: none
+    const char *explains; // further lines of help; NULL: none
 };
 
 enum option_kind { FLAG, TEXT_VALUE, TEXT_LIST, INTEGER, SIZE, DURATION, PROPERTY };
@@ -49,13 +49,13 @@ struct option {
     enum option_kind kind;
     int commands;  // mask
     size_t offset; // in struct settings
-    // Of an INTEGER; of a TEXT_VALUE `min` is 1 where it may not be empty, `max` ONCE where the command line may
-    // have one alone.
+    // INTEGER: the range. TEXT_VALUE: `min` 1 refuses an empty value; `max` ONCE refuses a second value on
+    // the command line.
     int64_t min, max;
     const char *value, *help; // the value's name; NULL: a FLAG
 };
 
-// In the order of the overview.
+// In the order in which `sheaf help` lists them.
 const struct command *option_table_commands(int *n);
 // A name may have several rows, each for other commands. n may be NULL.
 enum { OPTIONS_MAX = 256 };

@@ -15,7 +15,7 @@
 enum {
     DURATION_DAYS_MAX = 36525,
     PROGRESS_S_DEFAULT = 60,
-    CRASH_LIMIT_DEFAULT = 5, // two among few, three alone: a worker killed from outside is no proof
+    CRASH_LIMIT_DEFAULT = 5, // two among other jobs, three alone: one kill from outside is no proof
     DEAD_SHARE_DEFAULT = 50,
     MODEL_FAILURES_DEFAULT = 16
 };
@@ -118,7 +118,7 @@ static enum status add_property(struct settings *settings, const char *value, st
     return set_text(&settings->kafka.properties[settings->kafka.n_properties++], value, error);
 }
 
-// Secrets, which must not be on the command line, where every user of the machine can read them.
+// Secrets are refused on the command line, where every user of the machine can read them.
 static bool is_secret(const char *property)
 {
     size_t length = strcspn(property, "=");
@@ -174,7 +174,7 @@ static enum status set_value(struct settings *settings, const struct option *opt
     return STATUS_OK;
 }
 
-// ---- the environment and the file: they fill in what the command line left open ----
+// ---- environment and file: values that the command line does not give ----
 
 enum { VARIABLE_BYTES_MAX = 64 };
 #define VARIABLE_PREFIX "SHEAF_"
@@ -186,7 +186,7 @@ static void variable_of(const struct option *option, char name[VARIABLE_BYTES_MA
         name[c] = name[c] == '-' ? '_' : (char)toupper((unsigned char)name[c]);
 }
 
-// Each property has its own line.
+// One property per line.
 static enum status add_properties(struct settings *settings, const char *lines, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -216,7 +216,7 @@ static enum status apply_environment(struct settings *settings, const struct com
         const char *value = getenv(name);
         if (!value)
             continue;
-        if (options[i].kind == TEXT_LIST) // the file's
+        if (options[i].kind == TEXT_LIST) // replaces the file's list
             finish_list((char ***)((char *)settings + options[i].offset));
         enum status status = options[i].kind == PROPERTY ? add_properties(settings, value, error)
                                                          : set_value(settings, &options[i], value, error);
@@ -320,7 +320,8 @@ void options_find_unknown_variables(char *const *environment,
 
 enum { LETTERS_BYTES_MAX = 64 };
 
-// Of "-qo" the flag "-q" and `rest`, "-o". False: there is one option, perhaps with its value.
+// Splits "-qo" into the flag "-q" and `rest`, "-o". False: the argument is one option, perhaps with its
+// value.
 static bool split_letters(const struct command *command, const char *argument, char flag[3],
                           char rest[LETTERS_BYTES_MAX])
 {
@@ -393,7 +394,7 @@ static enum status parse_option(struct settings *settings, const struct command 
     return set_value(settings, option, value, error);
 }
 
-// *n_used: 1 where the next argument is the value.
+// *n_used: 1 if the next argument is the value, else 0.
 static enum status parse_letters(struct settings *settings, const struct command *command, bool *given,
                                  char *argument, char *next, int *n_used, struct error *error)
 {
@@ -430,9 +431,9 @@ static enum status parse_arguments(struct settings *settings, const struct comma
     return STATUS_OK;
 }
 
-// The model is one thing wherever it is given: afterwards it is both settings->model.path and, unless it is
-// optional and absent, the positional at command->model_at. `on_line`: --model is on the command line, so
-// that no positional is the model; that of the environment or the file is the default of an absent
+// Makes both ways to give the model equal: afterwards it is settings->model.path and, unless it is optional
+// and absent, the positional at command->model_at. `on_line`: --model is on the command line, so no
+// positional is the model. A model from the environment or the file is only the default of an absent
 // positional.
 static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
                                struct error *error)
@@ -460,8 +461,8 @@ static enum status place_model(struct settings *settings, const struct command *
     return STATUS_OK;
 }
 
-// Of two values of one property the later one counts; the command line takes precedence over environment and
-// file.
+// The last value of a property counts. Moves the properties of the command line, the first n_first, to the
+// end, so that they take precedence over environment and file.
 static void move_to_end(char **properties, int n, int n_first)
 {
     char *first[OPTIONS_PROPERTIES_MAX];
@@ -470,7 +471,7 @@ static void move_to_end(char **properties, int n, int n_first)
     memcpy(properties + n - n_first, first, (size_t)n_first * sizeof *first);
 }
 
-// A file whose name says what sheaf does not write would be taken for it.
+// Refuses names that promise a format which sheaf does not write.
 static enum status check_output_name(const char *option, const char *path, struct error *error)
 {
     static const struct {
@@ -523,13 +524,13 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "which command? see sheaf help");
     settings->command = command->name;
-    bool given[OPTIONS_MAX] = {false}; // by place in the table
+    bool given[OPTIONS_MAX] = {false}; // by index in the table
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
     if (status != STATUS_OK || settings->help || settings->help_all)
         return status;
     int n_of_line = settings->kafka.n_properties;
     const char *config = getenv("SHEAF_CONFIG");
-    if (!settings->config && config && *config) // an empty one is refused with the other variables
+    if (!settings->config && config && *config) // apply_environment refuses an empty one
         status = set_text(&settings->config, config, error);
     if (status == STATUS_OK)
         status = apply_file(settings, command, given, error);
@@ -563,7 +564,7 @@ void settings_finish(struct settings *settings)
             continue;
         char **value = (char **)((char *)settings + options[i].offset);
         free(*value);
-        *value = NULL; // several rows may have one place
+        *value = NULL; // several rows may share a member
     }
     for (int i = 0; i < settings->kafka.n_properties; i++)
         free(settings->kafka.properties[i]);

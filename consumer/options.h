@@ -1,8 +1,8 @@
 // The command line: one table of options, each with its commands. A value is read from the command line, else
-// from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). Of an option
-// that is given twice the last value counts; values of PROPERTY and TEXT_LIST add up, and a second input of a
-// result (a schema, a template, a model) on the command line is refused. Faults are STATUS_REFUSE, ERROR_USAGE: exit
-// status 2. Thread: main.
+// from SHEAF_NAME in the environment, else from the file given by --config ("name = value" a line). If an
+// option is given twice, the last value counts; values of PROPERTY and TEXT_LIST accumulate; a second value
+// of an option that is an input of the result (a schema, a template, a model) is refused on the command line.
+// Errors: STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -18,8 +18,8 @@ enum {
     OPTIONS_CONFIG_BYTES_MAX = 1 << 20
 };
 
-// Texts are NULL where nothing was given. Times are in seconds, sizes in bytes, limits 0 where they are
-// derived. Members outside the groups are options of several commands (option_table.c).
+// Texts are NULL if not given. Times are in seconds, sizes in bytes, limits 0 if they are derived. Members
+// outside the groups are options of several commands (option_table.c).
 struct settings {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
@@ -50,7 +50,7 @@ struct settings {
 
     struct {
         char *path;
-        char **names;     // that its worker answers to, NULL behind the last; the first is in results
+        char **names;     // that the worker answers to, NULL-terminated; the first is in results
         bool is_required; // jobs that name another model are refused
         char *quantize;   // tensor type while loading
         char *chat_template, *tool_format, *pre;
@@ -85,7 +85,7 @@ struct settings {
         char *metrics, *metrics_token; // address, file
         int64_t exit_when_idle_s;      // -1: never
         int64_t retain_s;              // 0: unlimited; -1: not given (settings_retain_s)
-        int64_t progress_s;            // from one line to the next; 0: none
+        int64_t progress_s;            // interval of progress lines; 0: none
         int64_t crash_limit, dead_share, model_failures;
         char *require_arithmetic;
         bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
@@ -97,7 +97,7 @@ struct settings {
     } follow;
 
     struct {            // a constraint of sheaf grammar; `choices` also of sheaf annotate
-        char **choices; // a text of labels each (choice_list.h), NULL behind the last
+        char **choices; // each a list of labels (choice_list.h), NULL-terminated
         char *json_schema, *regex, *grammar, *cases;
         bool spaces;
     } grammar;
@@ -152,20 +152,21 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
 void settings_finish(struct settings *settings);
 
 enum { RETAIN_DAYS_DEFAULT = 30 };
-// How long a store keeps rows; 0: for ever. Answers of the embedded queue are removed only where the user says
-// so: worker.retain_s > 0.
+// How long a store keeps rows; 0: forever. Answers of the embedded queue are removed only if the user asks
+// for it: worker.retain_s > 0.
 static inline int64_t settings_retain_s(const struct settings *settings)
 {
     return settings->worker.retain_s >= 0 ? settings->worker.retain_s : RETAIN_DAYS_DEFAULT * INT64_C(86400);
 }
-// Of a command's two options those that are missing, NULL for one that is given: "sheaf run: give -o OUT".
+// Refuses a command for missing options: "sheaf run: give -o OUT". An option that was given is passed as
+// NULL.
 enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
                                    struct error *error);
 
 // An error that names the most similar command.
 enum status options_refuse_command(const char *name, struct error *error);
 
-// Calls `receive` for each SHEAF_ variable without an option in any command; nearest: the most similar
+// Calls `receive` for each SHEAF_ variable that is no option of any command; nearest: the most similar
 // existing name, or NULL. Variables for tests are ignored.
 void options_find_unknown_variables(char *const *environment,
                                     void (*receive)(const char *name, const char *nearest));

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Of a chart, in its own units.
+// Geometry of a chart, in its own units.
 enum {
     CHART_WIDTH = 360,
     CHART_HEIGHT = 150,
@@ -54,7 +54,7 @@ static const char style[] =
 
 // ---- text ----
 
-// NULL: as it is.
+// NULL: no escape is needed.
 static const char *substitute_for(uint32_t codepoint)
 {
     switch (codepoint) {
@@ -71,7 +71,7 @@ static const char *substitute_for(uint32_t codepoint)
     case '\t':
     case '\n':
         return NULL;
-    case 0xFFFE: // no characters of XML
+    case 0xFFFE: // not allowed in XML
     case 0xFFFF:
         return REPLACEMENT;
     default:

@@ -1,20 +1,20 @@
-// HTML pages for people, as `sheaf report` and --metrics write them: one file with its style, without scripts
-// or links to other files, well-formed XML too. Charts are SVG 360 units wide, so that their text is as large
-// as the page's on a phone.
+// HTML pages for people, written by `sheaf report` and --metrics: one file with its style, without scripts or
+// links to other files, well-formed XML too. Charts are SVG 360 units wide, so that on a phone their text is
+// as large as the page's.
 #pragma once
 
 #include "schemas/text.h"
 
 #include <stdint.h>
 
-// `refresh_s`: the browser loads the page again after as many seconds; 0: never.
+// `refresh_s`: interval at which the browser reloads the page; 0: never.
 void page_begin(struct buffer *out, struct text title, int refresh_s);
 void page_end(struct buffer *out);
 void page_begin_section(struct buffer *out, const char *heading);
 void page_end_section(struct buffer *out);
 
-// Escaped for an element's content and for an attribute in quotes; what is not printable but for tabs and
-// line feeds (text.h), and bad UTF-8, become U+FFFD.
+// Escapes text for an element's content or a quoted attribute. Invalid UTF-8 and characters that are not
+// printable (text.h), except tabs and line feeds, become U+FFFD.
 void page_add_text(struct buffer *out, struct text text);
 // At most n_bytes_max, cut between characters, with an ellipsis.
 void page_add_beginning(struct buffer *out, struct text text, size_t n_bytes_max);
@@ -30,12 +30,12 @@ const char *page_number(char text[32], int64_t number);
 enum { PAGE_COLUMNS_MAX = 64, PAGE_LABEL_BYTES = 32 };
 
 struct page_column {
-    char label[PAGE_LABEL_BYTES]; // on the axis, of some columns; in its tooltip
+    char label[PAGE_LABEL_BYTES]; // in the column's tooltip; some are also on the axis
     double value;                 // >= 0
 };
 
-// Charts are between page_begin_charts and page_end_charts: columns for a histogram or a course of time, bars
-// of shares for names.
+// Charts are between page_begin_charts and page_end_charts: columns for a histogram or a time series, bars
+// for the shares of names.
 void page_begin_charts(struct buffer *out);
 void page_add_columns(struct buffer *out, const char *title, const char *unit,
                       const struct page_column *columns, int n);
@@ -44,8 +44,7 @@ void page_add_bar(struct buffer *out, struct text name, int64_t value, int64_t t
 void page_end_bars(struct buffer *out);
 void page_end_charts(struct buffer *out);
 
-// A table's head: `columns` are separated by '|'; those behind the first are numbers, aligned right, unless
-// they begin with '<'.
-// Rows are written by the caller as <tr><td>...</td></tr>.
+// A table's head: names of columns, separated by '|'. Columns after the first are numbers, aligned right,
+// unless their name begins with '<'. The caller writes the rows as <tr><td>...</td></tr>.
 void page_begin_table(struct buffer *out, const char *columns);
 void page_end_table(struct buffer *out);

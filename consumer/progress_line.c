@@ -12,7 +12,7 @@ enum {
     BAR_WIDTH = 24,
     SAMPLE_MS = 200,
     WINDOW_MS = 10000,    // at least, on a terminal
-    WINDOW_JOBS_MIN = 16, // at least
+    WINDOW_JOBS_MIN = 16, // finished jobs, at least
 };
 
 static void add_sample(struct progress_line *line, int64_t now_ms, int64_t n_finished)
@@ -124,7 +124,7 @@ static void write_message(struct progress_line *line, const struct worker_progre
     line->shown_ms = now_ms;
 }
 
-// A line that wraps could not be written over.
+// Cuts the line to the terminal's width: a wrapped line could not be overwritten.
 static size_t fitting_bytes(const struct buffer *text)
 {
     struct winsize window = {0};

@@ -13,9 +13,9 @@ struct progress_line {
     int64_t message_ms; // interval of messages; 0: none
     int64_t tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
-    // The rate of jobs is of a window that follows the work: from the first sample until now. It is the
-    // shortest of an interval of messages (ten seconds on a terminal) in which two batches have finished, so
-    // that jobs that end together do not make it jump.
+    // The rate of jobs is measured over a moving window, from the first sample until now: at least an
+    // interval of messages (10 s on a terminal), and long enough that two batches have finished in it, so
+    // that jobs that end together do not make the rate jump.
     int32_t n_batch; // sequences of one step; 0: unknown
     struct {
         int64_t at_ms, n_finished;

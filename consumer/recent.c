@@ -31,7 +31,7 @@ void recent_rates(const struct recent *recent, int64_t second, double *jobs, dou
     *tokens = n_seconds > 0 ? (double)n_tokens / (double)n_seconds : 0;
 }
 
-// The beginning, whole characters.
+// Copies the longest beginning of whole characters that fits.
 static void copy_text(char *to, size_t size, struct text text)
 {
     size_t n = text.size < size - 1 ? text.size : size - 1;

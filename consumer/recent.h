@@ -25,9 +25,9 @@ struct recent {
     struct {
         int64_t second; // monotonic
         int64_t n_jobs, n_tokens;
-    } seconds[RECENT_S + 1]; // the current one, which is not complete, is left out
+    } seconds[RECENT_S + 1]; // ring by second; rates omit the current second, which is incomplete
     bool has_begun;
-    int64_t begun_second; // of the first count, which is not complete either
+    int64_t begun_second; // of the first count; this second is incomplete too
     // rings: the newest is at (n - 1) modulo their length
     struct recent_job answers[RECENT_ANSWERS], errors[RECENT_ERRORS];
     int64_t n_answers, n_errors;
@@ -35,5 +35,5 @@ struct recent {
 
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens);
 void recent_add(struct recent *recent, const struct job *job); // done or failed
-// Per second, over the complete seconds before `second`, up to RECENT_S of them; 0 before there is one.
+// Rates per second over the complete seconds before `second`, at most RECENT_S; 0 if there is none.
 void recent_rates(const struct recent *recent, int64_t second, double *jobs, double *tokens);

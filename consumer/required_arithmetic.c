@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// Advances `at` behind the next part; size 0: there is none.
+// Returns the next part and advances `at` past it; size 0: no part is left.
 static struct text next_part(const char **at)
 {
     *at += strspn(*at, " ");

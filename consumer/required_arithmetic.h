@@ -2,8 +2,8 @@
 //
 // The requirement is a list of parts separated by spaces, as in a result's system_fingerprint:
 //
-//   backend=cuda-sm90 kv-type=f16            each part is among the worker's own, which may have others
-//   sheaf=1 model=9f86d081884c7d65 ...       begins with "sheaf=": a whole name, the worker's is equal
+//   backend=cuda-sm90 kv-type=f16            each part must be in the worker's name, which may have more
+//   sheaf=1 model=9f86d081884c7d65 ...       begins with "sheaf=": a whole name, must equal the worker's
 #pragma once
 
 #include "schemas/error.h"

@@ -317,7 +317,7 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
         MODEL_LAYERS_MAX, text);
 }
 
-// The hybrid of both backends, which owns them; or the device's backend.
+// The hybrid of both backends, which it owns; without a hybrid, the device's backend.
 static enum status place_model(struct runtime *runtime, struct error *error)
 {
     const struct limits_plan *plan = &runtime->plan;
@@ -390,13 +390,15 @@ enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
     return STATUS_OK;
 }
 
-// Draft tokens: at most in one step of the batch, and of each sequence (0: as many as pay).
+// Numbers of draft tokens: limit for a step of the batch; fixed number per sequence (0: chosen by expected
+// gain).
 struct draft_numbers {
     int32_t n_max, n_fixed;
 };
 
-// A GPU's steps are submitted ahead, and what a row costs is measured on a CPU: none there. The mock engine
-// has none unless they are asked for, so that its times are those of its specification.
+// No draft tokens on a GPU: its steps are submitted ahead, and the cost of a row is measured on a CPU only.
+// The mock engine drafts only if --speculate asks for it, so that its steps last as long as its specification
+// says.
 static enum status parse_speculate(const struct settings *settings, bool on_gpu, struct draft_numbers *drafts,
                                    struct error *error)
 {
@@ -569,7 +571,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     return batcher_create(&runtime->batcher, &config, error);
 }
 
-// All that takes no tokenizer.
+// Opens everything that does not need the tokenizer.
 static enum status open_engine_of_weights(struct runtime *runtime, const struct settings *settings,
                                           const char *path, const struct interrupt *interrupt,
                                           struct error *error)
@@ -593,7 +595,7 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
         status = runtime_kv_type(settings, &kv_type, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
-    // before the weights are packed, in vain if the name is another one
+    // before the weights are packed, which would be in vain if the name differs
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
@@ -602,8 +604,8 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
                                                          : status;
 }
 
-// The tokenizer is opened as a background task, for one thread does it, while the others hash and pack the
-// weights. They stop when it fails.
+// Opens the tokenizer as a background task on one thread, while the others hash and pack the weights. They
+// stop when it fails.
 struct tokenizer_opening {
     struct pool_task task;
     struct runtime *runtime;
@@ -635,7 +637,7 @@ static enum status open_while_tokenizing(struct runtime *runtime, const struct s
         .runtime = runtime, .settings = settings, .path = path, .interrupt = interrupt};
     opening.task = (struct pool_task){.run = run_opening, .context = &opening};
     struct interrupt either = {loading_is_vain, &opening};
-    // One thread does it first, so that the weights are not loaded in vain.
+    // A single thread opens the tokenizer first, so that the weights are not loaded in vain.
     bool beside = pool_n_threads(runtime->device.pool) > 1;
     if (beside)
         pool_start(runtime->device.pool, &opening.task);

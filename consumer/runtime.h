@@ -13,7 +13,7 @@
 
 struct runtime_template {
     struct template *template;   // NULL: none
-    struct answer_format format; // of answers behind it
+    struct answer_format format; // of the answers to its prompts
 };
 
 struct runtime_device {
@@ -44,7 +44,7 @@ struct runtime {
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/arithmetic.h); set by runtime_open
 };
 
-// Checks that the model is readable and what the options of the engine name, for commands that create other
+// Checks that the model is readable and that the engine's options are valid, for commands that create other
 // files first. STATUS_REFUSE: ERROR_FILE, ERROR_USAGE.
 enum status runtime_check(const struct settings *settings, struct error *error) WARN_UNUSED;
 // The model only; its weights are quantized while loading if the settings say so.
@@ -53,7 +53,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 // Model, tokenizer and chat template.
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error) WARN_UNUSED;
-// Model and chat templates alone, for what they take: its weights are not read.
+// Model and chat templates only, to check whether they support a request: weights are not read.
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
                                    struct error *error) WARN_UNUSED;
 // Model, backend, memory plan, forward pass and batcher; logs the plan. STATUS_RESTART after an interrupt
@@ -71,8 +71,8 @@ bool runtime_reads_time(const struct runtime *runtime);
 // The KV type of --kv-type for the open backend; without the option *type is unchanged.
 enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
                             struct error *error) WARN_UNUSED;
-// The session of the forward pass, checked on the CPU by the settings and `timed` for a trace. `forward` is
-// there, with limits.
+// Opens the session of runtime->forward, which was created with `limits`. The settings decide whether its
+// steps are checked on the CPU; `timed`: for a trace.
 enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
                                  const struct forward_limits *limits, bool timed,
                                  struct error *error) WARN_UNUSED;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Each parameter by its field's name, the option's and the model's key (NULL: models have none).
+// Parameters by name of their field, of their option and of the model's key (NULL: models have none).
 static const struct parameter {
     const char *field, *option, *key;
     enum sampling_parameter bit;
@@ -76,7 +76,7 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
         if (status != STATUS_OK)
             return status;
     }
-    // XTC applies only with several tokens above its threshold: above one half there is at most one.
+    // XTC needs several tokens above its threshold: above a threshold of one half there is at most one.
     bool has_xtc = numbers[XTC_PROBABILITY] > 0.0 && numbers[XTC_THRESHOLD] <= 0.5;
     const bool has_effect[N_KEYS] = {numbers[MIROSTAT] != 0.0, has_xtc, has_xtc && found[XTC_THRESHOLD],
                                      numbers[PENALTY_LAST_N] != -1.0}; // -1: all tokens, as here
@@ -113,7 +113,7 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
 
 static void write_names(struct sampling_defaults *defaults)
 {
-    // eight names of at most 18 bytes, a number of at most 12 each
+    // at most eight parameters: a name of at most 18 bytes and a number of at most 12 bytes each
     size_t size = 0, room = sizeof defaults->names;
     for (int i = 0; i < N_PARAMETERS; i++) {
         const void *number = (const char *)&defaults->sampling + parameters[i].number;

@@ -46,7 +46,7 @@ static enum status check_model(void *context, struct error *error)
     return gguf_check_files(runtime->model->gguf, error);
 }
 
-// Signals while the model loads and the transport opens; afterwards they are the worker's.
+// Handles signals while the model loads and the transport opens; afterwards the worker handles them.
 struct start_watch {
     int stop_fd;
     bool is_stopped;
@@ -67,7 +67,7 @@ static bool is_stopping(void *context)
     return watch->is_stopped;
 }
 
-// A start that a signal ended is no failure, as with a worker without a job.
+// A signal that ends the start is no failure, as for a worker that was stopped without a job.
 static enum status end_start(const struct start_watch *watch, enum status status, const struct error *error)
 {
     if (status == STATUS_OK || !watch->is_stopped)
@@ -76,7 +76,7 @@ static enum status end_start(const struct start_watch *watch, enum status status
     return STATUS_OK;
 }
 
-// A warning while the transport opens says what the start waits for.
+// A warning while the transport opens is also shown as what the start waits for.
 static void announce_warning(void *context, int level, const char *line)
 {
     struct start_watch *watch = context;
@@ -183,7 +183,7 @@ static struct duplicate_limits duplicate_limits(const struct settings *settings,
                                      .n_positions = (int32_t)n_positions};
 }
 
-// All but what belongs to the run: transport, files, metrics and contexts.
+// Everything but the members of one run: transport, files, metrics and contexts.
 static struct worker_config configure_worker(const struct service *service, const struct settings *settings,
                                              const struct runtime *runtime)
 {
@@ -222,7 +222,7 @@ enum status service_run(const struct service *service, const struct settings *se
     struct closing closing = {0};
     struct start_watch watch = {.stop_fd = stop_fd_open()}; // before any thread
     struct interrupt interrupt = {is_stopping, &watch};
-    // before the model is loaded in vain
+    // first, so that a wrong address does not cost loading the model
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
     watch.exporter = exporter;

@@ -10,11 +10,11 @@ struct service {
     struct store *store;        // of the embedded queue; NULL with `late`
     struct late_store *late;    // for Kafka's figures; NULL: embedded queue
     struct text dataset;        // embedded queue: only this dataset; size 0: any
-    bool requests_differ;       // no two jobs of it are equal (annotate's)
+    bool requests_differ;       // no two jobs of the dataset are equal (annotate)
     int exit_when_idle_s;       // -1: never
     struct progress_line *line; // NULL: no progress line
 };
 
-// The caller owns the stores. Errors: those of runtime_open, the transport and worker_run.
+// The caller owns the stores. Errors: as of runtime_open, the transport and worker_run.
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error) WARN_UNUSED;

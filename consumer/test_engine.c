@@ -60,7 +60,8 @@ void test_engine_destroy(struct test_engine *engine)
     free(engine);
 }
 
-// The next token that is neither a control token nor ends generation; the start token if there is none.
+// From the drawn token on, the first that is neither a control token nor ends generation; the drawn token
+// itself if there is none among TRIES_MAX.
 static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
 {
     uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);
@@ -71,7 +72,7 @@ static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
     return first;
 }
 
-// The first token from `token` on that the mask allows; there is always one.
+// The first allowed token from `token` on, cyclically; the mask allows at least one.
 static int32_t find_allowed(const struct sample_request *request, int32_t token)
 {
     int32_t n = request->n_allowed_words * 32;
@@ -92,7 +93,7 @@ static int32_t draw_token(const struct test_engine *engine, const struct sample_
     return request->allowed ? find_allowed(request, token) : token;
 }
 
-// Of a token that is given.
+// Scores a given token.
 static struct sample_result score_request(const struct sample_request *request)
 {
     int32_t token = request->sampling->logit_bias->token;

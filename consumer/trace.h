@@ -8,7 +8,7 @@ struct trace;
 
 // Errors: STATUS_REFUSE, ERROR_FILE.
 enum status trace_open(struct trace **trace, const char *path, struct error *error) WARN_UNUSED;
-// NULL, or a step that was not measured: nothing.
+// Writes nothing if `trace` is NULL or the step was not measured.
 void trace_write(struct trace *trace, const struct step_trace *step);
 // Logs a warning if a write failed. NULL is valid.
 void trace_close(struct trace *trace);

@@ -20,7 +20,7 @@
 #define HEADER_CUSTOM_ID "sheaf-custom-id"
 #define HEADER_INDEX     "sheaf-index"
 #define HEADER_CREATED   "sheaf-created"
-// Why the record is only the beginning of what was submitted: a text.
+// A text: why the record holds only the beginning of what was submitted.
 #define HEADER_CUT "sheaf-cut"
 
 // One delivered record; valid during the call of `receive`.
@@ -31,7 +31,7 @@ struct record {
     struct text key;              // data NULL: none
     const struct header *headers; // [n_headers]
     int32_t n_headers;
-    bool has_more_headers;    // than these
+    bool has_more_headers;    // beyond n_headers
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
@@ -85,7 +85,7 @@ struct transport_impl {
     // unavailable. STATUS_RESTART: fenced, or another fatal error.
     enum status (*poll)(struct transport *transport, int timeout_ms, int n_max,
                         const struct transport_events *events, struct error *error);
-    // Back-pressure: while paused poll delivers nothing, but must still be called.
+    // Back-pressure: while paused, poll delivers nothing but must still be called.
     void (*pause)(struct transport *transport);
     void (*resume)(struct transport *transport);
     // Commits finished jobs atomically, with results and dead letters (jobs with source.record set). The

@@ -18,7 +18,8 @@ static bool is_stop_unread(void)
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGTERM) || sigismember(&pending, SIGINT));
 }
 
-// The main thread may hold any lock, including those of stdio and exit handlers.
+// The main thread may hold any lock, including locks of stdio and of exit handlers: no exit(), no buffered
+// output.
 static void end_process(const struct turn_watch *watch, int waited_ms, const char *since)
 {
     char text[256];
@@ -34,7 +35,7 @@ static void *count_ticks(void *context)
 {
     struct turn_watch *watch = context;
     unsigned n_turns = atomic_load(&watch->n_turns);
-    int same_ms = 0, stop_ms = 0, leaving_ms = 0; // the turn's, and those since a stop was asked for and read
+    int same_ms = 0, stop_ms = 0, leaving_ms = 0; // turn's age, its part after a stop signal, the stop's age
     struct pollfd woken = {watch->wake_fd, POLLIN, 0};
     while (!atomic_load(&watch->is_over)) {
         if (poll(&woken, 1, watch->tick_ms) != 0)

@@ -12,13 +12,12 @@
 #include <stdbool.h>
 
 enum {
-    // A call of librdkafka may wait for socket.timeout.ms (60 s), whatever time it was given, and a turn has
-    // a few of them. /healthz fails after the same time.
+    // A turn has a few calls of librdkafka, and each may wait for socket.timeout.ms (60 s), whatever its
+    // timeout argument. /healthz fails after the same time.
     TURN_WATCH_LIMIT_MS = 300000,
-    // With SIGTERM or SIGINT waiting to be read: less than orchestrators wait before they kill (Kubernetes 30
-    // s).
-    TURN_WATCH_STOP_LIMIT_MS = 20000, // also of a turn after it was read
-    // From turn_watch_stopping on, unless the loop turns: it ends by itself 30 s after the signal (worker.c).
+    // While SIGTERM or SIGINT is pending: below the time after which orchestrators kill (Kubernetes: 30 s).
+    TURN_WATCH_STOP_LIMIT_MS = 20000, // also for a turn after the signal was read
+    // After turn_watch_stopping, unless the loop turns: it ends by itself 30 s after the signal (worker.c).
     TURN_WATCH_LEAVE_LIMIT_MS = 35000,
     TURN_WATCH_LEAVE_TURN_MS = 5000,
     TURN_WATCH_TICK_MS = 1000,
@@ -26,7 +25,7 @@ enum {
 
 // Zeroed before turn_watch_start; tests set limits.
 struct turn_watch {
-    int limit_ms, stop_limit_ms, leave_limit_ms, leave_turn_ms, tick_ms; // 0: those above
+    int limit_ms, stop_limit_ms, leave_limit_ms, leave_turn_ms, tick_ms; // 0: the limits above
     int wake_fd;                                                         // eventfd
     bool is_watched;
     pthread_t thread;
@@ -38,6 +37,6 @@ struct turn_watch {
 // If no thread can be started, the worker runs unwatched, with a warning.
 void turn_watch_start(struct turn_watch *watch);
 void turn_watch_turn(struct turn_watch *watch);                 // the main loop begins a turn
-void turn_watch_at(struct turn_watch *watch, const char *part); // and this part of it
+void turn_watch_at(struct turn_watch *watch, const char *part); // and now this part of it
 void turn_watch_stopping(struct turn_watch *watch);             // SIGTERM or SIGINT was read
 void turn_watch_stop(struct turn_watch *watch);

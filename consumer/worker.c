@@ -13,8 +13,8 @@ enum { TURN_MS = 1 };
 
 // ---- retriable errors ----
 
-// Logs a retriable error once, and again if its text changes or after WORKER_WARN_AGAIN_MS: no wait is
-// silent, and with --quiet none that lasts.
+// Logs a retriable error once, and again if its text changes or after WORKER_WARN_AGAIN_MS, so that no wait
+// is silent. With --quiet only long waits are logged.
 static void warn_once(struct worker *worker, const struct error *error, const char *then)
 {
     if (!worker->warning.text[0]) {
@@ -65,7 +65,7 @@ static void end_retry(struct worker *worker, struct retry *retry)
 
 // ---- intake ----
 
-// Rejects a job that was being computed in too many crashes.
+// Rejects a job that was being computed when too many workers crashed.
 static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
 {
     int32_t limit = worker->config->limits.crashes;
@@ -255,8 +255,8 @@ static void revoke_partitions(void *context)
                   worker->jobs.finished.n_jobs);
 }
 
-// Partitions were assigned to another worker. Running jobs of theirs continue, and are
-// published if the partitions return.
+// Partitions were assigned to another worker. Their running jobs continue, and are published if the
+// partitions return.
 static void lose_partitions(void *context, const int32_t *partitions, size_t n_partitions)
 {
     struct worker *worker = context;
@@ -270,7 +270,7 @@ static enum status take_records(struct worker *worker, struct error *error)
     struct transport *transport = worker->config->transport;
     int32_t n_in_flight = worker->jobs.n_in_flight - (int32_t)worker->trial.held.n_jobs;
     int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
-    if (room > worker->config->n_jobs_max - n_in_flight) // followers fill no batch, but memory
+    if (room > worker->config->n_jobs_max - n_in_flight) // followers fill memory, but no batch
         room = worker->config->n_jobs_max - n_in_flight;
     int64_t bytes_max =
         worker->config->limits.job_bytes_max ? worker->config->limits.job_bytes_max : WORKER_JOB_BYTES_MAX;
@@ -351,11 +351,11 @@ static enum status run_turn(struct worker *worker, struct error *error)
         if (status == STATUS_RETRY && worker->commits.is_isolating) {
             warn_once(worker, error, "isolating the record");
             worker->polls.has_room_again = true;
-            status = STATUS_OK; // the turn is a whole one: there may be many records
+            status = STATUS_OK; // finish this turn: isolation may take many turns
         }
     }
     turn_watch_at(&worker->watch, "the transport to release jobs");
-    // after an error of the engine the jobs stay the worker's until its end
+    // after an error of the engine the worker keeps its jobs until it ends
     bool may_release =
         worker->stop.mode != RUNNING || (!worker->engine.ended && worker->engine.error.status == STATUS_OK);
     if (status == STATUS_OK && worker->jobs.released.n_jobs && may_release)
@@ -385,8 +385,8 @@ static bool is_done(const struct worker *worker)
            (worker->jobs.released.n_jobs == 0 || worker->stop.mode == RUNNING);
 }
 
-// A store or broker that remains unavailable must not delay the stop. An engine whose last step took longer
-// leaves the jobs one turn all the same, and commits that succeed go on.
+// A store or broker that remains unavailable must not delay the stop. If the engine's last step ends later
+// than the limit, its jobs still get one turn, and the stop waits as long as commits succeed.
 static bool is_out_of_time(const struct worker *worker)
 {
     return worker->stop.mode >= LEAVING && worker->engine.ended && !is_done(worker) &&

@@ -19,13 +19,13 @@
 #include "store/store.h"
 
 struct worker_progress {
-    int64_t n_done, n_failed;        // committed by this worker; cancelled ones among the failed
-    int64_t n_cancelled, n_may_pass; // of the failed: may succeed when they are asked again
+    int64_t n_done, n_failed;        // committed by this worker; n_failed includes cancelled jobs
+    int64_t n_cancelled, n_may_pass; // of n_failed; n_may_pass: may succeed if submitted again
     bool was_stopped;                // stopped by a signal
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
     int64_t prompt_tokens, cached_tokens; // of committed jobs
-    int64_t n_duplicates;                 // of them, answered from others
+    int64_t n_duplicates;                 // of committed jobs: those answered by an equal request's answer
     char last_error[ERROR_TEXT_BYTES];    // of the last job that failed; "": none has
 };
 
@@ -37,9 +37,9 @@ struct worker_config {
     int32_t n_batch;
     struct result_names names;
     struct {                      // equal requests are computed once (duplicates.h)
-        bool are_computed;        // no: each is
-        struct sampling defaults; // of jobs, for whether a request is greedy
-        bool time_is_read;        // by a chat template
+        bool are_computed;        // every job is computed, even an equal one
+        struct sampling defaults; // of jobs; decide whether a request is greedy
+        bool time_is_read;        // a chat template reads the time
         struct duplicate_limits limits;
     } duplicates;
     struct {                                        // steps and Kafka's jobs
@@ -48,7 +48,7 @@ struct worker_config {
         void *context;
         bool jobs_need_recording; // over Kafka; the embedded queue has them already
         int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
-        bool retains_answers;     // not those of the embedded queue's collected datasets
+        bool retains_answers;     // true: collected datasets of the embedded queue keep their rows
     } records;
     struct {
         int64_t job_bytes_max; // of the jobs held; 0: WORKER_JOB_BYTES_MAX
@@ -77,7 +77,7 @@ struct worker_config {
     struct trace *trace;     // of the steps; NULL: none
     struct metrics *metrics; // updated by the loop
     struct closing *closing; // begun when the loop ends; NULL: no time limit
-    struct {                 // shows the metrics: called in turns, and when `fd` is readable; may be NULL
+    struct {                 // publishes the metrics: called in turns, and when `fd` is readable; may be NULL
         void (*publish)(void *context);
         void *context;
         int fd;
@@ -85,16 +85,17 @@ struct worker_config {
 };
 
 enum {
-    // Memory of the jobs that a worker holds, claimed ahead, in the window or waiting for their commit; the
-    // last one taken may exceed it, so that each is taken some time. Their answers do not count.
+    // Memory limit of the jobs that a worker holds: claimed ahead, in the window or waiting for their commit.
+    // The last job taken may exceed it, so that a job of any size is taken eventually. Answers do not count.
     WORKER_JOB_BYTES_MAX = 256 << 20,
-    // Memory for a byte of a record, at most: an array of short numbers is decoded to that. The records of one
-    // poll are limited by it, since their memory is known only behind it.
+    // Maximum memory per byte of a record, reached by an array of short numbers. It limits the bytes of one
+    // poll, because a job's memory is known only after decoding.
     WORKER_RECORD_MEMORY = 16,
-    // maximum of one commit. Commit when this many, or half of the window, are finished
+    // maximum of one commit, which is due when this many jobs, or half of the window, are finished,
     WORKER_COMMIT_JOBS = 1024,
-    // or the first of them has waited this long, or WORKER_LINGER_COMMITS times as long as the last commit
-    // took: a killed worker loses few results of a quick store, and slow commits take 5 % of the time at most
+    // or when the first of them has waited this long, or WORKER_LINGER_COMMITS times as long as the last
+    // commit took, if that is shorter. With fast commits a killed worker loses few results; commits of up to
+    // 5 ms use at most 5 % of the time.
     WORKER_COMMIT_LINGER_MS = 100,
     WORKER_LINGER_COMMITS = 20,
     // for running jobs to finish after the first signal, where the transport has no limit of its own
@@ -104,7 +105,7 @@ enum {
     WORKER_STOP_MS = 50000,
     WORKER_CLOSE_MS_MIN = 5000,
     WORKER_RETRY_MS_MAX = 5000,
-    WORKER_QUIET_WAIT_MS = 5000,  // after which --quiet too shows what a worker waits for, once
+    WORKER_QUIET_WAIT_MS = 5000,  // after which --quiet shows once what a worker waits for
     WORKER_WARN_AGAIN_MS = 30000, // interval at which a lasting error is logged again
     // consecutive failures to allocate memory, with a backoff of 50 ms to WORKER_RETRY_MS_MAX
     WORKER_MEMORY_TRIES = 8,
@@ -112,11 +113,11 @@ enum {
     WORKER_REVOKE_MS = 10000,       // then partitions are revoked even if finished jobs are not committed
 };
 
-// Memory of a decoded job up to its commit, as the limit counts it: its arena, the tokens of its prompt, of
-// which a byte of the record makes one at most, and its sequences.
+// Memory of a decoded job until its commit, as the limit counts it: its arena, its prompt's tokens (at most
+// one per byte of the record) and its sequences.
 int64_t worker_job_bytes(const struct job *job);
 
-// Returns when the work is done or after a stop: finished jobs are committed, the others released. Errors:
-// those of the transport and the engine that cannot be retried.
+// Returns when the work is done or after a stop: finished jobs are committed, the others released. Errors: of
+// the transport and the engine, if they cannot be retried.
 enum status worker_run(const struct worker_config *config, struct worker_progress *progress,
                        struct error *error) WARN_UNUSED;

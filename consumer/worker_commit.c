@@ -8,7 +8,8 @@
 #include <assert.h>
 #include <string.h>
 
-// A group that exceeds its time is retried in halves. A job that failed alone is committed after the others.
+// A group that exceeds the commit's time limit is retried in halves. A job that failed alone is committed
+// after the others.
 static void commit_less(struct worker *worker, size_t n)
 {
     worker->commits.jobs_max = n > 1 ? n / 2 : 1;

@@ -1,4 +1,4 @@
-// The worker's side of the engine thread: sends jobs from the gate and orders, receives rounds.
+// The worker's side of the engine thread: sends orders, and jobs that pass the gate; receives rounds.
 #include "consumer/worker_state.h"
 
 #include "schemas/clock.h"
@@ -35,7 +35,7 @@ void worker_send_order(struct worker *worker, struct order *order)
     }
 }
 
-// Passes one group through the gate after its start is durable. *any: there was one.
+// Passes one group through the gate after its start is durable. *any: a group was waiting.
 static enum status let_through(struct worker *worker, bool *any, struct error *error)
 {
     struct transport *transport = worker->config->transport;

@@ -37,7 +37,7 @@ struct store *worker_find_store(const struct worker *worker)
                                       : config->records.store;
 }
 
-// Of a commit to Kafka: answers that equal requests may be given.
+// The results of a commit to Kafka that are kept in the store to answer equal requests.
 struct kept_results {
     struct text *results; // [n_jobs], NULL: none
     struct buffer records;
@@ -49,7 +49,7 @@ static bool is_kept(const struct job *job)
            job->result.status == RESULT_DONE;
 }
 
-// Without memory none is kept.
+// Out of memory: no result is kept.
 static void keep_results(struct kept_results *kept, struct job *const *jobs, size_t n_jobs)
 {
     size_t n = 0;

@@ -1,5 +1,5 @@
-// The worker's loop from inside. worker.c has intake and the loop; each of the other files calls only those
-// named before it: worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
+// Internals of the worker's loop. worker.c has intake and the loop. The other files are layers, and each
+// calls only earlier ones: worker_figures.c, worker_engine.c, worker_commit.c, worker_stop.c. Thread: main.
 #pragma once
 
 #include "consumer/ahead.h"
@@ -45,7 +45,7 @@ struct worker_figures {
     int64_t recorded_ms, compact_at_ms, progress_ms, published_ms;
     struct retry retry;
     int64_t n_lost;    // committed results whose figures the store refused, since it last accepted some
-    int64_t warned_ms; // of them; 0: not
+    int64_t warned_ms; // time of the last warning about them; 0: none
 };
 
 struct worker_records {
@@ -60,13 +60,13 @@ struct worker_records {
 struct worker_stop {
     enum { RUNNING, DRAINING, LEAVING, ABORTING } mode;
     int64_t leaving_since_ms;
-    int64_t idle_ms;      // time without a job, while the worker was looking for one
-    int64_t idle_seen_ms; // when it last looked; 0: not idle
+    int64_t idle_ms;      // time without a job, while the worker polled for one
+    int64_t idle_seen_ms; // when it last polled without success; 0: not idle
     struct order *abort;  // allocated at start, so that the engine can be stopped without memory
 };
 
 struct worker_warning { // the last warning of a retriable error
-    int64_t since_ms;   // the wait's begin
+    int64_t since_ms;   // start of the wait
     int64_t at_ms;
     bool was_shown; // in this wait, also with --quiet
     char text[ERROR_TEXT_BYTES];
@@ -77,23 +77,23 @@ struct worker_jobs {
     struct job_list released; // released by the engine
     struct job_reserve reserve;
     int32_t n_in_flight; // with the engine, finished or released, not yet committed or returned
-    int64_t n_bytes;     // of those in flight, as worker_job_bytes counts them
+    int64_t n_bytes;     // memory of the jobs in flight (worker_job_bytes)
 };
 
 struct worker_polls {
     // Separate from the retries of commits and figures, which must not delay group events.
     struct retry retry;
     bool paused;
-    bool has_room_again; // jobs were committed in this turn: look for new ones before sleeping
+    bool has_room_again; // jobs were committed in this turn: poll again before sleeping
 };
 
 struct worker {
     const struct worker_config *config;
     struct worker_engine engine;
-    struct gate gate; // before the engine
+    struct gate gate; // between intake and engine
     struct ahead ahead;
     struct trial trial;
-    struct duplicates duplicates; // behind intake: the others do not pass the gate
+    struct duplicates duplicates; // after intake; followers do not enter the gate
     struct worker_jobs jobs;
     struct worker_records records;
     struct worker_commits commits;
@@ -124,16 +124,17 @@ void worker_figures_publish(struct worker *worker);         // for the HTTP endp
 
 void worker_append_list(struct job_list *to, struct job_list *from);
 void worker_add_finished(struct worker *worker, struct job_list *list);
-// The jobs of the list have results now: their followers are added to it with the same answers, or computed.
+// The jobs of the list have results: adds their followers with the same answers, or has the followers
+// computed.
 void worker_answer_followers(struct worker *worker, struct job_list *list);
 void worker_send_order(struct worker *worker, struct order *order); // NULL: out of memory
-// Jobs whose start is durable, through the gate to the engine.
+// Passes waiting jobs through the gate to the engine, once their start is durable.
 enum status worker_hand_over(struct worker *worker, struct error *error) WARN_UNUSED;
 void worker_take_rounds(struct worker *worker);
 
 // ---- worker_commit.c ----
 
-// A job is no longer in flight; `published`: its result is. The caller still owns it.
+// The job has left the worker; `published`: its result was committed. The caller still owns the job.
 void worker_job_left(struct worker *worker, const struct job *job, bool published);
 size_t worker_commit_jobs_max(const struct worker *worker);
 // The transport's advice: not before this time, by clock_ms(); 0: at any time.
@@ -150,7 +151,7 @@ enum status worker_release_jobs(struct worker *worker, struct error *error) WARN
 
 void worker_stop_on_signals(struct worker *worker);
 void worker_stop_when_idle(struct worker *worker);
-// The limit of the close, which is part of the time that follows a signal; 0: that of closing.h.
+// Time limit of the close, ms: the rest of WORKER_STOP_MS after a signal; 0: CLOSING_LIMIT_MS.
 int worker_stop_closing_ms(const struct worker *worker);
 // Makes the worker report itself as unhealthy and not ready, with the reason.
 void worker_stop_failed(struct worker *worker, const struct error *error);

@@ -23,7 +23,7 @@ void worker_stop_on_signals(struct worker *worker)
         log_write(LOG_INFO, second ? "stopping now: running jobs are released"
                                    : "stopping: waiting jobs are released, running ones are finished");
         worker->stop.mode = second ? ABORTING : LEAVING;
-        if (!second) // the time limits of all that follows begin with the first
+        if (!second) // all later time limits count from the first signal
             worker->stop.leaving_since_ms = clock_ms();
         turn_watch_stopping(&worker->watch);
         worker_send_order(worker, order_create(second ? ORDER_ABORT : ORDER_LEAVE));
@@ -50,7 +50,7 @@ void worker_stop_when_idle(struct worker *worker)
         worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
         return;
     }
-    // In a longer step the process was stopped, or waited for a processor: nobody looked for jobs.
+    // A longer step means that the process was stopped or waited for a processor, and did not poll.
     if (was_idle)
         worker->stop.idle_ms += step_ms < IDLE_STEP_MS_MAX ? step_ms : IDLE_STEP_MS_MAX;
     worker->stop.idle_seen_ms = now_ms;
@@ -100,7 +100,7 @@ void worker_stop_engine(struct worker *worker)
         struct pollfd fd = {queue_fd(engine_thread_outbox(worker->engine.thread)), POLLIN, 0};
         poll(&fd, 1, WORKER_BEAT_MS);
         worker_take_rounds(worker);
-        worker_figures_publish(worker); // reports the bad health until the end
+        worker_figures_publish(worker); // stay unhealthy until the end
     }
     gate_empty(&worker->gate, &worker->jobs.released);
     worker_append_list(&worker->jobs.released, &worker->jobs.finished);

@@ -1,7 +1,8 @@
-// The codebooks of the IQ tensor types: the values of a stored index. They were found by their author's
-// search over real weights, so no rule gives them; each entry is packed here, item 0 in the lowest bits.
-// Facts of the format: github.com/ggml-org/ggml, src/ggml-common.h (the tables named *_grid). Entries ascend,
-// the last item counting most. Each ends with a zero that is no entry: kernels load 32 bits an entry.
+// The codebooks of the IQ tensor types: the items of each stored index. Their author found them by a search
+// over real weights, so no rule gives them. An entry is packed with item 0 in the lowest bits. Entries
+// ascend; the last item is the most significant. Source: github.com/ggml-org/ggml, src/ggml-common.h (the
+// tables named *_grid). Each table ends with a zero that is not an entry, because kernels load 32 bits per
+// entry.
 //
 //            entries  items, bits each   an item's value
 //   IQ2_*    256..    8 of 2             8, 25, 43

@@ -1,6 +1,7 @@
 // Block layouts of the tensor types and their exact meaning in float32. Format: github.com/ggml-org/ggml,
-// src/ggml-common.h (layouts) and src/ggml-quants.c (order of the arithmetic; each product and sum is rounded
-// on its own, the project is compiled with -ffp-contract=off). Byte offsets; h16: binary16.
+// src/ggml-common.h (layouts) and src/ggml-quants.c (order of the arithmetic). Each product and sum is
+// rounded separately: the project is compiled with -ffp-contract=off. Fields are in byte order; h16:
+// binary16.
 //
 //   32 items   Q4_0    h16 d | 16 nibbles              d * (q - 8)
 //              Q4_1    h16 d, h16 m | 16 nibbles       d * q + m
@@ -158,8 +159,7 @@ static int q3_k_scale(const uint8_t packed[12], int group)
     return (low | high << 4) - 32;
 }
 
-// As Q2_K; the third bit of item i is stored in bit i / 32 of high-bit byte i % 32, and a clear one subtracts
-// 4.
+// As Q2_K. The third bit of item i is bit i / 32 of high-bit byte i % 32; if it is clear, 4 is subtracted.
 void dequantize_q3_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -280,8 +280,8 @@ void dequantize_iq4_xs(const void *blocks, float *items, size_t n_items)
 // E2M1 values doubled, to be whole numbers; the scale is halved.
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// 2^(exponent - 128): below 2 a subnormal. ggml gives 255 (NaN in the OCP paper) the value 2^127, and so do
-// we.
+// 2^(exponent - 128), subnormal for an exponent below 2. Exponent 255, NaN in the OCP specification, gives
+// 2^127 as in ggml.
 static float half_e8m0(uint8_t exponent)
 {
     uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -303,7 +303,8 @@ void dequantize_mxfp4(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Half of an unsigned E4M3 number; 0x7F, NaN in the OCP's paper, is 0 as in ggml, and the upper bit is ignored.
+// Half of an unsigned E4M3 number. 0x7F, NaN in the OCP specification, gives 0 as in ggml; the upper bit is
+// ignored.
 static float half_ue4m3(uint8_t bits)
 {
     if (bits == 0x7F)

@@ -1,6 +1,6 @@
-// Plain C dequantizers of the tensor types: the reference for every fast kernel. Each converts
-// `n_items` consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. Layouts
-// and arithmetic: dequantize.c, and dequantize_codebook.c for the last nine. No allocation; any thread.
+// Plain C dequantizers of the tensor types: the reference for every fast kernel. Each converts `n_items`
+// consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. Layouts and
+// arithmetic: dequantize.c; of the last nine types: dequantize_codebook.c. No allocation; any thread.
 #pragma once
 
 #include <stddef.h>

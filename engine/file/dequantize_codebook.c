@@ -1,19 +1,26 @@
 // The tensor types of fewer than four bits: indices into codebooks (IQ1, IQ2, IQ3) and ternary digits (TQ).
-// Format and order of the arithmetic: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c. Byte
-// offsets; h16: binary16; a group is 32 items, a run 8 (of IQ3: two entries of 4). A sign mask has a bit for
-// each item of a run; seven stored bits are completed to an even number of ones. All blocks hold 256 items.
+// Format and order of the arithmetic: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c.
+// Fields are in byte order; h16: binary16; a group is 32 items, a run 8 items (in IQ3 two entries of 4). A
+// sign mask has a bit for each item of a run; an eighth bit makes the number of ones of seven stored bits
+// even. All blocks hold 256 items.
 //
-//   IQ2_XXS  h16 d | 8 groups: u8 index[4], u32 (4 x 7 sign bits, scale:4)       d (1/2 + scale) / 4 * value
-//   IQ2_XS   h16 d | 32 x u16 (index:9, sign bits:7) | 16 scales:4, two a group  the same
-//   IQ2_S    h16 d | u8 index[32] | u8 signs[32] | 8 x (4 x 2 index bits) | 16 scales:4
-//   IQ3_XXS  h16 d | u8 index[64] | 8 groups: u32 (4 x 7 sign bits, scale:4)     d (1/2 + scale) / 2 * value
+//   type     a block
+//   IQ2_XXS  h16 d | 8 groups: u8 index[4], u32 (4 x 7 sign bits, scale:4)
+//   IQ2_XS   h16 d | 32 x u16 (index:9, sign bits:7) | 16 scales:4, two a group
+//   IQ2_S    h16 d | u8 index[32] | u8 signs[32] | 8 x (4 x 2 index bits) | 16 scales:4, two a group
+//   IQ3_XXS  h16 d | u8 index[64] | 8 groups: u32 (4 x 7 sign bits, scale:4)
 //   IQ3_S    h16 d | u8 index[64] | 8 x (8 x 1 index bit) | u8 signs[32] | 8 scales:4
-//                                                           d (1 + 2 scale) * value
 //   IQ1_S    h16 d | u8 index[32] | 8 x u16 (4 x 3 index bits, scale:3, shift:1)
-//                                                            d (1 + 2 scale) * (value +- 1/8)
-//   IQ1_M    u8 index[32] | 16 x (2 x (3 index bits, shift:1)) | 4 x u16 (4 x scale:3, 4 bits of d)  the same
-//   TQ1_0    48 bytes of 5 digits | 4 bytes of 4 digits | h16 d                  d (digit - 1)
-//   TQ2_0    64 bytes of 4 digits of 2 bits | h16 d                              d (digit - 1)
+//   IQ1_M    u8 index[32] | 16 x (2 x (3 index bits, shift:1)) | 4 x u16 (4 x scale:3, 4 bits of d)
+//   TQ1_0    48 bytes of 5 digits | 4 bytes of 4 digits | h16 d
+//   TQ2_0    64 bytes of 4 digits of 2 bits | h16 d
+//
+//   type     an item
+//   IQ2      d (1/2 + scale) / 4 * value
+//   IQ3_XXS  d (1/2 + scale) / 2 * value
+//   IQ3_S    d (1 + 2 scale) * value
+//   IQ1      d (1 + 2 scale) * (value +- 1/8)
+//   TQ       d (digit - 1)
 #include "engine/file/codebooks.h"
 #include "engine/file/dequantize.h"
 
@@ -76,7 +83,7 @@ void dequantize_iq2_xxs(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Of the 16 half-byte scales at `scales`, the one of that half group.
+// Scale of half a group, from 16 half-byte scales.
 static float half_group_scale(float d, const uint8_t *scales, int group, int half)
 {
     return d * (0.5f + (float)(scales[group] >> (4 * half) & 15)) * 0.25f;
@@ -193,8 +200,8 @@ void dequantize_iq1_m(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// A byte of ternary digits is a fraction of 256: the first digit is what three times it carries out. Digit
-// `number` of each of the bytes.
+// A byte of ternary digits is a fraction of 256: multiplied by 3, it carries out the first digit. Writes
+// digit `number` of each byte.
 static float *put_digits(float *items, const uint8_t *bytes, int n_bytes, int number, float d)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};

@@ -38,7 +38,7 @@ static void close_part(struct gguf_part *part)
 
 enum { SPLIT_SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
 
-// Part `index` (from 0) of the model that `path` is a part of; NULL with an error when the name does not fit.
+// Part `index` (from 0) of the model that `path` is a part of; NULL: the name does not fit, or out of memory.
 static char *part_path(const char *path, size_t index, size_t n_parts, struct arena *arena)
 {
     size_t size = strlen(path);
@@ -237,7 +237,7 @@ void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
     if (gguf->regions && gguf_regions_contain(gguf->regions, tensor->data)) // freed when the next is made
         return;
-    // Only pages wholly inside: a neighbor may still be needed.
+    // Only pages that lie wholly inside the tensor: its neighbors may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)tensor->data + tensor->size_bytes) & ~(page - 1);

@@ -1,7 +1,7 @@
 // A GGUF file (v2, v3), mapped and validated: header, key-values, tensor infos, data. Format:
 // github.com/ggml-org/ggml, docs/gguf.md. Everything the file says is checked at open: counts, strings,
 // dimensions, offsets, alignment; a hostile file gives an error and never a crash. A split model
-// (-00001-of-0000N.gguf) opens by any of its parts; the key-values are the first part's.
+// (-00001-of-0000N.gguf) can be opened by any of its parts; its key-values are in the first part.
 //
 //   magic "GGUF" | u32 version | u64 n_tensors | u64 n_keys
 //   n_keys    x (string key, u32 type, value)          string: u64 size, bytes
@@ -38,7 +38,7 @@ enum gguf_kind { // value types as the file numbers them
     GGUF_F64,
 };
 
-// An array key-value. Scalars stand packed and unaligned in the file: read them with gguf_array_*.
+// An array key-value. Scalars are packed and unaligned: read them with gguf_array_*.
 struct gguf_array {
     enum gguf_kind kind;
     size_t n_items;
@@ -46,7 +46,7 @@ struct gguf_array {
     const struct text *strings; // GGUF_STRING: the items, indexed at open
 };
 
-// Limits of what a file may declare; beyond is ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
+// Limits on what a file may declare; above them: ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
 enum {
     GGUF_KEYS_MAX = 1 << 16,
     GGUF_TENSORS_MAX = 1 << 17,
@@ -64,16 +64,17 @@ uint64_t gguf_file_bytes(const struct gguf *gguf); // all parts
 // A vocabulary-only file has no tensors.
 size_t gguf_n_tensors(const struct gguf *gguf);
 const struct tensor *gguf_tensor_at(const struct gguf *gguf, size_t index);
-const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name); // NULL: absent; hashed
+const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name); // NULL: absent; found by hash
 
-// Key-values. A missing key leaves *value alone and is STATUS_OK with *found false (found may be NULL: then
-// the default stays). A key of the wrong type is STATUS_REFUSE with key, expected and got.
+// Key-values. If the key is missing, the status is STATUS_OK, *value is unchanged and *found is false
+// (`found` may be NULL). A key of the wrong type is STATUS_REFUSE; the text has key, expected and actual
+// type.
 bool gguf_has(const struct gguf *gguf, const char *key);
 enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, bool *found,
                      struct error *error) WARN_UNUSED; // any integer kind whose value fits
 enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found,
                      struct error *error) WARN_UNUSED;
-// an integer or a float
+// An integer or a float.
 enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found,
                         struct error *error) WARN_UNUSED;
 enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found,
@@ -90,17 +91,16 @@ double gguf_array_number(const struct gguf_array *array, size_t index);
 size_t gguf_n_keys(const struct gguf *gguf);
 struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered);
 
-// Makes sure that the tensor's data, or that of the tensor it is a slice of, is there: a file's always is,
-// that of a model put together in memory (engine/file/gguf_made.h) is made now and stays until the next call.
-// Call it before reading.
+// Call this before reading a tensor's data. A file's data is always available. For a model constructed in
+// memory (engine/file/gguf_made.h) this generates the tensor, or the tensor that it is a slice of; the data
+// stays until the next call (or always, if the tensor is kept).
 enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error) WARN_UNUSED;
 
-// Hash of all that the model is read from, the files' names excepted: every byte of a GGUF's parts; of a
-// model put together in memory, every byte of the weights that it is made from and its key-values. Reads all
-// of it, on the pool (NULL: on this thread). After an interrupt (NULL: none) it returns at once and the hash
-// has no meaning.
+// Hash of a model's sources, without file names: every byte of a GGUF's parts, or, for a model constructed in
+// memory, every byte of the weights it is made from and its key-values. Reads all of them, on the pool (NULL:
+// on this thread). After an interrupt (NULL: none) it returns at once and the hash has no meaning.
 uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool, const struct interrupt *interrupt);
-// Whether the files are as they were when they were opened (engine/file/mapped_file.h). Errors:
+// Checks that the files are unchanged since they were opened (engine/file/mapped_file.h). Errors:
 // STATUS_RESTART, ERROR_MODEL_FILE.
 enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
 // Advises the system that the tensor's file pages are not needed any more (they were repacked).

@@ -1,13 +1,13 @@
 // Declarations shared by gguf_names.c (index), gguf_keys.c (accessors), gguf_parse.c (one file's bytes),
-// gguf.c (opening, parts), gguf_write.c and gguf_made.c (models put together in memory). Private to these;
-// each calls only those named before it.
+// gguf.c (opening, parts), gguf_write.c and gguf_made.c (models constructed in memory). Private to these;
+// each calls only files named before it.
 #pragma once
 
 #include "engine/file/gguf.h"
 #include "engine/file/mapped_file.h"
 #include "schemas/arena.h"
 
-// One key-value; which member holds depends on the kind.
+// One key-value; `kind` decides which member is valid.
 struct gguf_entry {
     struct text key;
     enum gguf_kind kind;
@@ -22,7 +22,7 @@ struct gguf_names {
     size_t mask;
 };
 
-// One file of the model, mapped; or the keys of one put together in memory.
+// One file of the model, mapped; or the keys of a model constructed in memory.
 struct gguf_part {
     char *path;
     struct mapped_file file; // empty: data is a mapping without a file
@@ -36,13 +36,13 @@ struct gguf_part {
 };
 
 struct gguf {
-    struct gguf_part *parts; // the key-values are those of the first
+    struct gguf_part *parts; // key-values are read from the first
     size_t n_parts;
     struct tensor *tensors; // of all parts, in file order
     size_t n_tensors;
     struct gguf_names names; // of `tensors`
     struct arena arena;
-    struct gguf_regions *regions; // of the tensors made on demand; NULL: a file
+    struct gguf_regions *regions; // tensors generated on demand; NULL: a file
 };
 
 // Parses part->data and part->size into the rest of `part`; indexes live in the arena.
@@ -51,7 +51,7 @@ enum status gguf_out_of_memory(struct error *error);
 
 enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct arena *arena,
                               struct error *error) WARN_UNUSED;
-size_t gguf_names_start(const struct gguf_names *names, struct text name); // first slot to look at
+size_t gguf_names_start(const struct gguf_names *names, struct text name); // first slot to probe
 void gguf_names_add(struct gguf_names *names, struct text name, size_t index);
 
 const struct gguf_entry *gguf_part_entry(const struct gguf_part *part, struct text key); // NULL: absent

@@ -192,7 +192,8 @@ double gguf_array_number(const struct gguf_array *array, size_t index)
 
 enum { RENDERED_BYTES_MAX = 60, RENDERED_ITEMS_MAX = 4 };
 
-// In quotes, cut, one line: bytes that are no printable text come as \xNN.
+// Renders a string in quotes on one line, cut to RENDERED_BYTES_MAX; bytes that are not printable become
+// \xNN.
 static void render_string(struct text string, struct buffer *out)
 {
     buffer_add_byte(out, '"');

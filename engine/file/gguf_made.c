@@ -24,7 +24,7 @@ static enum status add_tensor(struct gguf *gguf, const struct gguf_made_tensor *
     return status;
 }
 
-// The keys as a file without tensors, in a mapping like any other part's.
+// Adds the keys as a part without tensors, encoded in an anonymous mapping.
 static enum status add_keys(struct gguf *gguf, const char *path, const struct gguf_writer *keys,
                             struct error *error)
 {

@@ -1,4 +1,4 @@
-// Names of key-values and tensors, by hash.
+// Hash index of the names of key-values and tensors.
 #include "engine/file/gguf_file.h"
 #include "schemas/hash.h"
 

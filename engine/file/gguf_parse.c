@@ -1,4 +1,4 @@
-// Parses one mapped GGUF file: header, key-values, tensor infos. Nothing is copied but indexes.
+// Parses one mapped GGUF file: header, key-values, tensor infos. Only indexes are copied.
 #include "engine/file/gguf_file.h"
 
 #include <stdlib.h>
@@ -256,7 +256,8 @@ static enum status parse_tensor_type(struct gguf_reader *reader, struct tensor *
     return STATUS_OK;
 }
 
-// Offsets count from the data section, whose start is known only after the last info: kept in `offsets`.
+// Offsets are relative to the data section, whose start is known only after the last info: *offset keeps the
+// value.
 static enum status parse_tensor(struct gguf_reader *reader, struct tensor *tensor, uint64_t alignment,
                                 uint64_t *offset)
 {

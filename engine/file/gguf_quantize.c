@@ -53,12 +53,12 @@ static double bits_an_item(enum tensor_type type)
     return 8.0 * traits->block_bytes / traits->block_items;
 }
 
-// The type nearest in size whose blocks divide a row; of two equally near the larger.
+// The type nearest in size whose block divides a row; of two equally near types the larger.
 static enum tensor_type nearest_type(uint64_t n_cols, enum tensor_type wanted)
 {
     static const enum tensor_type types[] = {TENSOR_F16,  TENSOR_Q8_0, TENSOR_Q6_K,
                                              TENSOR_Q5_K, TENSOR_Q4_K, TENSOR_Q4_0};
-    enum tensor_type nearest = TENSOR_F16; // of blocks of one item
+    enum tensor_type nearest = TENSOR_F16; // its block is one item
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (n_cols % tensor_traits(types[i])->block_items == 0 &&
             fabs(bits_an_item(types[i]) - bits_an_item(wanted)) <
@@ -177,7 +177,7 @@ static enum status check_source(void *context, struct error *error)
 
 // --- The model ---
 
-// Rope factors and scales of matrices are read without asking for tensors: they are made at once, and kept.
+// Rope factors and scales of matrices are read without gguf_load: they are generated at once, and kept.
 static bool is_made_at_once(const struct tensor *tensor)
 {
     return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale");
@@ -196,8 +196,8 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
     *made = (struct gguf_made_tensor){.tensor = *tensor};
     made->tensor.type = type;
     made->tensor.data = NULL;
-    // Fewer items than the source has bytes times blocks, so nothing overflows but in plain types made from
-    // fewer bits.
+    // The source's bytes limit the number of items, so only a plain type made from a type of fewer bits can
+    // overflow.
     if (__builtin_mul_overflow(tensor->dims[0] / traits->block_items * tensor_n_rows(tensor),
                                traits->block_bytes, &made->tensor.size_bytes) ||
         made->tensor.size_bytes > SIZE_MAX / 2)
@@ -223,7 +223,7 @@ static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_
     return main;
 }
 
-// general.file_type: how GGUF numbers a file by the type of most tensors.
+// general.file_type: GGUF's number for the type of most tensors.
 static uint32_t file_type_of(enum tensor_type type)
 {
     static const struct {

@@ -17,7 +17,7 @@ struct gguf_regions {
     struct gguf_source source;
     struct region *items; // ascending by data
     size_t n_items, n_items_max;
-    struct region *passing; // the one that is freed when the next is made
+    struct region *passing; // freed when the next tensor is generated
 };
 
 struct gguf_regions *gguf_regions_create(struct gguf_source source, size_t n_regions_max)
@@ -47,7 +47,7 @@ void gguf_regions_destroy(struct gguf_regions *regions)
     free(regions);
 }
 
-// Addresses without memory behind them: it is allocated page by page as the tensor is written.
+// Reserves addresses without memory: pages are allocated as the tensor is written.
 enum status gguf_regions_add(struct gguf_regions *regions, struct tensor *tensor, size_t index, bool kept,
                              struct error *error)
 {

@@ -235,7 +235,7 @@ static enum status write_header(const struct gguf *gguf, const struct gguf_write
     for (size_t i = 0; i < gguf->parts[0].n_entries; i++) {
         struct text key = gguf->parts[0].entries[i].key;
         bool split = key.size >= 6 && memcmp(key.data, "split.", 6) == 0;
-        bool alignment = text_equals_string(key, "general.alignment"); // the file's own
+        bool alignment = text_equals_string(key, "general.alignment"); // the writer has its own
         if (!split && !alignment)
             gguf_writer_copy(&writer, gguf, i);
     }

@@ -1,6 +1,6 @@
-// Writes GGUF v3 (the format is drawn in engine/file/gguf.h): a header of key-values and tensor infos, put
-// together in memory, and the data. Order: gguf_writer_* for keys and tensors, then gguf_writer_encode, or
-// gguf_write for a whole file. Thread: one.
+// Writes GGUF v3 (the format is drawn in engine/file/gguf.h): a header of key-values and tensor infos, built
+// in memory, and the data. Order: gguf_writer_* for keys and tensors, then gguf_writer_encode, or gguf_write
+// for a whole file. Thread: one.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -9,7 +9,7 @@
 
 enum { GGUF_WRITE_ALIGNMENT = 32 };
 
-// Zeroed is valid and empty. The first fault is kept; gguf_writer_encode returns it.
+// Zeroed is valid and empty. The first error is kept; gguf_writer_encode returns it.
 struct gguf_writer {
     struct buffer keys, infos;
     uint64_t n_keys, n_tensors, data_bytes;
@@ -18,8 +18,8 @@ struct gguf_writer {
 
 void gguf_writer_finish(struct gguf_writer *writer);
 
-// A key must be valid UTF-8 of 1 to GGUF_KEY_BYTES_MAX bytes; that none occurs twice is up to the caller (a
-// reader refuses the file).
+// A key must be valid UTF-8 of 1 to GGUF_KEY_BYTES_MAX bytes. The caller must not repeat a key: a reader
+// refuses the file.
 void gguf_writer_u32(struct gguf_writer *writer, const char *key, uint32_t value);
 void gguf_writer_f32(struct gguf_writer *writer, const char *key, float value);
 void gguf_writer_bool(struct gguf_writer *writer, const char *key, bool value);
@@ -33,16 +33,16 @@ void gguf_writer_copy(struct gguf_writer *writer, const struct gguf *gguf, size_
 // All keys of another writer.
 void gguf_writer_append(struct gguf_writer *writer, const struct gguf_writer *more);
 
-// Takes note of name, type and dims; the data follows in the order of these calls, each tensor's padded to
-// GGUF_WRITE_ALIGNMENT.
+// Records name, type and dims. The data must follow the header in the order of these calls, each tensor's
+// padded to GGUF_WRITE_ALIGNMENT.
 void gguf_writer_tensor(struct gguf_writer *writer, const struct tensor *tensor);
 
 // Header, key-values, infos and the padding before the data.
 enum status gguf_writer_encode(const struct gguf_writer *writer, struct buffer *out,
                                struct error *error) WARN_UNUSED;
 
-// All of a model, to a file of the caller's. Keys named "split.*" are left out: the file is one. `more` (may
-// be NULL) has keys beyond the model's, `progress` may be NULL.
+// Writes a whole model to `file`. Keys named "split.*" are left out, because the file is not split. `more`
+// has additional keys; it and `progress` may be NULL.
 enum status gguf_write(const struct gguf *gguf, const struct gguf_writer *more, FILE *file,
                        void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes),
                        void *context, struct error *error) WARN_UNUSED;

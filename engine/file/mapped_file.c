@@ -91,14 +91,15 @@ const unsigned char *mapped_file_read(const struct mapped_file *file, const void
 
 enum {
     CHUNK_BYTES = 1 << 20,
-    CHUNKS_EACH = 64, // between two looks at the interrupt
+    CHUNKS_EACH = 64, // between two checks of the interrupt
 };
 
 struct hashing {
     const struct mapped_file *file;
-    int first;              // chunk of these
+    int first;              // number of this group's first chunk
     unsigned char *buffers; // CHUNK_BYTES for each thread; NULL: the mapping is read
-    // of the chunks' hashes, each seeded with its place: any order gives the same
+    // sums of chunk hashes per thread; each hash is seeded with its chunk's number, so their order does not
+    // matter
     uint64_t sums[POOL_THREADS_MAX];
 };
 
@@ -127,7 +128,7 @@ uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct 
     size_t n_threads = pool ? (size_t)pool_n_threads(pool) : 1;
     uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
-    size_t buffer_bytes = n_threads * CHUNK_BYTES; // in huge pages: small ones cost more than the reading
+    size_t buffer_bytes = n_threads * CHUNK_BYTES; // in huge pages: page faults of small ones would dominate
     hashing.buffers = memory_map(buffer_bytes);
     bool interrupted = false;
     for (int left = n; left > 0 && !interrupted; left -= CHUNKS_EACH) {

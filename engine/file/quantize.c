@@ -1,8 +1,8 @@
-// Block layouts: engine/file/dequantize.c. Scales are searched as for any scalar quantizer of a given number
-// of levels: integers are rounded under a few trial scales near the one that spans the block, for each the
-// best scale by least squares is computed, and the trial of the least squared error stays (Lloyd 1982, "Least
-// squares quantization in PCM", alternates the same two steps). Scales are stored in fewer bits than they are
-// searched in, so the integers are rounded once more under the stored ones.
+// Block layouts: engine/file/dequantize.c. The search for a scale is the same for all scalar quantizers of a
+// given number of levels: for a few trial scales near the one that spans the block, round the integers, then
+// compute the best scale for them by least squares; the trial with the least squared error wins (Lloyd 1982,
+// "Least squares quantization in PCM", alternates the same two steps). Scales are stored in fewer bits than
+// they are searched in, so the integers are rounded once more with the stored scales.
 #include "engine/file/quantize.h"
 
 #include "engine/file/dequantize.h"
@@ -64,13 +64,13 @@ static float find_peak(const float *x, int n)
     return peak;
 }
 
-// The scale of the least squared error among trials around the one that puts the peak on `least` (below 0),
-// as -least - 1 .. -least + 1 levels in steps of an eighth.
+// The scale with the least squared error. Trials put the peak on least - 1 .. least + 1 (`least` is below 0),
+// in steps of an eighth.
 static float search_scale(const float *x, int n, float least, float most)
 {
     enum { STEPS = 8 };
     float peak = find_peak(x, n), best = 0.0f, best_gain = 0.0f;
-    // Smaller than any scale that a half can hold; the division below would overflow.
+    // A scale too small for binary16, for which the division below would overflow.
     if (fabsf(peak) < 0x1p-40f)
         return 0.0f;
     for (int step = -STEPS; step <= STEPS; step++) {
@@ -125,7 +125,7 @@ static bool quantize_q4_0(const float *x, uint8_t *block)
 
 // --- Q6_K: 16 runs of 16 items, an int8 scale each ---
 
-// The int8 scales under the common one, each the best of three; returns the squared error.
+// Rounds the runs' scales to int8 multiples of d, each to the best of three; returns the squared error.
 static float round_run_scales(const float *x, const float scales[16], float d, int8_t rounded[16])
 {
     float total = 0.0f;
@@ -164,7 +164,7 @@ static bool quantize_q6_k(const float *x, uint8_t *block)
     float scales[16];
     for (int run = 0; run < 16; run++)
         scales[run] = search_scale(x + 16 * run, 16, -32.0f, 31.0f);
-    // The largest scale may be any of the last few integers on either side.
+    // The integer of the largest scale may be any of the last few on either side.
     static const float largest[] = {-128.0f, 127.0f, -127.0f};
     float peak = find_peak(scales, 16), best = FLT_MAX, d_best = 0.0f;
     int8_t rounded[16], best_rounded[16] = {0};
@@ -200,8 +200,8 @@ static float line_error(const float x[32], struct line line, float most)
     return sum;
 }
 
-// Least squares of x over the integers that `inverse` and the lowest item give; the minimum is kept at or
-// above 0.
+// Fits a line to x by least squares over the integers that `inverse` and the lowest item give; the minimum is
+// kept at or above 0.
 static struct line fit_line(const float x[32], float lowest, float inverse, float most)
 {
     float sum_q = 0.0f, sum_qq = 0.0f, sum_x = 0.0f, sum_xq = 0.0f;

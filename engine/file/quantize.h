@@ -1,4 +1,4 @@
-// Float rows to the tensor types a model may be stored in: what engine/file/dequantize.h reads back.
+// Quantizes float rows to the tensor types of model files, which engine/file/dequantize.h reads back.
 // Deterministic: the bytes depend on the items alone, not on threads or the instruction set. Any thread.
 #pragma once
 
@@ -14,5 +14,5 @@ bool quantize_knows(enum tensor_type type);
 enum status quantize_items(enum tensor_type type, const float *items, size_t n_items, void *blocks,
                            struct error *error) WARN_UNUSED;
 
-// IEEE 754 binary16, to the nearest, ties to even; beyond its range: infinity.
+// IEEE 754 binary16, to nearest, ties to even; beyond its range: infinity.
 uint16_t float_to_half(float value);

@@ -17,13 +17,12 @@ struct safetensors_part {
 struct safetensors {
     struct safetensors_part parts[SAFETENSORS_FILES_MAX];
     size_t n_parts;
-    struct safetensors_tensor *tensors; // by name, once all are there
+    struct safetensors_tensor *tensors; // sorted by name, once all files are open
     size_t n_tensors, capacity;
     struct arena arena; // headers
 };
 
-// Item sizes of the format's types; a file may have tensors of the unreadable ones as long as nobody asks for
-// them.
+// Item sizes of the format's types. A file may have tensors of unreadable types, if no model needs them.
 static const struct {
     const char *name;
     uint32_t bytes;
@@ -139,7 +138,7 @@ static int compare_places(const void *a, const void *b)
     return (left->tensor.data > right->tensor.data) - (left->tensor.data < right->tensor.data);
 }
 
-// Each tensor begins where the one before it ends, the last ends with the file.
+// Each tensor must begin where the previous one ends, and the last must end with the file.
 static enum status check_places(struct safetensors_tensor *tensors, size_t n_tensors,
                                 const unsigned char *data, size_t available, struct error *error)
 {
@@ -243,7 +242,7 @@ static int compare_texts(const void *a, const void *b)
     return order ? order : (left->size > right->size) - (left->size < right->size);
 }
 
-// A plain name in the folder: the index must not lead elsewhere.
+// Whether the name is a plain file name in the folder: the index must not lead elsewhere.
 static bool is_plain_name(struct text name)
 {
     return name.size > 0 && name.size < 256 && name.data[0] != '.' && !memchr(name.data, '/', name.size) &&

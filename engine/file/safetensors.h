@@ -17,7 +17,7 @@ struct interrupt;
 struct pool;
 struct safetensors;
 
-// Limits of what a file may declare; beyond is ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
+// Limits on what a file may declare; above them: ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
 enum {
     SAFETENSORS_HEADER_BYTES_MAX = 64 << 20,
     SAFETENSORS_TENSORS_MAX = 1 << 17,
@@ -39,10 +39,10 @@ enum status safetensors_open(struct safetensors **safetensors, const char *path,
 void safetensors_close(struct safetensors *safetensors);
 size_t safetensors_n_tensors(const struct safetensors *safetensors);
 const struct safetensors_tensor *safetensors_at(const struct safetensors *safetensors, size_t index);
-// The tensor's index; SIZE_MAX: there is none of that name.
+// The tensor's index; SIZE_MAX: absent.
 size_t safetensors_find(const struct safetensors *safetensors, struct text name);
 
-// As gguf_content_hash and gguf_check_files; the hash is of `seed` too.
+// As gguf_content_hash and gguf_check_files; the hash includes `seed`.
 uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool,
                                   const struct interrupt *interrupt);
 enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error) WARN_UNUSED;

@@ -69,13 +69,13 @@ struct tensor {
     uint32_t n_dims;
     uint64_t dims[TENSOR_DIMS_MAX];
     const void *data;               // in the file's mapping
-    const struct mapped_file *file; // whose mapping that is, for mapped_file_read; NULL: none is known
+    const struct mapped_file *file; // the file of that mapping, for mapped_file_read; NULL: unknown
     uint64_t size_bytes;
-    const void *scales; // float32, a further factor of each matrix (dims[2]); NULL: none
-    bool one_scale;     // all matrices have the first
+    const void *scales; // float32, an additional factor for each matrix (dims[2]); NULL: none
+    bool one_scale;     // all matrices use the first
 };
 
-// The further factor of the items of a matrix, 0 .. dims[2] * dims[3] - 1, which dequantize leaves out.
+// The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.
 float tensor_scale(const struct tensor *tensor, uint64_t matrix);
 
 uint64_t tensor_row_bytes(const struct tensor *tensor);

@@ -13,9 +13,9 @@ enum {
     EXPERTS = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
 };
 
-// GELU is its tanh form everywhere: GGUF's engines compute it so also for GPT-NeoX and Falcon, whose authors
-// used the exact form (at most 5e-4 apart). Of the families before Gemma 2 they compute it between
-// half-precision numbers.
+// GELU is always the tanh approximation, as in GGUF's engines, also for GPT-NeoX and Falcon, whose authors
+// used the exact form (at most 5e-4 apart). For families before Gemma 2 those engines round its input and
+// output to half precision (ACTIVATION_GELU_HALF).
 static const struct family families[] = {
     {.name = "llama", // Llama 1 to 3, Mistral, TinyLlama, SmolLM, Mixtral
      .norm = NORM_RMS,
@@ -51,7 +51,7 @@ static const struct family families[] = {
      .experts_allowed = true,
      .experts_normalized = true,
      .half_pages = true},
-    {.name = "gemma", // its files hold norm weights with the 1 added
+    {.name = "gemma", // its files store norm weights with 1 added
      .norm = NORM_RMS,
      .activation = ACTIVATION_GELU_HALF,
      .rope_style = ROPE_HALVES,
@@ -65,8 +65,8 @@ static const struct family families[] = {
      .embedding_by_width = true,
      .window = 4096,
      .window_pattern = 2,
-     .n_layers_wide_scale = 46,
-     .half_pages = true}, // 27B
+     .n_layers_wide_scale = 46, // 27B
+     .half_pages = true},
     {.name = "gemma3",
      .norm = NORM_RMS,
      .activation = ACTIVATION_GELU_TANH,
@@ -75,8 +75,8 @@ static const struct family families[] = {
      .embedding_by_width = true,
      .window_pattern = 6,
      .window_rope_base = 10000.0,
-     .n_layers_wide_scale = 62,
-     .half_pages = true}, // 27B
+     .n_layers_wide_scale = 62, // 27B
+     .half_pages = true},
     {.name = "phi2",
      .norm = NORM_LAYER,
      .activation = ACTIVATION_GELU_HALF,
@@ -159,7 +159,7 @@ static const struct family families[] = {
      .rope_style = ROPE_ADJACENT,
      .required = PRE_NORMS | ATTENTION | GATED_MLP,
      .unrotated_every = 4},
-    {.name = "mistral3", // Ministral 3: llama with a temperature for queries far on
+    {.name = "mistral3", // Ministral 3: llama, with a temperature for queries at late positions
      .norm = NORM_RMS,
      .activation = ACTIVATION_SILU,
      .rope_style = ROPE_ADJACENT,
@@ -173,7 +173,7 @@ static const struct family families[] = {
      .required = PRE_NORMS | ATTENTION | SLOT(ATTN_SINKS) | GATED_MLP,
      .biased = ATTENTION | EXPERTS,
      .experts_allowed = true,
-     .experts_normalized = true, // the same as a softmax over the picked alone
+     .experts_normalized = true, // equal to a softmax over the selected experts
      .ffn_norm_as_post = true,
      .window_pattern = 2,
      .yarn_exact_bounds = true},
@@ -182,7 +182,7 @@ static const struct family families[] = {
      .activation = ACTIVATION_SILU,
      .rope_style = ROPE_ADJACENT,
      .required = PRE_NORMS | POST_NORMS | ATTENTION | GATED_MLP},
-    {.name = "glm4moe", // GLM-4.5; its layers for speculation are not used
+    {.name = "glm4moe", // GLM-4.5; its layers for speculation (MTP) are not used
      .norm = NORM_RMS,
      .activation = ACTIVATION_SILU,
      .rope_style = ROPE_HALVES,

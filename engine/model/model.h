@@ -1,5 +1,5 @@
-// A model file (GGUF, or a Hugging Face folder) opened: its family, shape and tensors, every tensor's shape
-// checked. A family is data: flags and tensor names (engine/model/family.c); the forward pass is one
+// An opened model file (GGUF, or a Hugging Face folder): its family, shape and tensors. Every tensor's shape
+// is checked. A family is data: flags and tensor names (engine/model/family.c); all share one forward pass
 // (engine/forward.c). Nothing is computed or copied here. Thread: any, after open.
 #pragma once
 
@@ -20,15 +20,16 @@ enum activation_kind {
     ACTIVATION_GELU,
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
-    // The tanh form from half precision to half precision: 0 up to -10, x from 10 on: the values of a GGUF
-    // engine's table of 65536 entries (github.com/ggml-org/ggml, src/ggml-cpu/vec.h, ggml_vec_gelu_f32).
+    // The tanh form from half precision to half precision; x <= -10 gives 0, x >= 10 gives x. These are the
+    // values of a GGUF engine's table of 65536 entries (github.com/ggml-org/ggml, src/ggml-cpu/vec.h,
+    // ggml_vec_gelu_f32).
     ACTIVATION_GELU_HALF,
-    // gpt-oss: with g at most 7 and u within -7..7: g sigmoid(1.702 g) (u + 1); without u: g sigmoid(1.702
-    // g).
+    // gpt-oss: g sigmoid(1.702 g) (u + 1), with g clamped to at most 7 and u to -7..7; without u: g
+    // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
 };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
-enum { ROUTE_GROUPS_MAX = 64 }; // of experts, some of which a token's experts are picked from
+enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are selected from some of them
 
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
@@ -39,33 +40,34 @@ struct attention_shape {
 };
 
 struct experts_shape {
-    int32_t n, n_used, n_ff, n_ff_shared; // 0: no experts
-    int32_t n_layers_dense;               // the first ones of a model with experts that have none
-    int32_t n_groups, n_groups_used;      // 1: experts are picked among all
+    int32_t n, n_used, n_ff, n_ff_shared; // n 0: no experts
+    int32_t n_layers_dense;               // the first layers of a model with experts, which have none
+    int32_t n_groups, n_groups_used;      // n_groups 1: experts are selected from all
     enum route_kind route_kind;
     float scale;     // of the used experts' weights; 1: none
-    bool normalized; // the used experts' weights are made to sum to 1
+    bool normalized; // the used experts' weights are normalized to the sum 1
 };
 
-// Latent attention (DeepSeek-V2, arXiv:2405.04434, section 2.1): what pages keep is one head for all: as key
-// [rotated dims, latent], key_dim wide, as value the latent, value_dim wide. All 0: none.
+// Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1). Pages hold one key-value head for all
+// query heads: the key is [rotated dims, latent], attention.key_dim wide; the value is the latent,
+// attention.value_dim wide. All 0: none.
 struct latent_shape {
     int32_t dim;
     int32_t query_dim; // 0: queries are projected from the embedding directly
-    // of a head before it is put in the latent's terms: without the rotated dims
+    // of one head, before its projection into the latent; key_dim without the rotated dims
     int32_t key_dim, value_dim;
 };
 
 struct window_shape {
-    int32_t n_positions; // that a windowed layer sees, 0: none
-    int32_t pattern;     // every n-th layer sees everything; 0 or 1 with a window: none does
+    int32_t n_positions; // positions that a windowed layer sees; 0: no windows
+    int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
 struct rope_shape {
     enum rope_style style;
     int32_t n_dims;
-    int32_t n_tables; // 1, or 2 when windowed layers have frequencies of their own (table 1)
-    // table 1 is not for windowed layers but for queries: it holds their temperature too
+    int32_t n_tables; // 1, or 2 if windowed layers have their own frequencies (table 1)
+    // table 1 is not for windowed layers but for queries, and includes their temperature
     bool queries_own_table;
 };
 
@@ -77,8 +79,8 @@ struct scales_shape {
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
-    int32_t n_layers_beyond;    // after them in the file: for speculation, not used
-    int32_t n_context_original; // before its authors lengthened it (YaRN, LongRoPE); else n_context
+    int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
+    int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;
     struct attention_shape attention;
     struct experts_shape experts;
@@ -93,7 +95,7 @@ struct model_shape {
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
 enum layer_slot {
     SLOT_ATTN_NORM,
-    SLOT_ATTN_NORM_2, // Falcon 40B; empty after loading: it becomes SLOT_ATTN_NORM, and that SLOT_FFN_NORM
+    SLOT_ATTN_NORM_2, // Falcon 40B; empty after loading: moved to SLOT_ATTN_NORM, and that to SLOT_FFN_NORM
     SLOT_ATTN_Q,      // q, k, v: separate, or fused in attn_qkv, in every family
     SLOT_ATTN_K,
     SLOT_ATTN_V,
@@ -115,7 +117,7 @@ enum layer_slot {
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
-    SLOT_OF_FAMILY_LAST = SLOT_SHARED_DOWN, // a family's row lists these; the rest follows from its flags
+    SLOT_OF_FAMILY_LAST = SLOT_SHARED_DOWN, // family.c lists slots up to here; flags decide on the others
     SLOT_ROUTER_PICK_BIAS,
     SLOT_ATTN_Q_A, // latent attention
     SLOT_ATTN_Q_A_NORM,
@@ -123,7 +125,7 @@ enum layer_slot {
     SLOT_ATTN_KV_A_LATENT, // fused in attn_kv_a_mqa
     SLOT_ATTN_KV_A_ROPE,
     SLOT_ATTN_KV_A_NORM,
-    SLOT_ATTN_KV_B, // [*, *, n_heads]: this one, or the next two
+    SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
     SLOT_COUNT,
@@ -133,7 +135,7 @@ enum layer_slot {
 struct model_layer {
     struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
-    bool unrotated; // no positions in this layer
+    bool unrotated; // the layer does not rotate queries and keys
 };
 
 struct model {
@@ -144,11 +146,11 @@ struct model {
         output_bias;
     struct model_layer *layers; // [n_layers]
     struct rope rope[2];        // of each table; unused: empty
-    struct rope rope_long;      // table 0 for sequences with long_context; empty: the same as theirs
+    struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
     char name[128];             // general.name, else the file's name
 };
 
-// Limits of what a file may ask for; beyond is ERROR_LIMIT_EXCEEDED.
+// Limits on what a file may declare; above them: ERROR_LIMIT_EXCEEDED.
 enum {
     MODEL_LAYERS_MAX = 1024,
     MODEL_CONTEXT_MAX = 1 << 24,
@@ -160,16 +162,16 @@ enum {
     MODEL_EXPERTS_USED_MAX = 64,
 };
 
-// Errors: STATUS_REFUSE; an unknown family, tensor type or rope scaling by its name; a missing or misshapen
-// tensor by its name with expected and got.
+// Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or
+// misshapen tensor with the expected and the actual shape.
 enum status model_open(struct model **model, const char *path, struct error *error) WARN_UNUSED;
-// The same from an opened file, which it takes over, also when it fails.
+// The same from an opened file. Takes ownership of `gguf`, also on failure.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
 uint64_t model_n_parameters(const struct model *model);
-// Hash of all the model's content (gguf_content_hash), of which copies under other names have the same. Reads
-// all of it. After an interrupt (NULL: none) it returns at once and the hash has no meaning.
+// Hash of all the model's content (gguf_content_hash), equal for copies under other names. Reads all of it.
+// After an interrupt (NULL: none) it returns at once and the hash has no meaning.
 uint64_t model_fingerprint(const struct model *model, struct pool *pool, const struct interrupt *interrupt);

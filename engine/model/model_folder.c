@@ -11,12 +11,12 @@
 
 enum { NVFP4_SOURCES = 3 };
 
-// The source of one tensor of ours.
+// How a tensor of the GGUF is made from tensors of the folder.
 struct origin {
     const struct folder_rule *rule;
     size_t sources; // first of `n_sources` in folder.sources
     size_t n_sources;
-    bool is_bias, is_nvfp4; // NVFP4: NVFP4_SOURCES a matrix: items, scales, factor
+    bool is_bias, is_nvfp4; // NVFP4: three sources per matrix: items, scales, factor
 };
 
 struct folder {
@@ -27,11 +27,11 @@ struct folder {
     struct gguf_made_tensor *made;
     struct origin *origins; // of each made tensor
     size_t n_made, capacity;
-    size_t *sources; // indexes of their tensors
+    size_t *sources; // indexes of the folder's tensors
     size_t n_sources;
-    bool *used;   // of their tensors
+    bool *used;   // the folder's tensors that have a place
     int naming;   // of language_names
-    bool is_bare; // names without "model.", as a transformer without its output matrix is saved
+    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
     uint64_t keys_hash;
     struct buffer unknown; // keys of files
 };
@@ -56,13 +56,13 @@ static void folder_destroy(void *context)
 
 // --- Making tensors ---
 
-// Item bytes of the plain types.
+// Bytes of an item of a plain type.
 static size_t item_bytes(enum tensor_type type)
 {
     return tensor_traits(type)->block_bytes;
 }
 
-// Matrices of NVFP4, one or those of all experts, with the rows in our order.
+// Converts NVFP4 matrices, one or all experts', and reorders their rows.
 static void make_nvfp4(const struct folder *folder, const struct origin *origin, const struct tensor *tensor,
                        unsigned char *out)
 {
@@ -115,7 +115,7 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     return STATUS_OK;
 }
 
-// --- Planning them ---
+// --- Planning tensors ---
 
 static enum status wrong_shape(const struct tensor *from, const char *expected, struct error *error)
 {
@@ -199,12 +199,12 @@ static bool reserve_tensors(struct folder *folder)
     return true;
 }
 
-// How the names of a model of images and text begin for its language model: older and newer files.
+// Prefixes of the language model's tensors in a vision-language model: older files, newer files.
 static const struct {
     const char *model, *head;
 } language_names[] = {{"language_model.model.", "language_model."}, {"model.language_model.", ""}};
 
-// `from` with the layer for * and the index for {}, then the suffix.
+// Expands `from`: the layer for *, the index for {}, then the suffix.
 static struct text expand_name(const struct folder *folder, const char *from, int64_t layer, size_t index,
                                const char *suffix, char out[512])
 {
@@ -230,7 +230,7 @@ static struct text expand_name(const struct folder *folder, const char *from, in
     return (struct text){out, size};
 }
 
-// MXFP4's two tensors of bytes.
+// Finds the two byte tensors of MXFP4: blocks and scales.
 static enum status find_blocks(struct folder *folder, struct origin *origin, int64_t layer,
                                struct error *error)
 {
@@ -265,7 +265,8 @@ static void take_source(struct folder *folder, struct origin *origin, size_t ind
     origin->n_sources++;
 }
 
-// One of their tensors, or a matrix of NVFP4's three. *index of the weights; SIZE_MAX: there is none.
+// Finds a tensor of the folder, or the three tensors of an NVFP4 matrix. *index: of the weights or items;
+// SIZE_MAX: absent.
 static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
                                struct error *error)
 {
@@ -295,7 +296,8 @@ static enum status find_source(struct folder *folder, struct origin *origin, str
     return STATUS_OK;
 }
 
-// Their tensors that the rule names, taken note of in folder->sources; all alike.
+// Finds the folder's tensors that the rule names and records them in folder->sources. All must have one type
+// and shape.
 static enum status find_sources(struct folder *folder, struct origin *origin, int64_t layer,
                                 const char *suffix, struct error *error)
 {
@@ -320,7 +322,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     return STATUS_OK;
 }
 
-// The factors of matrices of NVFP4 beside them: "blk.0.attn_q.scale", one or one an expert.
+// Adds the factors of NVFP4 matrices as a tensor, "blk.0.attn_q.scale": one, or one per expert.
 static enum status add_factors(struct folder *folder, struct text weight, const struct origin *origin,
                                struct error *error)
 {
@@ -379,7 +381,7 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     enum status status = STATUS_OK;
     for (; rules->from && status == STATUS_OK; rules++) {
         if (folder->config.shape.tied && strcmp(rules->to, "output") == 0)
-            continue;                     // the embedding serves; a copy in the file is not read
+            continue;                     // the embedding serves as output; a copy in the file is not read
         bool whole = *rules->from == '='; // the name unchanged
         status = add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
         if (status == STATUS_OK && !whole)
@@ -456,7 +458,7 @@ static enum status add_tensors(struct folder *folder, struct error *error)
 
 // --- Opening ---
 
-// Older folders say in a file of its own, and not in config.json, how their weights are quantized.
+// Older folders describe their quantization in a file of its own instead of config.json.
 static enum status read_quantization(struct folder *folder, const struct folder_files *files,
                                      struct error *error)
 {
@@ -570,7 +572,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
 }
 
-// The keys without the name, which is the folder's, and the factors that stand beside them as tensors.
+// Hashes the keys, still without general.name (the folder's name), and the rope divisors, which are tensors.
 static enum status hash_keys(struct folder *folder, const struct gguf_writer *keys, struct error *error)
 {
     struct buffer encoded = {0};
@@ -595,7 +597,7 @@ static enum status check_files(void *context, struct error *error)
     return safetensors_check_files(((const struct folder *)context)->weights, error);
 }
 
-// The folder's own name, without slashes after it.
+// Sets general.name to the folder's name, without trailing slashes.
 static enum status put_name(struct folder *folder, struct gguf_writer *keys, const char *path,
                             struct error *error)
 {
@@ -606,7 +608,7 @@ static enum status put_name(struct folder *folder, struct gguf_writer *keys, con
     while (start > 0 && path[start - 1] != '/')
         start--;
     static const char part[] =
-        " (its language model alone)"; // what sees images is left out: the name says so
+        " (its language model alone)"; // the part that sees images is left out: the name says so
     char *name = arena_allocate(&folder->arena, end - start + sizeof part);
     if (!name)
         return out_of_memory(error);

@@ -1,19 +1,18 @@
-// A Hugging Face folder as it is downloaded, opened as if it were a GGUF file: config.json becomes
-// key-values, the tensors of its safetensors files get GGUF's names and order of rows. The two formats
-// differ in:
-//   - Llama's q and k rows are ordered by halves there and by adjacent pairs here: they are reordered
-//   - Gemma's norms lack the 1 that is added to them
-//   - GPT-2's matrices are transposed, GPT-NeoX's and Falcon's q, k and v head by head
-//   - each expert's matrices are tensors of their own
-//   - gpt-oss's and Granite's experts are stored in one tensor, gate and up mixed
-//   - NVFP4's items, block scales and factors are tensors of their own
-//   - Llama 3's rope scaling is numbers there and a tensor of divisors here
-//   - a model of images and text holds its language model under another name; the rest is left out, as the
-//     name says
-// Matrices that need nothing of this stay where they are, in the mapping; the others are made when they are
-// loaded. tokenizer.json, tokenizer_config.json and the chat template stand as the keys
-// tokenizer.huggingface.json, tokenizer.huggingface.config and tokenizer.chat_template. Names:
-// github.com/huggingface/transformers, src/transformers/models/*/configuration_*.py and modeling_*.py.
+// Opens a downloaded Hugging Face folder as if it were a GGUF file: config.json becomes key-values, and the
+// tensors of its safetensors files get GGUF's names and row order. Differences, folder -> GGUF:
+//   - q and k rows of Llama: ordered by halves -> by adjacent pairs
+//   - Gemma's norm weights: 1 is added
+//   - GPT-2's matrices: transposed
+//   - q, k and v of GPT-NeoX and Falcon: mixed head by head -> all q, all k, all v
+//   - experts: a tensor for each matrix -> one tensor
+//   - experts of gpt-oss and Granite: gate and up mixed in one tensor -> two tensors
+//   - NVFP4: items, block scales and factors are separate tensors -> blocks with scales, and factors
+//   - Llama 3's rope scaling: numbers -> a tensor of divisors
+//   - vision-language models: only the language model, under its usual names; general.name says so
+// Matrices that need no conversion stay in the file's mapping; the others are converted when they are loaded.
+// tokenizer.json, tokenizer_config.json and the chat template become the keys tokenizer.huggingface.json,
+// tokenizer.huggingface.config and tokenizer.chat_template. Names: github.com/huggingface/transformers,
+// src/transformers/models/*/configuration_*.py and modeling_*.py.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -34,6 +33,6 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_TOKENS_MAX    "huggingface.embedding_tokens_max"
 #define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
 
-// A GGUF file, or a folder. Errors: STATUS_REFUSE; an unknown architecture, a setting that this version can't
-// compute and a tensor without a place are named.
+// Opens a GGUF file or a folder. Errors: STATUS_REFUSE. The text names an unknown architecture, a setting
+// that this version can't compute, or a tensor without a place.
 enum status model_folder_open(struct gguf **gguf, const char *path, struct error *error) WARN_UNUSED;

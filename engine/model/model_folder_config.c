@@ -1,6 +1,5 @@
-// config.json as GGUF key-values. The meaning of a setting: configuration_*.py of each model in
-// github.com/huggingface/transformers; what the keys mean: gguf-py/gguf/constants.py of
-// github.com/ggml-org/llama.cpp.
+// config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
+// github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
 #include "engine/base/elementary.h"
 #include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
@@ -30,14 +29,14 @@ static void refuse_setting(struct config *config, enum error_code code, const ch
                                    "\"%s\" is %s, which this version can't compute with", name, text);
 }
 
-// NULL where it is absent or null.
+// NULL if it is absent or null.
 static const struct value *find_in(const struct value *object, const char *name)
 {
     const struct value *value = value_get(object, name);
     return value && value->kind != VALUE_NULL ? value : NULL;
 }
 
-// The first of several names, separated by blanks, that is there.
+// The first of several names, separated by blanks, that is present.
 static const struct value *find_first(const struct value *object, const char *names)
 {
     char name[64];
@@ -52,7 +51,7 @@ static const struct value *find_first(const struct value *object, const char *na
     return NULL;
 }
 
-// In config.json, else among the model_type's defaults.
+// From config.json, else from the model_type's defaults.
 static const struct value *find_setting(const struct config *config, const char *names)
 {
     const struct value *value = find_first(config->json, names);
@@ -147,7 +146,7 @@ static bool is_dynamic(const struct config *config)
            is_text(find_first(scaling, "rope_type type"), "dynamic");
 }
 
-// Latent attention: head_dim here is that of the rotated part.
+// Latent attention: shape.head_dim is the width of the rotated part.
 static void put_latent(struct config *config)
 {
     int64_t plain = read_integer(config, "qk_nope_head_dim", 0),
@@ -194,20 +193,20 @@ static void read_sizes(struct config *config)
     }
     put_integer(config, "feed_forward_length",
                 read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
-    if (!is_dynamic(config)) // else put_dynamic says
+    if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
                     read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
     shape->tied = read_truth(config, "tie_word_embeddings", config->out->family->tied);
 }
 
-// Routing keys, of the model_types whose config.json has them or whose defaults are known.
+// Writes routing keys, for model_types whose config.json has them or whose defaults are known.
 static void put_routing(struct config *config)
 {
     const struct value *function = find_setting(config, "scoring_func"),
                        *method = find_setting(config, "topk_method");
     bool sigmoid = is_text(function, "sigmoid"), grouped = !is_text(method, "greedy");
     char name[128];
-    // Groups go by their best expert with softmax and by their two best with sigmoid.
+    // Softmax routing ranks groups by their best expert, sigmoid routing by their two best.
     bool fits = sigmoid ? is_text(method, "noaux_tc")
                         : is_text(method, "greedy") || is_text(method, "group_limited_greedy");
     if (!sigmoid && !is_text(function, "softmax"))
@@ -268,14 +267,14 @@ static void read_numbers(struct config *config)
         put_number(config, "attention.scale", 1.0 / sqrt(read_number(config, "query_pre_attn_scalar", 1.0)));
 }
 
-// --- What would change the computation ---
+// --- Settings that would change the computation ---
 
 static bool is_empty(const struct value *value)
 {
     return !value || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
 }
 
-// The family leaves every fourth layer without positions.
+// Refuses other patterns than the family's: every fourth layer is not rotated.
 static void check_unrotated(struct config *config)
 {
     const struct value *list = find_setting(config, "no_rope_layers");
@@ -317,7 +316,7 @@ static void refuse_unknown(struct config *config)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
-    // gpt-oss's own: tensors with blocks and scales, which are known by their names.
+    // gpt-oss's own quantization: its tensors of blocks and scales are known by their names.
     const struct value *method = find_setting(config, quantization);
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
@@ -371,7 +370,7 @@ static void put_layer_types(struct config *config, const struct value *types)
         refuse_setting(config, ERROR_MODEL_FILE, "layer_types", types);
 }
 
-// Qwen2: layers from max_window_layers on.
+// Qwen2: layers from max_window_layers on are windowed.
 static void put_last_windowed(struct config *config)
 {
     bool windowed[MODEL_LAYERS_MAX];
@@ -415,8 +414,8 @@ static float *create_divisors(struct config *config, int index, size_t n_divisor
     return divisors;
 }
 
-// modeling_rope_utils.py, _compute_llama3_parameters: wavelengths up to a bound stay, those beyond another
-// are lengthened by the factor, between the two it blends.
+// modeling_rope_utils.py, _compute_llama3_parameters: wavelengths up to one bound are kept, above another
+// bound multiplied by the factor, and interpolated in between.
 static void put_llama3(struct config *config, const struct value *scaling, double base, int64_t n_dims)
 {
     const double pi = 3.14159265358979323846;
@@ -482,13 +481,13 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
     put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
     if (temperature != 0.0)
         put_number(config, "attention.temperature_scale", temperature);
-    usual = yarn_magnitude(factor, 1.0); // the key's number is multiplied with it
+    usual = yarn_magnitude(factor, 1.0); // rope.c multiplies the key's value by this
     whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
     whole = number_in(config, scaling, "attention_factor", whole);
-    if (latent && all != 0.0) { // DeepSeek's attention takes the square of it; nothing else is on top then
+    if (latent && all != 0.0) { // DeepSeek: the square of all's magnitude scales q.k; cos and sin get `whole`
         put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
         usual = 1.0;
-    } else if (m == 1.0 && all != 0.0) { // as converters determine it
+    } else if (m == 1.0 && all != 0.0) { // as GGUF converters do
         put_number(config, "rope.scaling.yarn_log_multiplier", all);
         usual /= yarn_magnitude(factor, all);
     }
@@ -497,8 +496,9 @@ static void put_yarn(struct config *config, const struct value *scaling, int64_t
 }
 
 // modeling_rope_utils.py, _compute_dynamic_ntk_parameters: beyond the trained context the base grows with the
-// sequence. Here it has two values, the trained one and that of a sequence as long as the context becomes:
-// `factor` times as long as trained. As divisors of the frequencies that is LongRoPE's form.
+// sequence. Here the base has two values: the trained one, and the one for a sequence of the extended
+// context, `factor` times as long as the trained context. As divisors of the frequencies this is LongRoPE's
+// form.
 static void put_dynamic(struct config *config, const struct value *scaling, int64_t n_context, int64_t n_dims)
 {
     double factor = number_in(config, scaling, "factor", 1.0);
@@ -507,7 +507,7 @@ static void put_dynamic(struct config *config, const struct value *scaling, int6
         refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
-    // base' = base * growth^(d / (d - 2)), so that pair i turns growth^(2 i / (d - 2)) times as slowly
+    // base' = base * growth^(d / (d - 2)), so that pair i rotates growth^(2 i / (d - 2)) times slower
     double growth = elementary_log(factor * (double)n_longer / (double)n_context - (factor - 1.0));
     float *usual = create_divisors(config, 1, (size_t)n_dims / 2);
     float *longer = create_divisors(config, 2, (size_t)n_dims / 2);
@@ -574,7 +574,7 @@ static void read_rope(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
         return;
     }
-    // Newer files nest one set for each kind of layer.
+    // Newer files nest the settings of each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
     if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));

@@ -1,15 +1,14 @@
-// Experts whose matrices are stored in one tensor, gate and up mixed: a part of each one's rows, as a tensor
-// of its own.
+// Experts whose gate and up matrices are mixed in one tensor: a part of each expert's rows becomes a tensor.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>
 
-enum { MXFP4_ITEMS = 32, MXFP4_BYTES = 17 }; // GGUF's: the exponent, then 16 bytes
+enum { MXFP4_ITEMS = 32, MXFP4_BYTES = 17 }; // GGUF: the exponent, then 16 bytes
 
 static const struct {
     int part, n_parts; // of the rows
-    bool by_turns;     // else one part after the other
-    bool transposed;   // a weight's rows stand as columns
+    bool by_turns;     // parts alternate row by row; else one after the other
+    bool transposed;   // weights are stored transposed
     bool packed;       // MXFP4
 } forms[] = {
     [FORM_FIRST_HALF] = {0, 2, false, false, false}, [FORM_SECOND_HALF] = {1, 2, false, false, false},
@@ -18,7 +17,7 @@ static const struct {
     [FORM_ODD_MXFP4] = {1, 2, true, false, true},    [FORM_EVERY_MXFP4] = {0, 1, true, false, true},
 };
 
-// Both as n_experts matrices: vectors have one column.
+// Matrices and vectors alike, as n_experts matrices; a vector has one column.
 struct expert_shape {
     uint64_t n_experts, n_rows, n_cols;
 };
@@ -58,13 +57,13 @@ bool folder_part_shape(enum folder_form form, const struct tensor *from, const s
     out->dims[2] = vectors ? 1 : shape.n_experts;
     out->dims[3] = 1;
     const struct tensor_traits *traits =
-        tensor_traits(out->type); // their bytes were counted, ours are not more than
-    out->size_bytes = shape.n_cols / traits->block_items * traits->block_bytes; // 17 for their 16
+        tensor_traits(out->type); // no more bytes than the folder's tensor has,
+    out->size_bytes = shape.n_cols / traits->block_items * traits->block_bytes; // except MXFP4: 17 for 16
     return !__builtin_mul_overflow(out->size_bytes, n_rows, &out->size_bytes) &&
            !__builtin_mul_overflow(out->size_bytes, shape.n_experts, &out->size_bytes);
 }
 
-// Theirs: items 2j and 2j + 1 in byte j; GGUF's: items j and j + 16.
+// Converts a block. In the folder byte j holds items 2j and 2j + 1; in GGUF items j and j + 16.
 static void put_block(const unsigned char *items, unsigned char exponent, unsigned char *out)
 {
     *out++ = exponent;
@@ -79,7 +78,7 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
 {
     struct expert_shape shape;
     if (!read_shape(form, from, scales, &shape))
-        return; // was asked before
+        return; // folder_part_shape has checked it
     uint64_t n_parts = (uint64_t)forms[form].n_parts, part = (uint64_t)forms[form].part;
     uint64_t n_rows = shape.n_rows / n_parts;
     size_t item = tensor_traits(out->type)->block_bytes;

@@ -1,4 +1,4 @@
-// Families of Hugging Face folders as data. Adding one that computes like a family we have is adding a row
+// Families of Hugging Face folders as data. A family that computes like an existing one is a further row
 // here.
 #include "engine/model/model_folder_parts.h"
 
@@ -275,8 +275,8 @@ static const struct folder_rule olmo2_layers[] = {
 #define SILU "silu swish"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
-// configuration_*.py of each model: its value of a setting that config.json leaves out, where it is
-// not the same in all (model_folder_config.c).
+// Defaults of settings that config.json may omit, from configuration_*.py of each model. Defaults that all
+// models share are in model_folder_config.c.
 #define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
 #define GEMMA2_DEFAULTS                                                                                      \
     "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
@@ -441,7 +441,7 @@ static bool begins_with(struct text name, const char *prefix)
     return name.size > size && memcmp(name.data, prefix, size) == 0;
 }
 
-// "model.layers.N." with N no layer's number.
+// Whether the name is "model.layers.N." with N >= n_layers.
 static bool is_beyond(struct text name, int64_t n_layers)
 {
     static const char prefix[] = "model.layers.";
@@ -456,7 +456,7 @@ static bool is_beyond(struct text name, int64_t n_layers)
 
 bool folder_ignores(struct text name, int64_t n_layers_used)
 {
-    // Rotary frequencies follow from config.json; masks are what causal attention does.
+    // Rotary frequencies follow from config.json; causal attention implies the masks.
     static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
                                           ".attention.bias", ".attention.masked_bias"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {

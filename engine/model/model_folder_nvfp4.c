@@ -1,5 +1,5 @@
-// Folders of NVFP4: items of 4 bits with a scale a block of 16 and a factor a matrix, as NVIDIA's ModelOpt
-// and compressed-tensors store them. Of a matrix X of n rows and k columns:
+// NVFP4 in folders: 4-bit items, a scale per block of 16, a factor per matrix, as NVIDIA's ModelOpt and
+// compressed-tensors store them. A matrix X of n rows and k columns:
 //
 //   ModelOpt          compressed-tensors       dtype, shape
 //   X.weight          X.weight_packed          U8 [n, k / 2]: item 2j in the low half of byte j, 2j + 1 above
@@ -8,8 +8,8 @@
 //
 //   weight = E2M1[item] * weight_scale * weight_scale_2   (or / weight_global_scale)
 //
-// X.input_scale and X.input_global_scale are for activations in NVFP4, k_scale and v_scale for pages in FP8:
-// neither changes a weight, and neither is computed here. Formats: export/quant_utils.py of
+// X.input_scale and X.input_global_scale scale activations in NVFP4, k_scale and v_scale pages in FP8. They
+// do not change the weights and are not used here. Formats: export/quant_utils.py of
 // github.com/NVIDIA/Model-Optimizer, compressors/nvfp4 of github.com/vllm-project/compressed-tensors; the
 // same in GGUF: convert_hf_to_gguf.py of github.com/ggml-org/llama.cpp.
 #include "engine/model/model_folder_parts.h"
@@ -35,7 +35,8 @@ static bool is_one_of(const struct value *value, const char *const *texts)
     return *texts != NULL;
 }
 
-// Of compressed-tensors: rotations of activations and sparse weights would be part of the computation.
+// Whether a setting of compressed-tensors is empty: rotations of activations or sparse weights would change
+// the computation.
 static bool is_nothing(const struct value *value)
 {
     if (!value || value->kind == VALUE_NULL)
@@ -190,7 +191,7 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
     for (uint64_t b = 0; b < n_items / BLOCK_ITEMS; b++) {
         unsigned char *quants = out + BLOCK_RUNS;
         for (int run = 0; run < BLOCK_RUNS; run++, items += RUN_BYTES, quants += RUN_BYTES) {
-            // GGUF's scales have no sign: a negative one is the items'.
+            // GGUF's scales are unsigned: a negative sign moves to the items.
             int negative = *scales & 0x80 ? 0x88 : 0;
             out[run] = *scales++ & 0x7F;
             for (int j = 0; j < RUN_BYTES; j++) { // items j and j + 8 of the run share a byte

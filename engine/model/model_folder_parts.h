@@ -1,6 +1,6 @@
 // Shared by model_folder.c (opening, tensors), model_folder_files.c (reading), model_folder_config.c
-// (config.json), model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json) and
-// model_folder_names.c (families as data), model_folder_rows.c,
+// (config.json), model_folder_tokenizer.c (tokenizer, chat templates, generation_config.json),
+// model_folder_embedding.c (pooling), model_folder_names.c (families as data), and model_folder_rows.c,
 // model_folder_experts.c and model_folder_nvfp4.c (forms of matrices). Private to these.
 #pragma once
 
@@ -8,22 +8,24 @@
 #include "engine/file/safetensors.h"
 #include "schemas/value.h"
 
-// How a tensor of ours is made from theirs.
+// How a GGUF tensor is made from tensors of the folder.
 enum folder_form {
     FORM_AS_IS,
     FORM_ADD_ONE,       // float32, 1 added
     FORM_TRANSPOSED,    // weights; biases as they are
     FORM_ROWS_Q,        // by halves to adjacent pairs, head by head
-    FORM_ROWS_K,        //
+    FORM_ROWS_K,        // the same
     FORM_ROWS_BY_HEAD,  // q, k, v of a head together, to all q, all k, all v
     FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
     FORM_STACKED,       // one tensor for each "{}" from 0 on, stacked
-    // Of all experts' matrices in one tensor a part of each one's rows. The tensor may be wanted for each
-    // part.
-    FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up
-    FORM_SECOND_HALF, //
-    // gpt-oss: gate and up by turns. Weights transposed, [experts, columns, rows], or, named with _blocks,
-    // MXFP4's items [experts, rows, columns / 32, 16] with the exponents in _scales; biases [experts, rows].
+    // Takes a part of each expert's rows from one tensor with the matrices of all experts. Several rules may
+    // use the same tensor.
+    FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up; this is gate
+    FORM_SECOND_HALF, // up
+    // gpt-oss: rows of gate and up alternate. Shapes in the folder:
+    //   weights            [experts, columns, rows], transposed
+    //   weights, *_blocks  MXFP4's items [experts, rows, columns / 32, 16], with the exponents in *_scales
+    //   biases             [experts, rows]
     FORM_EVEN,
     FORM_ODD,
     FORM_EVERY, // all rows, otherwise the same
@@ -34,7 +36,7 @@ enum folder_form {
 
 struct folder_rule {
     const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
-    const char *to;   // "ffn_up"; with .weight and .bias of each, but unchanged when `from` begins with =
+    const char *to;   // "ffn_up"; .weight and .bias are appended to both, unless `from` begins with =
     enum folder_form form;
 };
 
@@ -46,17 +48,16 @@ struct folder_family {
     const struct folder_rule *globals, *layers; // `from` NULL at the end
     bool tied;                                  // unless config.json says otherwise
     bool gated;                                 // SiLU or GELU between gate and up
-    const char *activations;                    // that mean what the family computes, separated by blanks
+    const char *activations;                    // config.json's names of its activation, separated by blanks
     enum folder_windows windows;
     bool rotates;         // has rotary positions
     const char *defaults; // settings that config.json may leave out, as JSON; NULL: none
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
-// Tensors that may be left out: buffers that older files carry, layers for speculation after the last one.
+// Tensors that are ignored: buffers in older files, and layers for speculation after the last layer.
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// A model of images and text, of which only the language model is computed: whether the tensor belongs to the
-// rest.
+// Whether the tensor belongs to the part of a vision-language model that sees images, which is not computed.
 bool folder_is_sight(struct text name);
 
 struct folder_shape {
@@ -64,16 +65,16 @@ struct folder_shape {
     bool tied;
 };
 
-// config.json as key-values "NAME.*". `divisors` gets Llama 3's or LongRoPE's as tensors to add: [0]
-// rope_freqs, [1] rope_factors_short, [2] rope_factors_long, [n_divisors] items each, in the arena; absent:
-// NULL.
+// config.json as key-values "NAME.*". `divisors`: rope divisors of Llama 3 or LongRoPE, to be added as
+// tensors: [0] rope_freqs, [1] rope_factors_short, [2] rope_factors_long; [n_divisors] items each, in the
+// arena; NULL: absent.
 struct folder_config {
     const struct folder_family *family;
     struct folder_shape shape;
     const float *divisors[3];
     size_t n_divisors;
-    int64_t n_layers_used; // tensors of layers from there on are for speculation; INT64_MAX: there are none
-    bool language_part;    // config.json describes more than text; the tensors' names begin otherwise
+    int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
+    bool language_part;    // a vision-language model: tensor names have another prefix
     bool nvfp4;            // matrices may be stored in NVFP4
 };
 
@@ -81,46 +82,47 @@ enum status folder_read_config(struct folder_config *config, const struct value 
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
 
-// model_folder_rows.c. The row of theirs, of n_rows, that is our row `row`.
+// model_folder_rows.c. The folder's row that becomes row `row` of n_rows.
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
-// Items of n_bytes.
+// Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 
-// model_folder_experts.c: FORM_FIRST_HALF and what follows it. `from` is all experts' matrices (or vectors),
-// `scales` MXFP4's exponents. Sets type, dims and size of `out`; false: theirs have no such shape.
+// model_folder_experts.c: forms from FORM_FIRST_HALF on. `from`: matrices (or vectors) of all experts;
+// `scales`: MXFP4's exponents. Sets type, dims and size of `out`. False: the shape of `from` does not fit.
 bool folder_part_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                        struct tensor *out);
 void folder_part_make(enum folder_form form, const struct tensor *from, const struct tensor *scales,
                       const struct tensor *out, char *data);
 
 // model_folder_nvfp4.c. Whether quantization_config of config.json, or "quantization" of
-// hf_quant_config.json, says that matrices are of NVFP4.
+// hf_quant_config.json, declares NVFP4 matrices.
 bool folder_is_nvfp4(const struct value *settings);
 // hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
 enum status folder_read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error) WARN_UNUSED;
-// Scales of activations and pages, which have no part in the weights.
+// Whether the tensor is a scale of activations or pages, which the weights do not need.
 bool folder_nvfp4_ignores(struct text name);
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
     size_t items, scales, factor;
 };
-// `weight`: "X.weight". *found false and no error where the matrix is stored otherwise.
+// `weight`: "X.weight". *found false and no error if the matrix is not stored in NVFP4.
 enum status folder_find_nvfp4(const struct safetensors *weights, struct text weight, struct folder_nvfp4 *out,
                               bool *found, struct error *error) WARN_UNUSED;
-// `out`, a copy of `items`, gets type, columns and size.
+// `out` is a copy of `items`: sets its type, columns and size.
 void folder_nvfp4_shape(const struct tensor *items, struct tensor *out);
-// A row of n_items as GGUF's blocks: n_items / 64 * 36 bytes.
+// Converts a row of n_items to GGUF's blocks: n_items / 64 * 36 bytes.
 void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, uint64_t n_items,
                       unsigned char *out);
-// The factor of the matrix whose items have that name; compressed-tensors' is a divisor.
+// The factor of the matrix whose items have that name; compressed-tensors stores its reciprocal.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
-// model_folder_files.c: files of the folder, in the arena. *found false and no error where there is none.
+// model_folder_files.c: files of the folder, in the arena. *found false and no error if the file does not
+// exist.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
 struct folder_files {
     const char *path;
@@ -129,7 +131,7 @@ struct folder_files {
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
-// An object. `json` is null where there is no such file.
+// A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
 

@@ -1,11 +1,11 @@
-// The order of a matrix's rows in their files and in GGUF's.
+// The order of a matrix's rows in the folder and in GGUF.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>
 
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out)
 {
-    // Theirs: dims[1] rows of dims[0]; a tile fits the cache on both sides.
+    // `from` has dims[1] rows of dims[0] items. Tiles keep both reads and writes in the cache.
     enum { TILE = 32 };
     size_t n_rows = from->dims[1], n_cols = from->dims[0];
     const char *data = from->data;

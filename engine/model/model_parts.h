@@ -18,13 +18,13 @@ struct key_reader {
 int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found);
 float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found);
 bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise);
-// An integer within [least, most]; `otherwise` below 0: the key must be there.
+// An integer within [least, most]; `otherwise` below 0: the key is required.
 int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
                   int32_t most);
 
-// Everything in model->shape but the rope fields, and model->layers with `windowed` set.
+// Sets model->shape except the rope fields, and allocates model->layers with `windowed` and `unrotated` set.
 enum status model_read_shape(struct model *model, struct error *error) WARN_UNUSED;
 // The rope fields and tables.
 enum status model_read_rope(struct model *model, struct error *error) WARN_UNUSED;
-// The tensors. Every tensor of the file must have a place: one left over would make the results wrong.
+// The tensors. Every tensor of the file must have a place: a tensor left over would make the results wrong.
 enum status model_read_tensors(struct model *model, struct error *error) WARN_UNUSED;

@@ -40,7 +40,7 @@ static enum status read_scaling(const struct model *model, struct key_reader *re
     return reader->status;
 }
 
-// A tensor of divisors, one a pair; NULL in *divisors when the file has none.
+// Reads a tensor of divisors, one per pair; *divisors stays NULL if the file has none.
 static enum status read_divisors(const struct model *model, const char *name, double **divisors,
                                  struct error *error)
 {
@@ -68,7 +68,7 @@ static enum status read_divisors(const struct model *model, const char *name, do
     return STATUS_OK;
 }
 
-// LongRoPE (section 4): the attention's temperature follows from how far the context was lengthened.
+// LongRoPE (section 4): attention's temperature, from the ratio by which the context was extended.
 static double longrope_magnitude(const struct model_shape *shape)
 {
     if (shape->n_context <= shape->n_context_original || shape->n_context_original < 2)
@@ -77,16 +77,16 @@ static double longrope_magnitude(const struct model_shape *shape)
     return sqrt(1.0 + elementary_log((double)shape->n_context / original) / elementary_log(original));
 }
 
-// Temperature of attention by the context's scaling: 1 + 0.1 m ln(factor).
+// Temperature of attention for the context's scaling: 1 + 0.1 m ln(factor).
 static double yarn_magnitude(double factor, double m)
 {
     return factor > 1.0 ? 1.0 + 0.1 * m * elementary_log(factor) : 1.0;
 }
 
-// YaRN's "mscale" and "mscale_all_dim", of which a file has the latter alone; transformers,
-// modeling_rope_utils.py, _compute_yarn_parameters. The former is 1, but in DeepSeek the same as the latter,
-// which its attention applies to the whole product. struct rope multiplies by yarn_magnitude(factor, 1)
-// itself.
+// YaRN's "mscale" and "mscale_all_dim" (transformers, modeling_rope_utils.py, _compute_yarn_parameters). A
+// GGUF file has mscale_all_dim only; mscale is 1. In DeepSeek both are equal, and its attention multiplies
+// q.k by their square. struct rope itself multiplies by yarn_magnitude(factor, 1), so that is divided out
+// here.
 static enum status set_yarn_magnitude(struct model *model, struct key_reader *reader,
                                       struct rope_parameters *parameters)
 {
@@ -107,7 +107,7 @@ static enum status set_yarn_magnitude(struct model *model, struct key_reader *re
     return reader->status;
 }
 
-// The queries' temperature is put into a rope table of their own.
+// The queries' temperature becomes part of a rope table for queries only.
 static enum status read_temperature(struct model *model, struct key_reader *reader, double *temperature)
 {
     struct model_shape *shape = &model->shape;

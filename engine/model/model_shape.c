@@ -76,7 +76,10 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
     return value;
 }
 
-// Latent attention: a head's dims are named _mla where the plain names are the dims in the pages.
+// Latent attention. Which keys of a file have which dims:
+//                   with *_mla                          without
+//   of a head       key_length_mla, value_length_mla    key_length, value_length
+//   in the pages    key_length, value_length
 static void read_latent(struct key_reader *reader, struct model_shape *shape)
 {
     shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
@@ -126,7 +129,7 @@ static void read_routing(struct key_reader *reader, struct model_shape *shape)
     shape->experts.scale = shape->experts.scale != 0.0f ? shape->experts.scale : 1.0f;
     shape->experts.n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
     int32_t n_shared = read_size(reader, "expert_shared_count", 0, 0, MODEL_EXPERTS_MAX);
-    int64_t width = (int64_t)n_shared * shape->experts.n_ff; // several shared experts are one wide one
+    int64_t width = (int64_t)n_shared * shape->experts.n_ff; // several shared experts: one wide expert
     if (shape->experts.n_ff_shared == 0 && width <= MODEL_WIDTH_MAX)
         shape->experts.n_ff_shared = (int32_t)width;
     else if (shape->experts.n_ff_shared == 0 && reader->status == STATUS_OK)
@@ -174,10 +177,10 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
 {
     bool wide = family->n_layers_wide_scale && family->n_layers_wide_scale == shape->n_layers;
     int32_t width = wide ? shape->n_embd / shape->attention.n_heads : shape->attention.key_dim;
-    if (family->latent_attention) // of a head's query before it is put in the latent's terms
+    if (family->latent_attention) // the width of a head's query before its projection into the latent
         width += shape->latent.key_dim - shape->latent.dim;
     shape->attention.scale = read_number(reader, "attention.scale", 0.0f, NULL);
-    if (shape->attention.scale == 0.0f) // absent, or Granite's way to say: the usual one
+    if (shape->attention.scale == 0.0f) // absent, or 0 as in Granite's files: the usual scale
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
     shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
@@ -209,8 +212,8 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
                       (double)shape->scales.logits);
 }
 
-// Which layers see a window only. The pattern is a number n (layers n-1, 2n-1, ... see everything) or one
-// truth value a layer (true: windowed).
+// Reads which layers are windowed. The pattern is a number n (layers n-1, 2n-1, ... have full attention) or
+// one truth value per layer (true: windowed).
 static void read_windows(struct key_reader *reader, const struct family *family, struct model *model)
 {
     struct model_shape *shape = &model->shape;
@@ -249,8 +252,8 @@ static void set_unrotated(struct model *model)
                                      (family->unwindowed_unrotated && !model->layers[i].windowed);
 }
 
-// Keys that would change the computation in ways not built: with any but the neutral value the file is
-// refused.
+// Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral
+// value.
 static void refuse_unknown_arithmetic(struct key_reader *reader, const struct family *family)
 {
     static const struct {
@@ -290,7 +293,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
                       "%s.attention.causal is false: the model does not generate text", reader->family);
 }
 
-// A token without a row would be looked up outside the table. Rows without a token are padding.
+// A token without an embedding row would be read outside the table. Rows without a token are padding.
 static enum status check_vocabulary(const struct model *model, struct error *error)
 {
     struct gguf_array tokens = {0};

@@ -26,7 +26,7 @@ enum width {
     FF_SHARED,
     KEY_DIM,
     HEADS,
-    LATENT, // and the rest: latent attention
+    LATENT, // this and the rest: latent attention
     LATENT_ROPE,
     LATENT_KEY,
     LATENT_VALUE,
@@ -35,10 +35,9 @@ enum width {
     WIDTH_COUNT
 };
 
-enum slot_kind { MATRIX, MATRIX_UNBIASED, VECTOR, VECTOR_UNBIASED }; // unbiased: no bias is looked for
+enum slot_kind { MATRIX, MATRIX_UNBIASED, VECTOR, VECTOR_UNBIASED }; // unbiased: has no bias
 
-// dims: row length, rows, matrices. A bias has as many items as the weight has rows (a vector: as many as it
-// has).
+// dims: row length, rows, matrices. A bias has one item per row of the weight, or per item of a vector.
 static const struct {
     const char *name;
     enum slot_kind kind;
@@ -155,7 +154,7 @@ static enum status wrong_shape(struct tensor_search *search, const struct tensor
                      (int)tensor->name.size, tensor->name.data, expected, got);
 }
 
-// Looks `name` up and takes note of it; *tensor is NULL when it is absent, which is an error only if
+// Finds a tensor and records it in `found`. *tensor is NULL if it is absent, which is an error only if
 // `required`.
 static enum status find_tensor(struct tensor_search *search, const char *name, bool required,
                                const struct tensor **tensor)
@@ -174,8 +173,8 @@ static enum status find_tensor(struct tensor_search *search, const char *name, b
     return STATUS_OK;
 }
 
-// Factors of a matrix beside it, as NVFP4 has them: one, or one an expert. The scale of activations is that of
-// engines that quantize them to NVFP4 too; it has a place, and no effect.
+// Finds the factors of an NVFP4 matrix, in a tensor of their own: one, or one per expert. input_scale is for
+// engines that quantize activations to NVFP4, too; it is accepted and not used.
 static enum status take_scales(struct tensor_search *search, const char *name, struct tensor *out)
 {
     char other[NAME_BYTES];
@@ -199,7 +198,7 @@ static enum status take_scales(struct tensor_search *search, const char *name, s
     return STATUS_OK;
 }
 
-// Finds a tensor and demands these dims; absent and not required leaves *out alone.
+// Finds a tensor and checks its dims. If it is absent and not required, *out is unchanged.
 static enum status take_tensor(struct tensor_search *search, const char *name, bool required,
                                const int64_t dims[3], struct tensor *out)
 {
@@ -220,7 +219,8 @@ static enum status take_matrix(struct tensor_search *search, const char *name, b
     return status == STATUS_OK && out->data ? take_scales(search, name, out) : status;
 }
 
-// Vectors are read item by item, so a block may not hold several. Several vectors: one an expert.
+// Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
+// per expert.
 static enum status take_vectors(struct tensor_search *search, const char *name, bool required,
                                 int64_t n_items, int64_t n_vectors, struct tensor *out)
 {
@@ -304,7 +304,7 @@ static struct tensor slice_tensor(const struct tensor *whole, int64_t first, int
     return part;
 }
 
-// A fused tensor's parts, in order; `name` without its kind.
+// The parts of a fused tensor, in order; `name` lacks ".weight" or ".bias".
 struct fused {
     const char *name;
     bool has_bias;
@@ -354,7 +354,7 @@ static enum status take_fused(struct tensor_search *search, int32_t index, const
     return STATUS_OK;
 }
 
-// Whether the layer has that tensor with as many rows as the parts together.
+// Whether the layer's tensor of that name has as many rows as all parts together.
 static bool is_fused(const struct tensor_search *search, int32_t index, const struct fused *fused)
 {
     char name[NAME_BYTES];
@@ -363,7 +363,7 @@ static bool is_fused(const struct tensor_search *search, int32_t index, const st
     return tensor && tensor->dims[1] == (uint64_t)fused_rows(search, fused);
 }
 
-// A name of its own, so that a wrong shape is the fused tensor's fault, not three missing ones'.
+// attn_qkv is always fused, so a wrong shape is reported for it, not as three missing tensors.
 static bool has_qkv(const struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
@@ -378,7 +378,7 @@ static void move_slot(struct model_layer *layer, enum layer_slot to, enum layer_
     layer->tensors[from] = layer->biases[from] = (struct tensor){0};
 }
 
-// With two norms attn_norm is the MLP's.
+// If there are two norms, the file's attn_norm is the MLP's.
 static void move_falcon_norms(struct model_layer *layer)
 {
     move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
@@ -396,9 +396,9 @@ static enum status take_pick_bias(struct tensor_search *search, int32_t index)
                        &search->model->layers[index].tensors[slot]);
 }
 
-// Latent attention's own tensors. The projection of the latent to keys and values is one matrix in the
-// authors' order (attn_kv_b: of each head the key's rows, then the value's) or two for each head, the key's
-// transposed.
+// The tensors of latent attention. The projection from the latent to keys and values is either one matrix in
+// the authors' order (attn_kv_b: for each head the key's rows, then the value's), or two matrices per head:
+// attn_k_b, transposed, and attn_v_b.
 static enum status take_latent(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
@@ -540,7 +540,7 @@ static enum status refuse_left_over(struct tensor_search *search)
 enum status model_read_tensors(struct model *model, struct error *error)
 {
     struct tensor_search search = {.model = model, .error = error};
-    // No name is looked for twice, so `found` needs at most one entry a tensor of the file.
+    // No name is searched twice, so `found` needs at most one entry per tensor of the file.
     search.found = calloc(gguf_n_tensors(model->gguf) + 1, sizeof(*search.found));
     if (!search.found)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %zu tensors",

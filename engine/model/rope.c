@@ -15,7 +15,7 @@ static double yarn_pair(const struct rope_parameters *parameters, double rotatio
     return (double)parameters->n_dims * elementary_log(turns) / (2.0 * elementary_log(parameters->base));
 }
 
-// YaRN: how much of the unscaled frequency pair `index` keeps: 1 up to `low`, 0 from `high` on.
+// YaRN: the share of the unscaled frequency in pair `index`: 1 up to `low`, 0 from `high` on.
 static double yarn_share(double index, double low, double high)
 {
     double width = high - low > 0.001 ? high - low : 0.001;

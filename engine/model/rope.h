@@ -1,7 +1,7 @@
 // Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context
-// scaling applied, and the cos-sin tables of a step. Everything is plain IEEE double arithmetic of our own
-// (engine/base/elementary.h), rounded to float at the end, so every machine makes the same tables.
-// Thread: any; a struct rope does not change once made.
+// scaling applied, and the cos-sin tables of a step. All arithmetic is IEEE double by our own functions
+// (engine/base/elementary.h), rounded to float at the end, so that every machine computes the same tables.
+// Thread: any; a struct rope does not change once created.
 #pragma once
 
 #include "schemas/error.h"
@@ -23,7 +23,7 @@ enum rope_scaling {
 };
 
 enum { ROPE_DIMS_MAX = 4096 };
-// Angles stay below positions (2^24) times this, which the reduction of sincos is made for.
+// Angles stay below 2^24 positions times this, the range that sincos reduces.
 #define ROPE_FREQUENCY_MAX 4.0
 
 struct rope_parameters {
@@ -31,9 +31,9 @@ struct rope_parameters {
     double base;
     enum rope_scaling scaling;
     double factor;               // of the context; 1: none
-    int32_t n_context_original;  // YaRN: what the frequencies were trained on
-    double beta_fast, beta_slow; // YaRN: rotations over that context between which it blends; 32 and 1
-    bool exact_bounds;           // YaRN: between the fractional pairs, not the whole ones around them
+    int32_t n_context_original;  // YaRN: the trained context
+    double beta_fast, beta_slow; // YaRN: bounds of the blend, in rotations over that context; 32 and 1
+    bool exact_bounds;           // YaRN: the bounds are not rounded to whole pairs
     double magnitude; // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) is a further factor
     // Queries' temperature: cos and sin are also multiplied by 1 + temperature ln(1 + floor(position /
     // temperature_length)) (Llama 4's). 0: none.
@@ -49,7 +49,7 @@ struct rope {
     int32_t temperature_length;
 };
 
-// Errors: STATUS_REFUSE when a parameter is out of range or a frequency results so; out of memory.
+// Errors: STATUS_REFUSE: a parameter, or a resulting frequency, is out of range; out of memory.
 enum status rope_create(struct rope *rope, const struct rope_parameters *parameters,
                         struct error *error) WARN_UNUSED;
 void rope_finish(struct rope *rope);
