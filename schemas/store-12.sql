@@ -8,9 +8,6 @@
 ALTER TABLE jobs ADD COLUMN open_hash BLOB;
 ALTER TABLE jobs ADD COLUMN max_tokens INTEGER; -- as the request has it; NULL: it names none
 CREATE INDEX jobs_open ON jobs (open_hash) WHERE open_hash IS NOT NULL AND is_duplicate = 0;
--- Duplicates, one of which becomes the original where that is removed.
-CREATE INDEX jobs_copies ON jobs (request_hash) WHERE request_hash IS NOT NULL AND is_duplicate = 1;
-CREATE INDEX jobs_open_copies ON jobs (open_hash) WHERE open_hash IS NOT NULL AND is_duplicate = 1;
 
 -- 1: the jobs are rows of annotate's table. Then jobs.job_index is the number of the first row, from 1, that has the job; NULL: the table
 -- that was read last has no such row. Equal rows are one job, and with --votes N a row is N.

@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 12,
+    STORE_VERSION = 13,
     STORE_BUSY_MS = 10000,          // waiting time for a lock
     STORE_TURN_MS = 500,            // the same for a member of a Kafka group, which must not block
     STORE_STEPS_KEPT = 100000,      // the newest steps; older ones are compacted

@@ -107,6 +107,7 @@ RELEASED = {
     "store-9.sql": "f7f03f8b9c592129",
     "store-10.sql": "4137b58797172afa",
     "store-11.sql": "2e77b7f3250ea9e5",
+    "store-12.sql": "684a67819c84e411",
 }
 
 

@@ -79,7 +79,7 @@ TEST(a_store_of_version_1_becomes_what_a_new_one_is)
     struct store *new = open_store(false);
     assert_answer(new, columns, old_columns.data);
     assert_answer(new, others, old_others.data);
-    assert_answer(new, "PRAGMA user_version", "12\n");
+    assert_answer(new, "PRAGMA user_version", "13\n");
     store_close(new);
     buffer_finish(&old_columns);
     buffer_finish(&old_others);
@@ -136,7 +136,7 @@ TEST(a_reader_of_a_version_1_store_says_what_it_is)
     make_version(1, "");
     struct store *store = NULL;
     assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 12, got 1"));
+    assert_non_null(strstr(error.text, "expected a sheaf store of version 13, got 1"));
 }
 
 TEST(a_reader_that_may_write_brings_an_old_store_up_to_date)
