@@ -3,6 +3,8 @@
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 
+#include <string.h>
+
 enum {
     CALL_TIMEOUT_MS = 2000, // of one call among several tries
     RETRY_WAIT_MS = 20,
@@ -24,6 +26,13 @@ static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_
            open_ms < kafka->publishing.transaction_timeout_ms / 2;
 }
 
+// The right to read the jobs topic, which offsets need too, was taken away: the worker waits for it (kafka_stall.c).
+static bool needs_read(const rd_kafka_error_t *fault)
+{
+    return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
+           strstr(rd_kafka_error_string(fault), "Failed to commit offsets to transaction");
+}
+
 enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                                struct error *error)
 {
@@ -35,13 +44,18 @@ enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *
                                                                             : KAFKA_OUTCOME_ABORT;
     error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
               rd_kafka_error_string(fault));
+    bool is_read = needs_read(fault);
     // librdkafka names the topic in its log alone.
-    if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
+    if (is_read)
+        error_set(error, STATUS_RETRY, ERROR_BROKER,
+                  "Kafka at %s: %s: %s: the worker needs the right Read on topic %s", kafka->config->brokers,
+                  what, rd_kafka_error_string(fault), kafka->config->topics.jobs);
+    else if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         error_set(error, STATUS_RETRY, ERROR_BROKER,
                   "Kafka at %s: %s: %s: the worker needs the right Write on topics %s and %s",
                   kafka->config->brokers, what, rd_kafka_error_string(fault), kafka->config->topics.results,
                   kafka->config->topics.dead);
-    if (kafka_is_denial(rd_kafka_error_code(fault))) { // a retry would not help
+    if (kafka_is_denial(rd_kafka_error_code(fault)) && !is_read) { // a retry would not help
         error->status = STATUS_REFUSE;
         kafka_stop(kafka, error);
     }

@@ -146,6 +146,12 @@ static enum status take_message(struct topic_reading *reading, const rd_kafka_me
     // librdkafka searches a coordinator, which is not needed to read partitions without a group.
     if (message->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
         return STATUS_OK;
+    if (kafka_is_unreadable(message->err))
+        return error_set(error, STATUS_REFUSE, ERROR_BROKER,
+                         "Kafka at %s: topic %s partition %" PRId32 " can't be read beyond offset %" PRId64
+                         ": %s",
+                         reading->handle.config->brokers, reading->topic, message->partition, message->offset,
+                         rd_kafka_message_errstr(message));
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR && !is_end)
         return kafka_is_denial(message->err)
                    ? kafka_error_set(error, STATUS_REFUSE, &reading->handle, reading->topic, message->err)

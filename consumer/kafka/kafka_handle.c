@@ -337,6 +337,21 @@ bool kafka_is_denial(rd_kafka_resp_err_t code)
     }
 }
 
+bool kafka_is_unreadable(rd_kafka_resp_err_t code)
+{
+    switch (code) {
+    case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
+    case RD_KAFKA_RESP_ERR__BAD_MSG: // its CRC, where librdkafka survives that (ops/RUNBOOK.md), or its layout
+    case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // its codec or version
+    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
+    case RD_KAFKA_RESP_ERR_INVALID_MSG: // the broker says so
+    case RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opaque)
 {
     struct kafka_handle *handle = opaque;

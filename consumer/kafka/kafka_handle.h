@@ -63,6 +63,8 @@ bool kafka_is_stopping(const struct kafka_config *config, struct error *error);
 
 // Whether the code means that access was denied.
 bool kafka_is_denial(rd_kafka_resp_err_t code);
+// Whether the code means that the next batch of a partition can't be read, however often it is fetched.
+bool kafka_is_unreadable(rd_kafka_resp_err_t code);
 // "WHAT: TEXT", with the handle's last error if `code` is unspecific (no broker, timeout).
 enum status kafka_error_set(struct error *error, enum status status, const struct kafka_handle *handle,
                             const char *what, rd_kafka_resp_err_t code);

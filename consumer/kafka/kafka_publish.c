@@ -20,6 +20,8 @@ enum {
     // Of a batch (61) and a record's own lengths: Kafka protocol, record batch.
     RECORD_OVERHEAD_BYTES = 128,
     HEADER_OVERHEAD_BYTES = 10, // its two lengths
+    IN_SYNC_TIMEOUT_MS = 2000,  // for min.insync.replicas, asked for again while a commit fails
+    IN_SYNC_ASK_MS = 15000,
 };
 
 // ---- the producer ----
@@ -392,13 +394,28 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
     return status;
 }
 
-void kafka_publish_name_replicas(const struct kafka_transport *kafka, struct error *error)
+// The question at the start may have been put to a broker that was away.
+static int32_t find_in_sync_min(struct kafka_transport *kafka, int which)
+{
+    struct kafka_outputs *outputs = &kafka->publishing.outputs;
+    bool is_time = outputs->in_sync_asked_ms == 0 || clock_ms() - outputs->in_sync_asked_ms >= IN_SYNC_ASK_MS;
+    if (outputs->n_in_sync_min[which] == 0 && is_time && kafka->clients.producer.rk) {
+        struct kafka_topic_settings settings;
+        kafka_topic_read_settings(&kafka->clients.producer, kafka->hindrance.metadata.topics[which].name,
+                                  IN_SYNC_TIMEOUT_MS, &settings);
+        outputs->n_in_sync_min[which] = settings.n_in_sync_min;
+        outputs->in_sync_asked_ms = clock_ms();
+    }
+    return outputs->n_in_sync_min[which];
+}
+
+void kafka_publish_name_replicas(struct kafka_transport *kafka, struct error *error)
 {
     const struct error before = *error;
     for (int which = KAFKA_TOPIC_RESULTS; which <= KAFKA_TOPIC_DEAD; which++) {
         const struct kafka_metadata_topic *topic = &kafka->hindrance.metadata.topics[which];
-        int32_t least = kafka->publishing.outputs.n_in_sync_min[which];
-        if (topic->n_in_sync == 0 || topic->n_in_sync >= least)
+        int32_t least = topic->n_in_sync > 0 ? find_in_sync_min(kafka, which) : 0;
+        if (topic->n_in_sync >= least)
             continue;
         (void)error_set(error, before.status, before.code,
                         "topic %.200s partition %" PRId32 " has %" PRId32

@@ -31,21 +31,6 @@ static bool is_denied(rd_kafka_resp_err_t code)
     return code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
 }
 
-static bool is_unreadable(rd_kafka_resp_err_t code)
-{
-    switch (code) {
-    case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
-    case RD_KAFKA_RESP_ERR__BAD_MSG: // its CRC, where librdkafka survives that (ops/RUNBOOK.md), or its layout
-    case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // its codec or version
-    case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-    case RD_KAFKA_RESP_ERR_INVALID_MSG: // the broker says so
-    case RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static void write_text(const struct kafka_transport *kafka, const struct partition *partition, char *text,
                        size_t size)
 {
@@ -161,7 +146,7 @@ bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *m
 {
     struct partition *partition =
         message->rkt ? partition_find(&kafka->partitions, message->partition) : NULL;
-    if (!is_denied(message->err) && (!is_unreadable(message->err) || !partition))
+    if (!is_denied(message->err) && (!kafka_is_unreadable(message->err) || !partition))
         return false;
     // A denial may name no partition: then it is for the topic, so for each.
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {

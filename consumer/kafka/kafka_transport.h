@@ -123,8 +123,8 @@ struct kafka_outputs {
     bool dead_is_compacted;
     // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
     int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
-    int32_t
-        n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of the same, at the start; 0: unknown
+    int32_t n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of the same; 0: unknown
+    int64_t in_sync_asked_ms;                         // for unknown ones, after the start; 0: never
 };
 
 enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
@@ -435,7 +435,7 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
                               int64_t deadline_ms, struct error *error) WARN_UNUSED;
 // `error` of a commit: names an output topic with fewer in-sync replicas than it must have, if there is one.
 // librdkafka repeats what the broker refuses for that, and says that time is over.
-void kafka_publish_name_replicas(const struct kafka_transport *kafka, struct error *error);
+void kafka_publish_name_replicas(struct kafka_transport *kafka, struct error *error);
 // Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.

@@ -442,6 +442,13 @@ static void what_ends_a_read(void **state)
     end(NULL);
     begin(NULL);
     add_record(0, 3);
+    add_message(0, 1, RD_KAFKA_RESP_ERR__BAD_COMPRESSION); // again and again
+    assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_REFUSE);
+    assert_non_null(
+        strstr(error.text, "partition 0 can't be read beyond offset 1: Local: Invalid compressed data"));
+    end(NULL);
+    begin(NULL);
+    add_record(0, 3);
     world.receiving = STATUS_RESTART;
     assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_RESTART);
     assert_int_equal(world.next, 1);
