@@ -1,5 +1,6 @@
 // The Kafka transport from inside. Each file calls only those named before it:
 //   kafka_state.c        what all ask, and how the transport stops
+//   kafka_throttle.c     brokers' quotas
 //   kafka_committed.c    reads the group's offsets
 //   kafka_membership.c   bounds the time without a place in the group
 //   kafka_control.c      follows the control topic
@@ -7,7 +8,6 @@
 //   kafka_refusals.c     delivery reports of refused records
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
-//   kafka_throttle.c     brokers' quotas
 //   kafka_calls.c        the calls of a transaction, and what their answers mean
 //   kafka_verdict.c      is what hangs committed?
 //   kafka_settle.c       what transactions left undecided

@@ -36,7 +36,7 @@ static struct {
     rd_kafka_message_t messages[MESSAGES_MAX];
     int n_messages, at, n_destroyed, poll_timeout_ms;
     rd_kafka_topic_partition_list_t *committed;
-    int64_t log_ends[PARTITIONS_MAX];
+    int64_t log_starts[PARTITIONS_MAX], log_ends[PARTITIONS_MAX];
     struct named_member members[MEMBERS_MAX];
     int n_members;
 } world;
@@ -192,10 +192,10 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 int timeout_ms)
 {
     assert_ptr_equal(handle->rk, &clients[1]);
-    assert_int_equal(which, RD_KAFKA_OFFSET_END);
+    assert_true(which == RD_KAFKA_OFFSET_BEGINNING || which == RD_KAFKA_OFFSET_END);
     assert_int_equal(timeout_ms, 5000);
     for (int i = 0; i < list->cnt; i++)
-        list->elems[i].offset = world.log_ends[i];
+        list->elems[i].offset = which == RD_KAFKA_OFFSET_END ? world.log_ends[i] : world.log_starts[i];
     return world.ends_code;
 }
 
@@ -632,16 +632,34 @@ static void a_group_stands_where_it_committed(void **state)
     set_committed(3, 0, NULL);
     for (int i = 0; i < 4; i++)
         world.log_ends[i] = 100 + i;
+    world.log_starts[1] = 30;
+    world.log_starts[2] = 40;
     assert_int_equal(read_standings(standings), STATUS_OK);
     static const int64_t committed[] = {70, -1, 0, 0};
     static const int32_t covered[] = {3, 0, -1, 0};
+    static const int64_t unfinished[] = {27, 71, 62, 103}; // of what is in the log
     for (int32_t i = 0; i < 4; i++) {
         assert_int_equal(standings[i].partition, i);
         assert_int_equal(standings[i].committed, committed[i]);
         assert_int_equal(standings[i].map_covered, covered[i]);
         assert_int_equal(standings[i].end, 100 + i);
+        assert_int_equal(kafka_standing_unfinished(&standings[i]), unfinished[i]);
         assert_string_equal(standings[i].owner, "");
     }
+}
+
+static void a_group_is_looked_at_without_reading_a_record(void **state)
+{
+    (void)state;
+    assert_int_equal(kafka_follow_open(&follow, &config, topics, N_TOPICS, NULL, NULL, &error), STATUS_OK);
+    assert_int_equal(world.n_assigned, 0);
+    int32_t n_partitions = kafka_follow_n_partitions(follow, 1);
+    world.n_partitions[1]++;
+    assert_int_equal(kafka_follow_look(follow, &error), STATUS_OK);
+    assert_int_equal(kafka_follow_n_partitions(follow, 1), n_partitions + 1);
+    assert_int_equal(world.n_assigned, 0);
+    world.finding = STATUS_REFUSE;
+    assert_int_equal(kafka_follow_look(follow, &error), STATUS_RETRY);
 }
 
 static void offsets_without_an_answer_are_asked_for_again(void **state)
@@ -718,6 +736,7 @@ int main(void)
         test(a_transaction_that_stays_open_at_the_end_is_waited_for_and_said),
         test(added_partitions_are_found_within_half_a_minute),
         test(a_group_stands_where_it_committed),
+        test(a_group_is_looked_at_without_reading_a_record),
         test(offsets_without_an_answer_are_asked_for_again),
         test(owners_are_named_with_their_hosts),
     };
