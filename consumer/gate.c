@@ -8,7 +8,7 @@ static struct job_list *list_for(struct gate *gate, const struct job *job)
     return crashes >= GATE_ALONE_CRASHES ? &gate->alone : crashes > 0 ? &gate->few : &gate->many;
 }
 
-// Sorts the jobs to be computed alone by crashes: the job with the most is last and delays no other.
+// Inserts a job to be computed alone, ordered by crashes: the job with the most is last and delays no other.
 static void insert_by_crashes(struct job_list *list, struct job *job)
 {
     struct job_list later = {0}, earlier = {0};

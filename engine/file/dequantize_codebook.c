@@ -1,7 +1,7 @@
 // The tensor types of fewer than four bits: indices into codebooks (IQ1, IQ2, IQ3) and ternary digits (TQ).
 // Format and order of the arithmetic: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c.
 // Fields are in byte order; h16: binary16; a group is 32 items, a run 8 items (in IQ3 two entries of 4). A
-// sign mask has a bit for each item of a run; an eighth bit makes the number of ones of seven stored bits
+// sign mask has a bit for each item of a run; if seven bits are stored, the eighth makes the number of ones
 // even. All blocks hold 256 items.
 //
 //   type     a block
