@@ -218,7 +218,8 @@ TEST(a_seed_that_is_not_given_is_of_the_request_alone)
          "{'prompt':'p','job_id':'e-7','dataset':'e','index':7}"},
         {"{'prompt':'p','job_id':'d-0','dataset':'d','index':0}", // the first line
          "{'prompt':'p','job_id':'e-0','dataset':'e','index':0}"},
-        {CHAT_JOB(",'index':7"), "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
+        {"{'messages':[{'role':'user','content':'x'}],'index':7}",
+         "{'index':7,'messages':[{'role':'user','content':'x'}],'n':3}"},
         {"{'prompt':[1,2,3],'index':0}", "{'temperature':0.5,'prompt':[1,2,3],'index':0}"}};
     static const char *const others[] = {"{'prompt':'p','index':1}",
                                          "{'prompt':'p','index':2}",
@@ -241,7 +242,8 @@ TEST(a_seed_that_is_not_given_is_of_the_request_alone)
 // As JSON and as msgpack.
 TEST(a_seed_is_the_same_in_both_encodings)
 {
-    struct job *json = decode_good(CHAT_JOB(",'index':3,'chat_template_kwargs':{'a':0.7,'b':[1,true]}"));
+    struct job *json = decode_good("{'messages':[{'role':'user','content':'x'}],'index':3,"
+                                   "'chat_template_kwargs':{'a':0.7,'b':[1,true]}}");
     struct buffer record = {0};
     struct job *msgpack = job_create();
     struct error error;
