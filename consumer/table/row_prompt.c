@@ -122,7 +122,7 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
         status = error_prefix(error, "%s", path);
     buffer_finish(&source);
-    const struct template_refusal *refusal = status == STATUS_OK ? template_refusal(*template) : NULL;
+    const struct template_refusal *refusal = status == STATUS_OK ? template_find_refusal(*template) : NULL;
     if (refusal && refusal->text[0]) // in a branch that some row may take
         return error_set(error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: line %u: %s", path, refusal->line,
                          refusal->text);

@@ -85,7 +85,7 @@ struct expression *expression_parse_filters(struct parser *parser, struct expres
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
 
-// Notes for template_refusal what is certain to fail if it runs at all (refusal.c).
+// Notes for template_find_refusal what is certain to fail if it runs at all (refusal.c).
 void refusal_check_filter(struct parser *parser, const struct expression *filter); // and test
 void refusal_check_call(struct parser *parser, const struct expression *call);
 void refusal_check_binary(struct parser *parser, const struct expression *binary);

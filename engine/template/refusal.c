@@ -1,4 +1,4 @@
-// What can be known before a template runs (template_refusal).
+// What can be known before a template runs (template_find_refusal).
 #include "engine/template/codepoints.h"
 #include "engine/template/format.h"
 #include "engine/template/functions.h"

@@ -59,7 +59,7 @@ bool template_reads_time(const struct template *template)
     return false;
 }
 
-const struct template_refusal *template_refusal(const struct template *template)
+const struct template_refusal *template_find_refusal(const struct template *template)
 {
     return &template->refusal;
 }

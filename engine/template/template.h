@@ -77,7 +77,7 @@ struct template_refusal {
     uint32_t line;
     char text[200];
 };
-const struct template_refusal *template_refusal(const struct template *template);
+const struct template_refusal *template_find_refusal(const struct template *template);
 // In the source's order; functions of templates are left out. Texts live as long as the template.
 void template_mentions(const struct template *template,
                        void (*receive)(void *context, const struct template_mention *mention), void *context);

@@ -213,7 +213,7 @@ static void assert_refusal(const char *source, const char *expected)
     char text[256] = "";
     if (template_parse(&template, text_from_string(source), &error) != STATUS_OK)
         fail_msg("%s: %s", source, error.text);
-    const struct template_refusal *refusal = template_refusal(template);
+    const struct template_refusal *refusal = template_find_refusal(template);
     if (refusal->text[0])
         snprintf(text, sizeof text, "line %u: %s", refusal->line, refusal->text);
     assert_string_equal(text, expected);
