@@ -69,7 +69,7 @@ struct partition_figures {
     int64_t n_deleted;     // records deleted before they were read
     int32_t n_quarantined; // records left unfinished, not in flight
     int64_t stalled_s; // since when records wait, none is in flight and none can be delivered; 0: it goes on
-    bool is_past;          // assigned to another worker, or to none in a rebalance: the last known figures
+    bool is_past;      // assigned to another worker, or to none in a rebalance: the last known figures
 };
 
 struct commit_advice {

@@ -99,4 +99,3 @@ TEST(warnings_about_one_request_are_not_shared)
     job_destroy(answered);
     job_destroy(job);
 }
-
