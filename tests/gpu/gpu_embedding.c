@@ -1,10 +1,9 @@
 // Embeddings on the GPU backend: near the CPU's, and the same bytes in steps of any size.
 #include "engine/cpu/backend.h"
 #include "engine/embedding.h"
+#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
 #include "tests/open_model.h"
-
-#include <string.h>
 
 enum { N_EMBD = 64, N_TEXTS = 3, LONGEST = 40, N_VOCAB = 320 };
 
@@ -31,7 +30,7 @@ static void embed_texts(const struct model *model, bool gpu, int32_t n_rows, enu
         for (int32_t i = 0; i < LONGEST; i++)
             ids[t][i] = (i * 53 + 7 * t + 2) % N_VOCAB;
     }
-    assert_int_equal(pool_create(&machine.pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&machine.pool, 2, &error), &error);
     struct gpu_options options = {.pool = machine.pool};
     enum status status = gpu ? gpu_backend_create(&machine.backend, &options, &error)
                              : cpu_backend_create(&machine.backend, machine.pool, CPU_AVX512, &error);
@@ -44,16 +43,14 @@ static void embed_texts(const struct model *model, bool gpu, int32_t n_rows, enu
                                          .pooling = pooling,
                                          .normalize = true,
                                          .n_dimensions = N_EMBD};
-    assert_int_equal(embedder_create(&embedder, &embedding, &error), STATUS_OK);
-    if (embedder_compute(embedder, texts, N_TEXTS, vectors, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(embedder_create(&embedder, &embedding, &error), &error);
+    assert_ok(embedder_compute(embedder, texts, N_TEXTS, vectors, &error), &error);
     embedder_destroy(embedder);
     machine_close(&machine);
 }
 
-static void vectors_are_near_the_cpus_and_the_same_bytes_in_any_steps(void **state)
+TEST(vectors_are_near_the_cpus_and_the_same_bytes_in_any_steps)
 {
-    (void)state;
     static const struct {
         struct model_recipe recipe;
         double bound;
@@ -82,7 +79,5 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(vectors_are_near_the_cpus_and_the_same_bytes_in_any_steps)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cases_run();
 }

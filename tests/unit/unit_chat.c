@@ -1,6 +1,7 @@
 // A chat's messages on their way into the prompt: each text and call arrives, or refuses the job, or is a
 // warning in its result. With small templates, and with real ones where the shared data is there.
 #include "batching/chat.h"
+#include "tests/cases.h"
 #include "tests/job_records.h"
 #include "tests/shared_data.h"
 
@@ -17,8 +18,7 @@ static struct template *parse(struct text source)
 {
     struct template *template;
     struct error error;
-    if (template_parse(&template, source, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(template_parse(&template, source, &error), &error);
     return template;
 }
 
@@ -96,9 +96,8 @@ static const char any_role[] = "{% for m in messages %}[{{ m.role }}]{{ m.conten
 
 // ---- roles ----
 
-static void a_developer_is_the_system_where_the_template_does_not_name_it(void **state)
+TEST(a_developer_is_the_system_where_the_template_does_not_name_it)
 {
-    (void)state;
 #define RENAMED(index)                                                                                       \
     "messages[" index "].role: the chat template does not name \"developer\": the message is rendered as "   \
     "\"system\""
@@ -116,9 +115,8 @@ static void a_developer_is_the_system_where_the_template_does_not_name_it(void *
                    CHAT(MESSAGE("developer", "d")), "developer<developer_start>systemd", RENAMED("0"));
 }
 
-static void a_message_that_vanishes_refuses_the_job_with_its_index_and_role(void **state)
+TEST(a_message_that_vanishes_refuses_the_job_with_its_index_and_role)
 {
-    (void)state;
 #define LOST(index, role)                                                                                    \
     "messages[" index "].content: nothing of this text arrives in the prompt: the chat template leaves out " \
     "this message of role \"" role "\""
@@ -137,9 +135,8 @@ static void a_message_that_vanishes_refuses_the_job_with_its_index_and_role(void
                    LOST("0", "human"));
 }
 
-static void a_text_arrives_however_it_is_transformed(void **state)
+TEST(a_text_arrives_however_it_is_transformed)
 {
-    (void)state;
     const char *const record = CHAT(MESSAGE("system", "ab") "," MESSAGE("user", "cd"));
     assert_renders("{{ messages | tojson }}", record,
                    "[{\"role\": \"system\", \"content\": \"ab\"}, {\"role\": \"user\", \"content\": \"cd\"}]",
@@ -167,9 +164,8 @@ static void a_text_arrives_however_it_is_transformed(void **state)
 }
 
 // Pages of provenance have one source, or a number for each of their bytes.
-static void each_of_many_messages_is_known_by_its_own_bytes(void **state)
+TEST(each_of_many_messages_is_known_by_its_own_bytes)
 {
-    (void)state;
     struct buffer record = {0};
     buffer_add_string(&record, "{'job_id':'a','messages':[");
     for (int i = 0; i < 600; i++)
@@ -192,9 +188,8 @@ static void each_of_many_messages_is_known_by_its_own_bytes(void **state)
     buffer_finish(&record);
 }
 
-static void what_the_template_refuses_names_the_message_and_its_role(void **state)
+TEST(what_the_template_refuses_names_the_message_and_its_role)
 {
-    (void)state;
     static const char no_system[] =
         "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
         "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -215,9 +210,8 @@ static void what_the_template_refuses_names_the_message_and_its_role(void **stat
     finish_chat(&rendered);
 }
 
-static void switches_and_thoughts_may_be_taken_away(void **state)
+TEST(switches_and_thoughts_may_be_taken_away)
 {
-    (void)state;
     static const char takes[] =
         "{{ messages[0].content | replace('/no_think', '') }}{% for m in messages[1:] %}"
         "{{ m.content.split('</think>')[-1] }}{% endfor %}";
@@ -233,9 +227,8 @@ static void switches_and_thoughts_may_be_taken_away(void **state)
                    LOST("1", "assistant")); // an answer before its thoughts is no text of thoughts alone
 }
 
-static void a_text_of_white_space_of_any_kind_may_vanish(void **state)
+TEST(a_text_of_white_space_of_any_kind_may_vanish)
 {
-    (void)state;
     static const char trims[] = "{% for m in messages %}{{ m.content | trim }}{% endfor %}";
     assert_renders(trims,
                    CHAT(MESSAGE("user", "u") "," MESSAGE("assistant",
@@ -251,9 +244,8 @@ static void a_text_of_white_space_of_any_kind_may_vanish(void **state)
     "{'role':'assistant'," text "'tool_calls':[{'id':'c','type':'function','function':{'name':'f',"          \
     "'arguments':'{\\'a\\':\\'b\\'}'}}]}"
 
-static void a_call_that_vanishes_refuses_the_job(void **state)
+TEST(a_call_that_vanishes_refuses_the_job)
 {
-    (void)state;
 #define LOST_CALL                                                                                            \
     "messages[1].tool_calls[0]: nothing of the call of \"f\" arrives in the prompt: the chat template "      \
     "leaves out this call of role \"assistant\""
@@ -265,9 +257,8 @@ static void a_call_that_vanishes_refuses_the_job(void **state)
     assert_refuses(known_roles, CHAT(MESSAGE("user", "u") "," MESSAGE("tool", "t")), LOST("1", "tool"));
 }
 
-static void a_second_call_that_vanishes_refuses_the_job(void **state)
+TEST(a_second_call_that_vanishes_refuses_the_job)
 {
-    (void)state;
     const char *const two =
         CHAT(MESSAGE("user", "u") ",{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':'{"
                                   "\\'a\\':\\'b\\'}'}},{'function':{'name':'g','arguments':'{}'}}]}");
@@ -276,9 +267,8 @@ static void a_second_call_that_vanishes_refuses_the_job(void **state)
                    "template leaves out this call of role \"assistant\"");
 }
 
-static void a_text_beside_calls_that_is_left_out_is_a_warning(void **state)
+TEST(a_text_beside_calls_that_is_left_out_is_a_warning)
 {
-    (void)state;
     assert_renders(
         with_calls, CHAT(MESSAGE("user", "u") "," CALL("'content':'text',")), "u{\"a\": \"b\"}",
         "messages[1].content: nothing of it arrives in the prompt: the chat template leaves out the "
@@ -286,9 +276,8 @@ static void a_text_beside_calls_that_is_left_out_is_a_warning(void **state)
 }
 
 // As in transformers, which leaves members that are null out.
-static void a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named(void **state)
+TEST(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named)
 {
-    (void)state;
     assert_renders("{% for m in messages %}{% if m.content is defined %}{{ m.content }}{% else %}"
                    "{{ m.tool_calls[0].function.name }}{% endif %}{% endfor %}",
                    CHAT(MESSAGE("user", "u") "," CALL("'content':null,")), "uf", "");
@@ -300,9 +289,8 @@ static void a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_
 }
 
 // Qwen3's and others read the content of each message without a look.
-static void a_null_beside_calls_is_an_empty_text_to_templates_that_need_one(void **state)
+TEST(a_null_beside_calls_is_an_empty_text_to_templates_that_need_one)
 {
-    (void)state;
     static const char needs_text[] =
         "{% for m in messages[::-1] %}{% if m.content.startswith('z') %}z{% endif %}{% endfor %}"
         "{% for m in messages %}{{ 'x' + m.content }}"
@@ -319,9 +307,8 @@ static void a_null_beside_calls_is_an_empty_text_to_templates_that_need_one(void
 
 // ---- texts that are cut ----
 
-static void a_text_that_is_cut_after_it_was_transformed_has_vanished(void **state)
+TEST(a_text_that_is_cut_after_it_was_transformed_has_vanished)
 {
-    (void)state;
     const char *const record = CHAT(MESSAGE("system", "first text") "," MESSAGE("user", "second text"));
 #define BOTH "{% set both = messages[0].content ~ '|' ~ messages[1].content %}"
     assert_renders(BOTH "{{ both | upper }}", record, "FIRST TEXT|SECOND TEXT", "");
@@ -331,9 +318,8 @@ static void a_text_that_is_cut_after_it_was_transformed_has_vanished(void **stat
     assert_refuses(BOTH "{{ both | upper | truncate(9, true, '', 0) }}", record, LOST("1", "user"));
 }
 
-static void a_text_behind_the_continued_message_has_vanished(void **state)
+TEST(a_text_behind_the_continued_message_has_vanished)
 {
-    (void)state;
     const char *const record = "{'job_id':'a','continue_final_message':true,'messages':[" MESSAGE(
         "user", "before") "," MESSAGE("assistant", "goes on") "]}";
     assert_renders("{{ messages[0].content }};{{ messages[1].content }};end", record, "before;goes on", "");
@@ -342,18 +328,16 @@ static void a_text_behind_the_continued_message_has_vanished(void **state)
 
 // ---- members and variables ----
 
-static void a_name_that_no_template_reads_is_one_warning_a_request(void **state)
+TEST(a_name_that_no_template_reads_is_one_warning_a_request)
 {
-    (void)state;
     assert_renders(
         any_role,
         CHAT("{'role':'user','content':'x','name':'Ann'},{'role':'user','content':'y','name':'Bob'}"),
         "[user]x[user]y", "field \"messages[0].name\" has no effect: the chat template does not read it");
 }
 
-static void members_beyond_the_last_warning_are_not_looked_up(void **state)
+TEST(members_beyond_the_last_warning_are_not_looked_up)
 {
-    (void)state;
     struct buffer record = {0}, source = {0};
     buffer_add_string(&record, "{'job_id':'a','messages':[{'role':'user','content':'x'");
     buffer_add_string(&source, "{{ messages[0].content }}");
@@ -372,9 +356,8 @@ static void members_beyond_the_last_warning_are_not_looked_up(void **state)
 
 #define ONE_TOOL "'tools':[{'type':'function','function':{'name':'f'}}]"
 
-static void tools_that_are_not_shown_are_a_warning(void **state)
+TEST(tools_that_are_not_shown_are_a_warning)
 {
-    (void)state;
     static const char source[] = "{{ tools is none }}{{ messages[0].content }}";
     assert_renders(
         source, WITH(ONE_TOOL ",'tool_choice':'none'"), "Truex",
@@ -383,9 +366,8 @@ static void tools_that_are_not_shown_are_a_warning(void **state)
     assert_renders(source, WITH("'tool_choice':'none'"), "Truex", "");
 }
 
-static void a_member_that_nothing_reads_is_a_warning(void **state)
+TEST(a_member_that_nothing_reads_is_a_warning)
 {
-    (void)state;
 #define USER(more) CHAT("{'role':'user','content':'x'," more "}")
     assert_renders(any_role, USER("'contents':'y'"), "[user]x",
                    "unknown field \"messages[0].contents\" ignored; the nearest is content");
@@ -402,9 +384,8 @@ static void a_member_that_nothing_reads_is_a_warning(void **state)
                    USER("'tool_plan':'p','name':'n'"), "xpn", "");
 }
 
-static void a_variable_that_the_template_does_not_read_is_a_warning(void **state)
+TEST(a_variable_that_the_template_does_not_read_is_a_warning)
 {
-    (void)state;
 #define NO_EFFECT(name) "field \"" name "\" has no effect: the chat template does not read it"
     static const char reads[] = "{{ messages[0].content }}{{ enable_thinking }}";
     assert_renders(any_role, WITH("'reasoning_effort':'low'"), "[user]x", NO_EFFECT("reasoning_effort"));
@@ -496,9 +477,8 @@ static bool check_template(const struct sort_of_chat *sort, const char *name, st
     return is_rendered;
 }
 
-static void of_real_templates_each_renders_every_text_or_says_why_not(void **state)
+TEST(of_real_templates_each_renders_every_text_or_says_why_not)
 {
-    (void)state;
     char folder[512], path[1024];
     int n_rendered[sizeof sorts / sizeof *sorts] = {0}, n_templates = 0;
     if (!shared_path(folder, sizeof folder, "templates")) {
@@ -526,31 +506,4 @@ static void of_real_templates_each_renders_every_text_or_says_why_not(void **sta
         print_message("%s: %d of %d templates\n", sorts[i].name, n_rendered[i], n_templates);
         assert_true(n_rendered[i] >= sorts[i].n_rendered_min);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_developer_is_the_system_where_the_template_does_not_name_it),
-        cmocka_unit_test(a_message_that_vanishes_refuses_the_job_with_its_index_and_role),
-        cmocka_unit_test(a_text_arrives_however_it_is_transformed),
-        cmocka_unit_test(each_of_many_messages_is_known_by_its_own_bytes),
-        cmocka_unit_test(what_the_template_refuses_names_the_message_and_its_role),
-        cmocka_unit_test(switches_and_thoughts_may_be_taken_away),
-        cmocka_unit_test(a_text_of_white_space_of_any_kind_may_vanish),
-        cmocka_unit_test(a_call_that_vanishes_refuses_the_job),
-        cmocka_unit_test(a_second_call_that_vanishes_refuses_the_job),
-        cmocka_unit_test(a_text_beside_calls_that_is_left_out_is_a_warning),
-        cmocka_unit_test(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named),
-        cmocka_unit_test(a_null_beside_calls_is_an_empty_text_to_templates_that_need_one),
-        cmocka_unit_test(a_text_that_is_cut_after_it_was_transformed_has_vanished),
-        cmocka_unit_test(a_text_behind_the_continued_message_has_vanished),
-        cmocka_unit_test(a_member_that_nothing_reads_is_a_warning),
-        cmocka_unit_test(a_name_that_no_template_reads_is_one_warning_a_request),
-        cmocka_unit_test(members_beyond_the_last_warning_are_not_looked_up),
-        cmocka_unit_test(tools_that_are_not_shown_are_a_warning),
-        cmocka_unit_test(a_variable_that_the_template_does_not_read_is_a_warning),
-        cmocka_unit_test(of_real_templates_each_renders_every_text_or_says_why_not),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

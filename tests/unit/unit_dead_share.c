@@ -1,14 +1,6 @@
 // Whose records are quarantined (consumer/dead_share.h).
 #include "consumer/dead_share.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct dead_share shares;
 static char report[ERROR_TEXT_BYTES];
@@ -16,7 +8,6 @@ static int64_t offset;
 
 static int setup(void **state)
 {
-    (void)state;
     memset(&shares, 0, sizeof shares);
     offset = 0;
     return 0;
@@ -34,9 +25,8 @@ static bool count(const char *dataset, const char *key, int32_t partition, bool 
     return dead_share_exceeds(&shares, &record, is_dead, 50, report);
 }
 
-static void a_producer_is_judged_from_its_hundredth_record_on(void **state)
+TEST(a_producer_is_judged_from_its_hundredth_record_on)
 {
-    (void)state;
     for (int i = 1; i < DEAD_SHARE_LEAST; i++)
         assert_false(count(NULL, "a", 0, true));
     assert_true(count(NULL, "a", 0, true));
@@ -48,9 +38,8 @@ static void a_producer_is_judged_from_its_hundredth_record_on(void **state)
     assert_false(count(NULL, "a", 0, false));
 }
 
-static void the_share_is_of_the_last_records(void **state)
+TEST(the_share_is_of_the_last_records)
 {
-    (void)state;
     for (int i = 0; i < 1000; i++)
         count("d", NULL, i % 3, true);
     assert_true(count("d", NULL, 7, true)); // of all partitions
@@ -59,16 +48,14 @@ static void the_share_is_of_the_last_records(void **state)
     assert_false(count("d", NULL, 0, true)); // the producer was mended
 }
 
-static void a_share_that_is_just_allowed_quarantines_none(void **state)
+TEST(a_share_that_is_just_allowed_quarantines_none)
 {
-    (void)state;
     for (int i = 0; i < 1000; i++)
         assert_false(count(NULL, "a", 0, i % 2 == 1));
 }
 
-static void producers_are_datasets_else_keys_else_partitions(void **state)
+TEST(producers_are_datasets_else_keys_else_partitions)
 {
-    (void)state;
     for (int i = 0; i < 300; i++) {
         count("bad", "x", 0, true);
         count(NULL, "bad", 0, true);
@@ -82,18 +69,16 @@ static void producers_are_datasets_else_keys_else_partitions(void **state)
     assert_false(count(NULL, NULL, 6, true));
 }
 
-static void a_producer_with_few_records_does_not_pay_for_one_with_many(void **state)
+TEST(a_producer_with_few_records_does_not_pay_for_one_with_many)
 {
-    (void)state;
     for (int i = 0; i < 10000; i++)
         count(NULL, "bad", 0, true);
     for (int i = 1; i < DEAD_SHARE_LEAST; i++)
         assert_false(count(NULL, "good", 0, i % 3 == 0));
 }
 
-static void producers_of_a_record_each_are_counted_together_in_their_partition(void **state)
+TEST(producers_of_a_record_each_are_counted_together_in_their_partition)
 {
-    (void)state;
     char key[32];
     for (int i = 1; i < DEAD_SHARE_LEAST_OF_FEW; i++) {
         snprintf(key, sizeof key, "%d", i);
@@ -110,15 +95,4 @@ static void producers_of_a_record_each_are_counted_together_in_their_partition(v
     assert_false(count(NULL, "last", 2, true));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_producer_is_judged_from_its_hundredth_record_on, setup),
-        cmocka_unit_test_setup(the_share_is_of_the_last_records, setup),
-        cmocka_unit_test_setup(a_share_that_is_just_allowed_quarantines_none, setup),
-        cmocka_unit_test_setup(producers_are_datasets_else_keys_else_partitions, setup),
-        cmocka_unit_test_setup(a_producer_with_few_records_does_not_pay_for_one_with_many, setup),
-        cmocka_unit_test_setup(producers_of_a_record_each_are_counted_together_in_their_partition, setup),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(setup, NULL);

@@ -3,16 +3,10 @@
 #include "engine/cpu/backend.h"
 #include "engine/embedding.h"
 #include "engine/logits.h"
+#include "tests/cases.h"
 #include "tests/open_model.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { N_VOCAB = 320, N_EMBD = 64, PAGE_POSITIONS = 16, LONGEST = 90, N_TEXTS = 7 };
 
@@ -32,7 +26,7 @@ static struct error error;
 static void embedding_bench_open(struct embedding_bench *bench, const struct model_recipe *recipe)
 {
     *bench = (struct embedding_bench){.model = open_model_of(recipe)};
-    assert_int_equal(pool_create(&bench->pool, 2, &error), STATUS_OK);
+    assert_ok(pool_create(&bench->pool, 2, &error), &error);
     for (int32_t t = 0; t < N_TEXTS; t++)
         for (int32_t i = 0; i < LONGEST; i++)
             ids[t][i] = (i * 37 + 5 + 11 * t) % N_VOCAB;
@@ -68,16 +62,15 @@ static void embedder_open(struct embedding_bench *bench, int32_t n_rows, int32_t
     embedder_close(bench);
     limits.n_pages = (int32_t)embedder_pages(&limits, LONGEST);
     assert_true(embedder_longest(&limits, bench->model) >= LONGEST);
-    assert_int_equal(cpu_backend_create(&bench->backend, bench->pool, CPU_AVX512, &error), STATUS_OK);
-    assert_int_equal(forward_create(&bench->forward, bench->model, bench->backend, &limits, NULL, NULL,
-                                    &error),
-                     STATUS_OK);
+    assert_ok(cpu_backend_create(&bench->backend, bench->pool, CPU_AVX512, &error), &error);
+    assert_ok(forward_create(&bench->forward, bench->model, bench->backend, &limits, NULL, NULL, &error),
+              &error);
     options.model = bench->model;
     options.forward = bench->forward;
     options.limits = limits;
     if (!options.n_dimensions)
         options.n_dimensions = N_EMBD;
-    assert_int_equal(embedder_create(&bench->embedder, &options, &error), STATUS_OK);
+    assert_ok(embedder_create(&bench->embedder, &options, &error), &error);
 }
 
 // [N_TEXTS, N_EMBD] of the texts in one call.
@@ -86,21 +79,18 @@ static void embed_texts(struct embedding_bench *bench, float *vectors)
     struct embedding_text texts[N_TEXTS];
     for (int32_t t = 0; t < N_TEXTS; t++)
         texts[t] = (struct embedding_text){ids[t], lengths[t]};
-    if (embedder_compute(bench->embedder, texts, N_TEXTS, vectors, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(embedder_compute(bench->embedder, texts, N_TEXTS, vectors, &error), &error);
 }
 
 // The vector of a text's first n tokens.
 static void embed_start(struct embedding_bench *bench, int32_t text, int32_t n, float *vector)
 {
     struct embedding_text start = {ids[text], n};
-    if (embedder_compute(bench->embedder, &start, 1, vector, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(embedder_compute(bench->embedder, &start, 1, vector, &error), &error);
 }
 
-static void the_output_weight_makes_logits_of_hidden_states(void **state)
+TEST(the_output_weight_makes_logits_of_hidden_states)
 {
-    (void)state;
     static const char *const families[] = {"llama", "qwen3", "qwen2moe", "phi2",
                                            "gpt2",  "gemma", "deepseek2"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
@@ -108,10 +98,9 @@ static void the_output_weight_makes_logits_of_hidden_states(void **state)
         static float logits[LONGEST * N_VOCAB], weights[N_VOCAB * N_EMBD];
         float vector[N_EMBD];
         embedding_bench_open(&bench, &(struct model_recipe){.family = families[f], .seed = 3});
-        assert_int_equal(cpu_backend_create(&bench.backend, bench.pool, CPU_AVX512, &error), STATUS_OK);
-        assert_int_equal(logits_of_text(bench.model, bench.backend, KV_F32, ids[0], lengths[0], logits,
-                                        &error),
-                         STATUS_OK);
+        assert_ok(cpu_backend_create(&bench.backend, bench.pool, CPU_AVX512, &error), &error);
+        assert_ok(logits_of_text(bench.model, bench.backend, KV_F32, ids[0], lengths[0], logits, &error),
+                  &error);
         const struct tensor *output = &bench.model->output, *bias = &bench.model->output_bias;
         assert_int_equal(output->type, TENSOR_F32);
         memcpy(weights, output->data, sizeof weights);
@@ -130,9 +119,8 @@ static void the_output_weight_makes_logits_of_hidden_states(void **state)
     }
 }
 
-static void pooling_takes_the_last_the_first_or_the_mean(void **state)
+TEST(pooling_takes_the_last_the_first_or_the_mean)
 {
-    (void)state;
     struct embedding_bench bench;
     static float last[LONGEST + 1][N_EMBD], pooled[N_TEXTS * N_EMBD];
     enum { TEXT = 2 };
@@ -156,9 +144,8 @@ static void pooling_takes_the_last_the_first_or_the_mean(void **state)
     embedding_bench_close(&bench);
 }
 
-static void a_vector_is_cut_then_normalized(void **state)
+TEST(a_vector_is_cut_then_normalized)
 {
-    (void)state;
     struct embedding_bench bench;
     static float whole[N_TEXTS * N_EMBD], cut[N_TEXTS * 5];
     embedding_bench_open(&bench, &(struct model_recipe){.seed = 4});
@@ -180,9 +167,8 @@ static void a_vector_is_cut_then_normalized(void **state)
     embedding_bench_close(&bench);
 }
 
-static void vectors_are_the_same_bytes_in_any_steps(void **state)
+TEST(vectors_are_the_same_bytes_in_any_steps)
 {
-    (void)state;
     static const char *const families[] = {"llama", "gemma2", "qwen2moe", "deepseek2"};
     static const enum pooling poolings[] = {POOLING_LAST, POOLING_MEAN};
     static float expected[N_TEXTS * N_EMBD], vectors[N_TEXTS * N_EMBD];
@@ -211,9 +197,8 @@ static void vectors_are_the_same_bytes_in_any_steps(void **state)
     }
 }
 
-static void the_longest_text_fits_the_pages_and_the_context(void **state)
+TEST(the_longest_text_fits_the_pages_and_the_context)
 {
-    (void)state;
     struct embedding_bench bench;
     embedding_bench_open(&bench, &(struct model_recipe){.seed = 4, .n_context = 40});
     struct forward_limits limits = {.n_tokens_max = 32, .n_sequences_max = 3, .page_positions = 16};
@@ -227,9 +212,8 @@ static void the_longest_text_fits_the_pages_and_the_context(void **state)
     embedding_bench_close(&bench);
 }
 
-static void the_model_says_how_to_pool(void **state)
+TEST(the_model_says_how_to_pool)
 {
-    (void)state;
     static const struct {
         int key; // 0: none
         enum pooling pooling;
@@ -258,17 +242,4 @@ static void the_model_says_how_to_pool(void **state)
     assert_true(pooling_find("cls", &pooling) && pooling == POOLING_FIRST);
     assert_string_equal(pooling_name(POOLING_MEAN), "mean");
     assert_false(pooling_find("model", &pooling));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_output_weight_makes_logits_of_hidden_states),
-        cmocka_unit_test(pooling_takes_the_last_the_first_or_the_mean),
-        cmocka_unit_test(a_vector_is_cut_then_normalized),
-        cmocka_unit_test(vectors_are_the_same_bytes_in_any_steps),
-        cmocka_unit_test(the_longest_text_fits_the_pages_and_the_context),
-        cmocka_unit_test(the_model_says_how_to_pool),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,19 +4,12 @@
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/marker.h"
 #include "consumer/kafka/partition.h"
+#include "tests/cases.h"
 #include "tests/job_records.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 // ---- headers ----
 
@@ -43,7 +36,7 @@ static struct job *make_job(void)
     return job;
 }
 
-static void a_result_has_the_headers_of_a_cloud_event(void **state)
+TEST(a_result_has_the_headers_of_a_cloud_event)
 {
     struct record_headers headers;
     struct job *job = make_job();
@@ -90,7 +83,7 @@ static void a_result_has_the_headers_of_a_cloud_event(void **state)
     job_destroy(job);
 }
 
-static void long_names_are_cut_and_never_run_over(void **state)
+TEST(long_names_are_cut_and_never_run_over)
 {
     struct record_headers headers;
     struct job *job = make_job();
@@ -108,7 +101,7 @@ static void long_names_are_cut_and_never_run_over(void **state)
     job_destroy(job);
 }
 
-static void a_dead_letter_says_why_and_from_where(void **state)
+TEST(a_dead_letter_says_why_and_from_where)
 {
     struct record_headers headers;
     struct job *job = make_job();
@@ -140,7 +133,7 @@ static struct text text_of(const struct buffer *buffer)
     return (struct text){buffer->data, buffer->size};
 }
 
-static void cancellations_are_read_back_as_written(void **state)
+TEST(cancellations_are_read_back_as_written)
 {
     struct cancel cancel = {TEXT("a \"set\""), TEXT("job"), 1700000000}, back;
     struct buffer key = {0}, value = {0};
@@ -149,10 +142,10 @@ static void cancellations_are_read_back_as_written(void **state)
     cancel_encode(&cancel, &key, &value);
     assert_string_equal(key.data, "[\"cancel\",\"a \\\"set\\\"\",\"job\"]");
     assert_string_equal(value.data, "{\"dataset\":\"a \\\"set\\\"\",\"job_id\":\"job\",\"at\":1700000000}");
-    assert_int_equal(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), STATUS_OK);
+    assert_ok(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), &error);
     assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
     assert_int_equal(back.at_s, cancel.at_s);
-    assert_int_equal(cancel_decode(text_of(&key), (struct text){0}, &arena, &back, &error), STATUS_OK);
+    assert_ok(cancel_decode(text_of(&key), (struct text){0}, &arena, &back, &error), &error);
     assert_true(text_equal(back.dataset, cancel.dataset) && text_equal(back.job_id, cancel.job_id));
     assert_true(back.at_s == CANCEL_NEVER);
     buffer_finish(&key);
@@ -160,7 +153,7 @@ static void cancellations_are_read_back_as_written(void **state)
     arena_finish(&arena);
 }
 
-static void what_is_no_cancellation_is_rejected(void **state)
+TEST(what_is_no_cancellation_is_rejected)
 {
     static const char *const values[] = {"{",
                                          "[]",
@@ -192,7 +185,7 @@ static void what_is_no_cancellation_is_rejected(void **state)
     memset(padded, ' ', CANCEL_BYTES_MAX + 1);
     memcpy(padded, "{\"dataset\":\"d\",\"at\":1}", 22);
     struct text text = {padded, CANCEL_BYTES_MAX};
-    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_OK);
+    assert_ok(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), &error);
     text.size++;
     assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_REJECT);
     free(padded);
@@ -200,7 +193,7 @@ static void what_is_no_cancellation_is_rejected(void **state)
     char name[JOB_DATASET_BYTES_MAX + 64];
     int length = snprintf(name, sizeof name, "{\"dataset\":\"%0*d\",\"at\":1}", JOB_DATASET_BYTES_MAX, 0);
     text = (struct text){name, (size_t)length};
-    assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_OK);
+    assert_ok(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), &error);
     length = snprintf(name, sizeof name, "{\"dataset\":\"%0*d\",\"at\":1}", JOB_DATASET_BYTES_MAX + 1, 0);
     text = (struct text){name, (size_t)length};
     assert_int_equal(cancel_decode(TEXT("k"), text, &arena, &cancel, &error), STATUS_REJECT);
@@ -211,11 +204,10 @@ static void put_cancel(struct cancel_set *set, struct text dataset, struct text 
 {
     struct error error;
     struct cancel cancel = {dataset, job_id, at};
-    if (cancel_set_put(set, &cancel, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(cancel_set_put(set, &cancel, &error), &error);
 }
 
-static void a_cancellation_covers_what_was_created_before_it(void **state)
+TEST(a_cancellation_covers_what_was_created_before_it)
 {
     struct cancel_set set = {0};
     assert_false(cancel_set_has(&set, TEXT("d"), TEXT("j"), 0));
@@ -233,7 +225,7 @@ static void a_cancellation_covers_what_was_created_before_it(void **state)
     cancel_set_finish(&set);
 }
 
-static void a_withdrawn_cancellation_covers_nothing(void **state)
+TEST(a_withdrawn_cancellation_covers_nothing)
 {
     struct cancel_set set = {0};
     put_cancel(&set, TEXT("d"), TEXT("j"), 100);
@@ -253,11 +245,10 @@ static void a_withdrawn_cancellation_covers_nothing(void **state)
 static void put_submission(struct cancel_set *set, struct text dataset, int64_t created_s)
 {
     struct error error;
-    if (cancel_set_put_submission(set, dataset, created_s, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(cancel_set_put_submission(set, dataset, created_s, &error), &error);
 }
 
-static void a_cancellation_covers_a_submission_of_a_clock_that_is_ahead(void **state)
+TEST(a_cancellation_covers_a_submission_of_a_clock_that_is_ahead)
 {
     struct cancel_set set = {0};
     put_submission(&set, TEXT("before"), 220);
@@ -285,7 +276,7 @@ static void a_cancellation_covers_a_submission_of_a_clock_that_is_ahead(void **s
     cancel_set_finish(&set);
 }
 
-static void a_cancellation_covers_what_was_in_the_log_before_it(void **state)
+TEST(a_cancellation_covers_what_was_in_the_log_before_it)
 {
     struct cancel_set set = {0};
     struct error error;
@@ -293,8 +284,8 @@ static void a_cancellation_covers_what_was_in_the_log_before_it(void **state)
     const struct cancel whole = {.dataset = TEXT("d"), .at_s = 100, .ends = ends, .n_ends = 2};
     const struct cancel one = {
         .dataset = TEXT("e"), .job_id = TEXT("j"), .at_s = 100, .ends = ends, .n_ends = 1};
-    assert_int_equal(cancel_set_put(&set, &whole, &error), STATUS_OK);
-    assert_int_equal(cancel_set_put(&set, &one, &error), STATUS_OK);
+    assert_ok(cancel_set_put(&set, &whole, &error), &error);
+    assert_ok(cancel_set_put(&set, &one, &error), &error);
     assert_true(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 9));
     assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 10));
     assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 1, 0));
@@ -306,15 +297,14 @@ static void a_cancellation_covers_what_was_in_the_log_before_it(void **state)
     assert_false(cancel_set_has_record(&set, TEXT("e"), TEXT("k"), 220, 0, 9));
     put_cancel(&set, TEXT("d"), TEXT(""), 100); // without ends
     assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 220, 0, 9));
-    assert_int_equal(cancel_set_put(&set, &whole, &error), STATUS_OK);
+    assert_ok(cancel_set_put(&set, &whole, &error), &error);
     put_cancel(&set, TEXT("d"), TEXT(""), CANCEL_NEVER);
     assert_false(cancel_set_has_record(&set, TEXT("d"), TEXT("j"), 0, 0, 9));
     cancel_set_finish(&set);
 }
 
-static void ends_of_a_cancellation_are_read_back_as_written(void **state)
+TEST(ends_of_a_cancellation_are_read_back_as_written)
 {
-    (void)state;
     static int64_t ends[CANCEL_ENDS_MAX + 1];
     struct buffer key = {0}, value = {0};
     struct arena arena = {0};
@@ -325,7 +315,7 @@ static void ends_of_a_cancellation_are_read_back_as_written(void **state)
         .dataset = TEXT("d"), .at_s = 1, .jobs = TEXT("t"), .ends = ends, .n_ends = CANCEL_ENDS_MAX};
     struct cancel back;
     cancel_encode(&cancel, &key, &value);
-    assert_int_equal(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), STATUS_OK);
+    assert_ok(cancel_decode(text_of(&key), text_of(&value), &arena, &back, &error), &error);
     assert_true(text_equal(back.jobs, cancel.jobs));
     assert_int_equal(back.n_ends, cancel.n_ends);
     assert_memory_equal(back.ends, ends, CANCEL_ENDS_MAX * sizeof *ends);
@@ -345,7 +335,7 @@ static void ends_of_a_cancellation_are_read_back_as_written(void **state)
     arena_finish(&arena);
 }
 
-static void submissions_leave_room_for_cancellations(void **state)
+TEST(submissions_leave_room_for_cancellations)
 {
     struct cancel_set set = {0};
     char name[32];
@@ -361,7 +351,7 @@ static void submissions_leave_room_for_cancellations(void **state)
     cancel_set_finish(&set);
 }
 
-static void a_set_that_grows_loses_no_cancellation(void **state)
+TEST(a_set_that_grows_loses_no_cancellation)
 {
     enum { N = 1000 };
     struct cancel_set set = {0};
@@ -380,7 +370,7 @@ static void a_set_that_grows_loses_no_cancellation(void **state)
     cancel_set_finish(&set);
 }
 
-static void the_set_of_cancellations_has_a_limit(void **state)
+TEST(the_set_of_cancellations_has_a_limit)
 {
     struct cancel_set set = {0};
     struct error error;
@@ -400,9 +390,8 @@ static void the_set_of_cancellations_has_a_limit(void **state)
 
 // ---- progress markers ----
 
-static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
+TEST(a_marker_is_read_back_as_written_and_no_cancellation)
 {
-    (void)state;
     struct error error;
     struct arena arena = {0};
     struct marker marker = {.topic = TEXT("jobs"),
@@ -421,7 +410,7 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
         struct marker back;
         struct cancel cancel;
         assert_true(marker_is_key(key_text));
-        assert_int_equal(marker_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
+        assert_ok(marker_decode(key_text, value_text, &arena, &back, &error), &error);
         assert_true(text_equal(back.topic, marker.topic) && text_equal(back.dataset, marker.dataset));
         assert_int_equal(back.is_withdrawn, i == 1);
         assert_true(back.is_withdrawn ||
@@ -435,9 +424,8 @@ static void a_marker_is_read_back_as_written_and_no_cancellation(void **state)
     arena_finish(&arena);
 }
 
-static void a_search_is_read_back_as_written_and_is_no_marker(void **state)
+TEST(a_search_is_read_back_as_written_and_is_no_marker)
 {
-    (void)state;
     struct error error;
     struct arena arena = {0};
     struct buffer key = {0}, value = {0};
@@ -447,7 +435,7 @@ static void a_search_is_read_back_as_written_and_is_no_marker(void **state)
     struct marker marker;
     struct cancel cancel;
     assert_true(marker_is_key(key_text)); // so that workers skip it
-    assert_int_equal(marker_search_decode(key_text, value_text, &arena, &back, &error), STATUS_OK);
+    assert_ok(marker_search_decode(key_text, value_text, &arena, &back, &error), &error);
     assert_true(text_equals_string(back.topic, "jobs") && back.start == 7 && back.n_unmarked == 2);
     assert_true(text_equals_string(back.unmarked[1].text, "b \"c\""));
     assert_int_equal(marker_decode(key_text, value_text, &arena, &marker, &error), STATUS_REJECT);
@@ -481,9 +469,8 @@ static enum status decode_marker(const char *topic, const char *dataset, const c
     return status;
 }
 
-static void names_and_numbers_of_a_marker_have_their_limits(void **state)
+TEST(names_and_numbers_of_a_marker_have_their_limits)
 {
-    (void)state;
     static const char *const good[] = {
         "{'lines':0,'jobs':0,'fingerprint':0,'complete':false,'created':0,'partition':-1,'offset':-1}",
         "{'lines':9223372036854775807,'jobs':9223372036854775807,'fingerprint':9223372036854775807,"
@@ -518,7 +505,7 @@ static void names_and_numbers_of_a_marker_have_their_limits(void **state)
     char value[512], name[300];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         unquote(strcpy(value, good[i]));
-        assert_int_equal(decode_marker("t", "d", value, &marker, &error), STATUS_OK);
+        assert_ok(decode_marker("t", "d", value, &marker, &error), &error);
     }
     assert_true(marker.n_jobs == INT64_MAX && marker.partition == INT32_MAX && marker.offset == INT64_MAX);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i += 2) {
@@ -528,13 +515,12 @@ static void names_and_numbers_of_a_marker_have_their_limits(void **state)
     }
     memset(name, 'n', sizeof name);
     name[MARKER_TOPIC_BYTES_MAX] = '\0';
-    assert_int_equal(decode_marker(name, "d", "", &marker, &error), STATUS_OK);
+    assert_ok(decode_marker(name, "d", "", &marker, &error), &error);
     assert_true(marker.is_withdrawn);
     assert_int_equal(decode_marker(name, "", "", &marker, &error), STATUS_REJECT);
     assert_int_equal(decode_marker("", "d", "", &marker, &error), STATUS_REJECT);
-    assert_int_equal(decode_marker("t", name + MARKER_TOPIC_BYTES_MAX - JOB_DATASET_BYTES_MAX, "", &marker,
-                                   &error),
-                     STATUS_OK);
+    assert_ok(decode_marker("t", name + MARKER_TOPIC_BYTES_MAX - JOB_DATASET_BYTES_MAX, "", &marker, &error),
+              &error);
     assert_int_equal(decode_marker("t", name + MARKER_TOPIC_BYTES_MAX - JOB_DATASET_BYTES_MAX - 1, "",
                                    &marker, &error),
                      STATUS_REJECT);
@@ -543,18 +529,16 @@ static void names_and_numbers_of_a_marker_have_their_limits(void **state)
     assert_int_equal(decode_marker(name, "d", "", &marker, &error), STATUS_REJECT);
 }
 
-static void only_results_of_the_topic_s_jobs_are_its_own(void **state)
+TEST(only_results_of_the_topic_s_jobs_are_its_own)
 {
-    (void)state;
     struct header headers[] = {{TEXT("x"), TEXT("other")}, {TEXT("sheaf-source-topic"), TEXT("jobs")}};
     assert_true(headers_are_of_topic(headers, 2, "jobs"));
     assert_false(headers_are_of_topic(headers, 2, "jobs-b"));
     assert_true(headers_are_of_topic(headers, 1, "jobs")); // it does not say
 }
 
-static void only_results_of_the_group_are_its_own(void **state)
+TEST(only_results_of_the_group_are_its_own)
 {
-    (void)state;
     struct record_headers result;
     struct job *job = job_create();
     assert_non_null(job);
@@ -586,9 +570,8 @@ static void only_results_of_the_group_are_its_own(void **state)
     job_destroy(job);
 }
 
-static void a_header_s_integer_is_digits_that_fit(void **state)
+TEST(a_header_s_integer_is_digits_that_fit)
 {
-    (void)state;
     static const struct {
         const char *text;
         int64_t expected; // -1: none
@@ -610,7 +593,7 @@ static void a_header_s_integer_is_digits_that_fit(void **state)
 
 // ---- partitions ----
 
-static void partitions_are_made_up_to_their_limit(void **state)
+TEST(partitions_are_made_up_to_their_limit)
 {
     struct partition_table table = {0};
     assert_null(partition_find(&table, 0));
@@ -624,31 +607,4 @@ static void partitions_are_made_up_to_their_limit(void **state)
     assert_ptr_equal(partition_find(&table, 9), partition);
     assert_null(partition_find(&table, 8));
     partition_table_finish(&table);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_result_has_the_headers_of_a_cloud_event),
-        cmocka_unit_test(long_names_are_cut_and_never_run_over),
-        cmocka_unit_test(a_dead_letter_says_why_and_from_where),
-        cmocka_unit_test(cancellations_are_read_back_as_written),
-        cmocka_unit_test(what_is_no_cancellation_is_rejected),
-        cmocka_unit_test(a_cancellation_covers_what_was_created_before_it),
-        cmocka_unit_test(a_withdrawn_cancellation_covers_nothing),
-        cmocka_unit_test(a_cancellation_covers_a_submission_of_a_clock_that_is_ahead),
-        cmocka_unit_test(a_cancellation_covers_what_was_in_the_log_before_it),
-        cmocka_unit_test(ends_of_a_cancellation_are_read_back_as_written),
-        cmocka_unit_test(submissions_leave_room_for_cancellations),
-        cmocka_unit_test(a_set_that_grows_loses_no_cancellation),
-        cmocka_unit_test(the_set_of_cancellations_has_a_limit),
-        cmocka_unit_test(a_marker_is_read_back_as_written_and_no_cancellation),
-        cmocka_unit_test(a_search_is_read_back_as_written_and_is_no_marker),
-        cmocka_unit_test(names_and_numbers_of_a_marker_have_their_limits),
-        cmocka_unit_test(only_results_of_the_topic_s_jobs_are_its_own),
-        cmocka_unit_test(only_results_of_the_group_are_its_own),
-        cmocka_unit_test(a_header_s_integer_is_digits_that_fit),
-        cmocka_unit_test(partitions_are_made_up_to_their_limit),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

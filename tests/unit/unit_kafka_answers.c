@@ -1,6 +1,7 @@
 // How long a worker's clients wait for a broker that answers nothing (consumer/kafka/kafka_handle.c).
 #include "consumer/kafka/kafka_topic.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/mock_brokers.h"
 
 enum { CALL_MS = 500, SILENCE_MS = 600000, SOON_MS = 50000 };
@@ -11,7 +12,6 @@ static struct error error;
 
 static int begin(void **state)
 {
-    (void)state;
     mock_cluster_start(&brokers, 3);
     mock_topic(&brokers, "jobs", 1);
     handle = (struct kafka_handle){0};
@@ -20,7 +20,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_handle_close(&handle, clock_ms() + 100);
     mock_brokers_stop(&brokers);
     return 0;
@@ -44,14 +43,13 @@ static void assert_timeout(enum kafka_role role, const struct kafka_property *pr
     kafka_handle_close(&handle, clock_ms() + 1000);
 }
 
-static void a_worker_s_clients_wait_for_ten_seconds(void **state)
+TEST(a_worker_s_clients_wait_for_ten_seconds)
 {
     static const struct kafka_property short_ones[] = {{"transaction.timeout.ms", "9999"},
                                                        {"session.timeout.ms", "6000"}};
     static const struct kafka_property long_ones[] = {{"transaction.timeout.ms", "10001"}};
     static const struct kafka_property own[] = {{"transaction.timeout.ms", "60000"},
                                                 {"socket.timeout.ms", "50000"}};
-    (void)state;
     assert_timeout(KAFKA_CONSUMER, NULL, 0, "10000");
     assert_timeout(KAFKA_TRANSACTIONAL, NULL, 0, "10000");
     assert_timeout(KAFKA_TRANSACTIONAL, short_ones, 2, "9999");
@@ -85,9 +83,8 @@ static void replace_coordinator(const char *kind, const char *key, enum mock_req
                      RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-static void the_group_s_offsets_are_read_from_the_next_coordinator(void **state)
+TEST(the_group_s_offsets_are_read_from_the_next_coordinator)
 {
-    (void)state;
     assert_int_equal(rd_kafka_mock_coordinator_set(brokers.cluster, "group", "workers", 1),
                      RD_KAFKA_RESP_ERR_NO_ERROR);
     open_client(KAFKA_CONSUMER);
@@ -101,10 +98,9 @@ static void the_group_s_offsets_are_read_from_the_next_coordinator(void **state)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void a_commit_goes_to_the_next_coordinator(void **state)
+TEST(a_commit_goes_to_the_next_coordinator)
 {
     static const struct kafka_property usual[] = {{"transaction.timeout.ms", "60000"}};
-    (void)state;
     brokers.config.properties = usual;
     brokers.config.n_properties = 1;
     assert_int_equal(rd_kafka_mock_coordinator_set(brokers.cluster, "transaction", "a", 1),
@@ -128,9 +124,8 @@ static void a_commit_goes_to_the_next_coordinator(void **state)
     }
 }
 
-static void partitions_are_not_unknown_because_no_broker_can_be_asked(void **state)
+TEST(partitions_are_not_unknown_because_no_broker_can_be_asked)
 {
-    (void)state;
     open_client(KAFKA_READER);
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, "jobs", 7);
@@ -144,14 +139,4 @@ static void partitions_are_not_unknown_because_no_broker_can_be_asked(void **sta
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_worker_s_clients_wait_for_ten_seconds),
-        test(the_group_s_offsets_are_read_from_the_next_coordinator),
-        test(a_commit_goes_to_the_next_coordinator),
-        test(partitions_are_not_unknown_because_no_broker_can_be_asked),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

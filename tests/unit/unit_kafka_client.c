@@ -3,15 +3,9 @@
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka/kafka_topic.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 2, MESSAGES_MAX = 16, START_MS = 1000000, WALL_S = 5000 };
 
@@ -51,10 +45,8 @@ static enum status take_step(const char *name, struct error *fault)
     return step(name) ? STATUS_OK : error_set(fault, STATUS_REFUSE, ERROR_BROKER, "%s failed", name);
 }
 
-int __wrap_nanosleep(const struct timespec *wait, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
 {
-    (void)left;
     assert_int_equal(wait->tv_nsec, 50000000);
     if (++world.n_sleeps == world.known_after_sleep)
         world.n_partitions = N_PARTITIONS;
@@ -63,7 +55,6 @@ int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
 
 // ---- clients ----
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
     *t = clock == CLOCK_REALTIME ? (struct timespec){WALL_S, 0}
@@ -72,29 +63,21 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 }
 
 rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
-                                          struct error *fault);
-rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
                                           struct error *fault)
 {
-    (void)of, (void)role;
     assert_string_equal(id, "sheaf");
     return take_step("conf", fault) == STATUS_OK ? (rd_kafka_conf_t *)&conf : NULL;
 }
 
 rd_kafka_conf_res_t __wrap_rd_kafka_conf_set(rd_kafka_conf_t *of, const char *name, const char *value,
-                                             char *text, size_t size);
-rd_kafka_conf_res_t __wrap_rd_kafka_conf_set(rd_kafka_conf_t *of, const char *name, const char *value,
                                              char *text, size_t size)
 {
-    (void)text, (void)size;
     assert_ptr_equal(of, &conf);
     size_t used = strlen(world.set);
     snprintf(world.set + used, sizeof world.set - used, "%s=%s ", name, value);
     return RD_KAFKA_CONF_OK;
 }
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *with, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *with, struct error *fault)
 {
@@ -105,7 +88,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return take_step(role == KAFKA_ADMIN ? "admin" : "reader", fault);
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_int_equal(deadline_ms, world.now_ms + 5000);
@@ -116,8 +98,6 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 // ---- topics ----
 
 enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
-                                        size_t n, struct error *fault);
-enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                         size_t n, struct error *fault)
 {
     assert_non_null(handle->rk);
@@ -127,8 +107,6 @@ enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struc
     return take_step(handle->config->topics.create ? "create" : "require", fault);
 }
 
-enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
-                                     struct error *fault);
 enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                                      struct error *fault)
 {
@@ -141,8 +119,6 @@ enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *to
 }
 
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
     assert_non_null(handle->rk);
@@ -154,8 +130,6 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
     return status;
 }
 
-void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                      struct kafka_topic_settings *settings);
 void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                       struct kafka_topic_settings *settings)
 {
@@ -177,9 +151,6 @@ static void fill(rd_kafka_topic_partition_list_t *list, const int64_t *offsets)
 
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
 {
     assert_non_null(handle->rk);
@@ -190,8 +161,6 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
 }
 
 enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_topic_partition_list_t *list,
-                                      struct error *fault);
-enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_topic_partition_list_t *list,
                                       struct error *fault)
 {
     assert_ptr_equal(of, &config);
@@ -199,7 +168,6 @@ enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_to
     return take_step("written", fault);
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -210,7 +178,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_
 
 // ---- messages ----
 
-rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -222,15 +189,12 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
     return NULL;
 }
 
-void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message);
 void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message)
 {
     assert_ptr_equal(message, &world.messages[world.next - 1]);
     world.n_destroyed++;
 }
 
-struct record __wrap_kafka_message_record(const rd_kafka_message_t *message, struct text topic,
-                                          struct header *headers);
 struct record __wrap_kafka_message_record(const rd_kafka_message_t *message, struct text topic,
                                           struct header *headers)
 {
@@ -257,7 +221,6 @@ static void add_end(int32_t partition, int64_t offset)
 
 static enum status receive(void *context, const struct record *record, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(context, &world);
     assert_true(text_equals_string(record->topic, "jobs"));
     size_t size = strlen(world.received);
@@ -268,14 +231,11 @@ static enum status receive(void *context, const struct record *record, struct er
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context, (void)level;
     snprintf(world.warning, sizeof world.warning, "%s", line);
 }
 
 // ---- a cancellation's producer ----
 
-enum status __wrap_kafka_producer_open(struct kafka_producer **opened, const struct kafka_config *of,
-                                       const char *topic, struct error *fault);
 enum status __wrap_kafka_producer_open(struct kafka_producer **opened, const struct kafka_config *of,
                                        const char *topic, struct error *fault)
 {
@@ -286,8 +246,6 @@ enum status __wrap_kafka_producer_open(struct kafka_producer **opened, const str
 }
 
 enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct kafka_record *record,
-                                       struct error *fault);
-enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct kafka_record *record,
                                        struct error *fault)
 {
     assert_ptr_equal(to, &producer);
@@ -296,7 +254,6 @@ enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct k
     return take_step("send", fault);
 }
 
-enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &producer);
@@ -304,17 +261,14 @@ enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_m
     return take_step("flush", fault);
 }
 
-void __wrap_kafka_producer_close(struct kafka_producer *of);
 void __wrap_kafka_producer_close(struct kafka_producer *of)
 {
-    (void)of;
     (void)step("close");
 }
 
 // Partition 0 has the offsets 3 to 9, of which 8 and 9 are of an open transaction; partition 1 is empty.
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = START_MS;
     world.n_partitions = N_PARTITIONS;
@@ -333,7 +287,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     assert_int_equal(world.n_open, 0);
     assert_int_equal(world.n_destroyed, world.next);
     return 0;
@@ -346,9 +299,8 @@ static enum status read_topic(enum kafka_end to)
 
 // ---- whole topics ----
 
-static void a_topic_is_read_from_its_beginning_to_its_stable_end(void **state)
+TEST(a_topic_is_read_from_its_beginning_to_its_stable_end)
 {
-    (void)state;
     for (int64_t i = 3; i < 8; i++)
         add_record(0, i);
     add_record(0, 8); // came meanwhile
@@ -360,9 +312,8 @@ static void a_topic_is_read_from_its_beginning_to_its_stable_end(void **state)
     assert_string_equal(world.steps, "conf admin require await conf reader stable starts ");
 }
 
-static void a_record_at_the_end_or_behind_it_is_not_the_reader_s(void **state)
+TEST(a_record_at_the_end_or_behind_it_is_not_the_reader_s)
 {
-    (void)state;
     world.starts[1] = 4;
     add_record(0, 6);
     add_record(0, 8); // 7 was compacted, 8 came meanwhile
@@ -373,18 +324,16 @@ static void a_record_at_the_end_or_behind_it_is_not_the_reader_s(void **state)
     assert_int_equal(world.next, 4);
 }
 
-static void an_empty_topic_is_read_at_once(void **state)
+TEST(an_empty_topic_is_read_at_once)
 {
-    (void)state;
     world.starts[0] = world.stable[0];
     assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_OK);
     assert_int_equal(world.n_empty + world.next, 0);
     assert_int_equal(world.assigned[0], -1);
 }
 
-static void an_open_transaction_is_waited_for(void **state)
+TEST(an_open_transaction_is_waited_for)
 {
-    (void)state;
     add_record(0, 7);
     add_end(0, 8); // the last stable offset
     add_end(0, 8);
@@ -397,14 +346,13 @@ static void an_open_transaction_is_waited_for(void **state)
     assert_int_equal(world.n_empty, 0);
 }
 
-static void a_bounded_read_leaves_a_transaction_that_stays_open(void **state)
+TEST(a_bounded_read_leaves_a_transaction_that_stays_open)
 {
-    (void)state;
     add_record(0, 7);
     add_end(0, 8);
     add_end(0, 8);
     int32_t n_held;
-    assert_int_equal(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), STATUS_OK);
+    assert_ok(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), &error);
     assert_int_equal(n_held, 1);
     assert_int_equal(world.n_empty, 21); // 10 s
     assert_string_equal(world.warning, "topic jobs: in 1 partitions a transaction stays open for more than "
@@ -417,13 +365,12 @@ static void a_bounded_read_leaves_a_transaction_that_stays_open(void **state)
     begin(NULL);
     add_end(0, 8); // it ends in time
     add_end(0, 10);
-    assert_int_equal(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), STATUS_OK);
+    assert_ok(kafka_read_topic_bounded(&config, "jobs", &n_held, receive, &world, &error), &error);
     assert_int_equal(n_held, 0);
 }
 
-static void silence_of_a_minute_ends_a_read(void **state)
+TEST(silence_of_a_minute_ends_a_read)
 {
-    (void)state;
     add_record(0, 4);
     add_message(0, 0, RD_KAFKA_RESP_ERR__TRANSPORT); // says nothing of the broker's being there
     assert_int_equal(read_topic(KAFKA_END_LOG), STATUS_RETRY);
@@ -431,9 +378,8 @@ static void silence_of_a_minute_ends_a_read(void **state)
     assert_non_null(strstr(error.text, ": jobs: "));
 }
 
-static void what_ends_a_read(void **state)
+TEST(what_ends_a_read)
 {
-    (void)state;
     add_record(0, 3);
     add_message(0, 0, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED); // no group is needed
     add_message(0, 0, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
@@ -458,10 +404,9 @@ static void what_ends_a_read(void **state)
     assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_REFUSE);
 }
 
-static void each_step_of_a_read_may_fail(void **state)
+TEST(each_step_of_a_read_may_fail)
 {
     static const char *const names[] = {"conf", "admin", "require", "await", "reader", "written", "starts"};
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         begin(NULL);
         world.fails = names[i];
@@ -474,9 +419,8 @@ static void each_step_of_a_read_may_fail(void **state)
     }
 }
 
-static void topics_that_this_command_created_are_awaited(void **state)
+TEST(topics_that_this_command_created_are_awaited)
 {
-    (void)state;
     config.topics.create = true;
     world.starts[0] = world.stable[0];
     assert_int_equal(read_topic(KAFKA_END_STABLE), STATUS_OK);
@@ -490,14 +434,13 @@ static void topics_that_this_command_created_are_awaited(void **state)
 
 // ---- topics ----
 
-static void the_topics_of_a_fleet_are_created_with_their_kinds(void **state)
+TEST(the_topics_of_a_fleet_are_created_with_their_kinds)
 {
-    (void)state;
     config.topics.create = true;
     config.topics.n_partitions = 8;
     config.topics.results = "results";
     config.topics.dead = "dead";
-    assert_int_equal(kafka_create_topics(&config, &error), STATUS_OK);
+    assert_ok(kafka_create_topics(&config, &error), &error);
     static const struct kafka_topic expected[] = {
         {"jobs", 8, false}, {"results", 8, false}, {"dead", 1, false}, {"control", 1, true}};
     assert_int_equal(world.n_topics, 4);
@@ -507,7 +450,7 @@ static void the_topics_of_a_fleet_are_created_with_their_kinds(void **state)
         assert_int_equal(world.topics[i].compacted, expected[i].compacted);
     }
     config.topics.results = config.topics.dead = NULL; // none
-    assert_int_equal(kafka_create_topics(&config, &error), STATUS_OK);
+    assert_ok(kafka_create_topics(&config, &error), &error);
     assert_int_equal(world.n_topics, 2);
     assert_string_equal(world.topics[1].name, "control");
     world.fails = "admin";
@@ -516,20 +459,19 @@ static void the_topics_of_a_fleet_are_created_with_their_kinds(void **state)
     assert_int_equal(world.n_topics, 0);
 }
 
-static void a_topic_exists_or_not_or_nobody_knows(void **state)
+TEST(a_topic_exists_or_not_or_nobody_knows)
 {
     bool exists = false;
-    (void)state;
-    assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
+    assert_ok(kafka_topic_exists(&config, "jobs", &exists, &error), &error);
     assert_true(exists);
     assert_int_equal(world.n_sleeps, 0);
     world.n_partitions = 0;
-    assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
+    assert_ok(kafka_topic_exists(&config, "jobs", &exists, &error), &error);
     assert_false(exists);
     assert_int_equal(world.n_sleeps, 19);
     world.known_after_sleep = 5; // the broker did not know of it yet
     world.n_sleeps = 0;
-    assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_OK);
+    assert_ok(kafka_topic_exists(&config, "jobs", &exists, &error), &error);
     assert_true(exists);
     assert_int_equal(world.n_sleeps, 5);
     world.fails = "find";
@@ -538,12 +480,11 @@ static void a_topic_exists_or_not_or_nobody_knows(void **state)
     assert_int_equal(kafka_topic_exists(&config, "jobs", &exists, &error), STATUS_REFUSE);
 }
 
-static void a_topic_s_start_is_the_sum_of_its_partitions(void **state)
+TEST(a_topic_s_start_is_the_sum_of_its_partitions)
 {
     static const char *const names[] = {"await", "reader", "starts"};
     int64_t start;
-    (void)state;
-    assert_int_equal(kafka_topic_start(&config, "jobs", &start, &error), STATUS_OK);
+    assert_ok(kafka_topic_start(&config, "jobs", &start, &error), &error);
     assert_int_equal(start, 3 + 5);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         world.fails = names[i];
@@ -564,9 +505,8 @@ static enum kafka_place read_place(int64_t offset)
     return place;
 }
 
-static void a_record_is_read_at_its_place_whatever_is_open(void **state)
+TEST(a_record_is_read_at_its_place_whatever_is_open)
 {
-    (void)state;
     add_message(0, 0, RD_KAFKA_RESP_ERR__TRANSPORT);
     add_message(0, 0, RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED);
     add_record(0, 6);
@@ -577,9 +517,8 @@ static void a_record_is_read_at_its_place_whatever_is_open(void **state)
     assert_string_equal(world.steps, "conf reader stable starts ");
 }
 
-static void a_place_may_be_deleted_empty_or_absent(void **state)
+TEST(a_place_may_be_deleted_empty_or_absent)
 {
-    (void)state;
     assert_int_equal(read_place(2), KAFKA_PLACE_DELETED); // before the start
     assert_int_equal(read_place(8), KAFKA_PLACE_NONE);    // at the end
     begin(NULL);
@@ -609,10 +548,9 @@ static void a_place_may_be_deleted_empty_or_absent(void **state)
     }
 }
 
-static void what_ends_the_search_of_a_place(void **state)
+TEST(what_ends_the_search_of_a_place)
 {
     enum kafka_place place;
-    (void)state;
     world.fails = "stable";
     assert_int_equal(kafka_read_place(&config, "jobs", 0, 6, receive, &world, &place, &error), STATUS_REFUSE);
     end(NULL);
@@ -642,41 +580,38 @@ static void what_ends_the_search_of_a_place(void **state)
 
 // ---- cancelling ----
 
-static void a_cancellation_says_below_which_ends_it_applies(void **state)
+TEST(a_cancellation_says_below_which_ends_it_applies)
 {
-    (void)state;
-    assert_int_equal(kafka_cancel(&config, TEXT("d"), (struct text){0}, 0, &error), STATUS_OK);
+    assert_ok(kafka_cancel(&config, TEXT("d"), (struct text){0}, 0, &error), &error);
     assert_string_equal(world.key, "[\"cancel\",\"d\"]");
     assert_string_equal(world.value, "{\"dataset\":\"d\",\"at\":5000,\"jobs\":\"jobs\",\"ends\":[10,5]}");
     assert_string_equal(world.steps, "conf admin find written producer send flush close ");
     begin(NULL);
-    assert_int_equal(kafka_cancel(&config, TEXT("d"), TEXT("j"), WALL_S + 7, &error), STATUS_OK);
+    assert_ok(kafka_cancel(&config, TEXT("d"), TEXT("j"), WALL_S + 7, &error), &error);
     assert_string_equal(world.key, "[\"cancel\",\"d\",\"j\"]");
     assert_memory_equal(world.value, "{\"dataset\":\"d\",\"job_id\":\"j\",\"at\":5007,", 38);
 }
 
-static void without_known_ends_clocks_decide(void **state)
+TEST(without_known_ends_clocks_decide)
 {
     static const char *const names[] = {"admin", "find", "written"};
-    (void)state;
     for (size_t i = 0; i < 4; i++) {
         begin(NULL);
         if (i < 3)
             world.fails = names[i];
         else
             world.n_partitions = CANCEL_ENDS_MAX + 1;
-        assert_int_equal(kafka_cancel(&config, TEXT("d"), (struct text){0}, 0, &error), STATUS_OK);
+        assert_ok(kafka_cancel(&config, TEXT("d"), (struct text){0}, 0, &error), &error);
         assert_string_equal(world.value, "{\"dataset\":\"d\",\"at\":5000}");
         end(NULL);
     }
 }
 
-static void a_cancellation_that_is_not_written_is_an_error(void **state)
+TEST(a_cancellation_that_is_not_written_is_an_error)
 {
     static const char *const names[][2] = {{"producer", "producer close "},
                                            {"send", "producer send close "},
                                            {"flush", "producer send flush close "}};
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         begin(NULL);
         world.fails = names[i][0];
@@ -685,27 +620,4 @@ static void a_cancellation_that_is_not_written_is_an_error(void **state)
     }
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_topic_is_read_from_its_beginning_to_its_stable_end, begin, end),
-        cmocka_unit_test_setup_teardown(a_record_at_the_end_or_behind_it_is_not_the_reader_s, begin, end),
-        cmocka_unit_test_setup_teardown(an_empty_topic_is_read_at_once, begin, end),
-        cmocka_unit_test_setup_teardown(an_open_transaction_is_waited_for, begin, end),
-        cmocka_unit_test_setup_teardown(a_bounded_read_leaves_a_transaction_that_stays_open, begin, end),
-        cmocka_unit_test_setup_teardown(silence_of_a_minute_ends_a_read, begin, end),
-        cmocka_unit_test_setup_teardown(what_ends_a_read, begin, end),
-        cmocka_unit_test_setup_teardown(each_step_of_a_read_may_fail, begin, end),
-        cmocka_unit_test_setup_teardown(topics_that_this_command_created_are_awaited, begin, end),
-        cmocka_unit_test_setup_teardown(the_topics_of_a_fleet_are_created_with_their_kinds, begin, end),
-        cmocka_unit_test_setup_teardown(a_topic_exists_or_not_or_nobody_knows, begin, end),
-        cmocka_unit_test_setup_teardown(a_topic_s_start_is_the_sum_of_its_partitions, begin, end),
-        cmocka_unit_test_setup_teardown(a_record_is_read_at_its_place_whatever_is_open, begin, end),
-        cmocka_unit_test_setup_teardown(a_place_may_be_deleted_empty_or_absent, begin, end),
-        cmocka_unit_test_setup_teardown(what_ends_the_search_of_a_place, begin, end),
-        cmocka_unit_test_setup_teardown(a_cancellation_says_below_which_ends_it_applies, begin, end),
-        cmocka_unit_test_setup_teardown(without_known_ends_clocks_decide, begin, end),
-        cmocka_unit_test_setup_teardown(a_cancellation_that_is_not_written_is_an_error, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,17 +1,9 @@
 // The group's committed offsets, read from a coordinator of the test's: which errors pass, which partitions
 // are named as held by a transaction, and which maps are refused.
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS_MAX = 64, TIMEOUT_MS = 1000, BEGAN_MS = 5000 };
 
@@ -28,9 +20,6 @@ static struct {
     int64_t now_ms;
 } coordinator;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
-rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
-                                              int timeout_ms);
 rd_kafka_resp_err_t
 __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *config, int timeout_ms,
                      void (*receive)(void *context, const rd_kafka_MemberDescription_t *member),
@@ -38,7 +27,6 @@ __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *con
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){coordinator.now_ms / 1000, coordinator.now_ms % 1000 * 1000000};
     return 0;
 }
@@ -54,7 +42,6 @@ static bool holds_any(const rd_kafka_topic_partition_list_t *list)
 rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
                                               int timeout_ms)
 {
-    (void)rk;
     if (list->cnt == 1) {
         coordinator.n_asked_alone++;
         coordinator.alone_timeout_ms = timeout_ms;
@@ -78,7 +65,6 @@ __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *con
                      void (*receive)(void *context, const rd_kafka_MemberDescription_t *member),
                      void *context, bool *is_stable)
 {
-    (void)asking, (void)config, (void)receive, (void)context;
     coordinator.n_described++;
     coordinator.describe_timeout_ms = timeout_ms;
     *is_stable = true;
@@ -95,7 +81,6 @@ static struct error error;
 
 static int begin_test(void **state)
 {
-    (void)state;
     memset(&coordinator, 0, sizeof coordinator);
     memset(&kafka, 0, sizeof kafka);
     coordinator.now_ms = BEGAN_MS;
@@ -137,9 +122,8 @@ static void assert_held(int first, int n, const char *partitions)
 
 // ---- held partitions ----
 
-static void a_partition_that_a_transaction_holds_is_named_alone(void **state)
+TEST(a_partition_that_a_transaction_holds_is_named_alone)
 {
-    (void)state;
     hold_partitions(5, 5);
     assert_held(0, 8, "partition(s) 5");
     assert_int_equal(coordinator.n_asked_alone, 8);
@@ -150,9 +134,8 @@ static void a_partition_that_a_transaction_holds_is_named_alone(void **state)
 }
 
 // Each request for a held one takes 100 ms, and one call spends 300 ms.
-static void many_held_partitions_are_named_over_several_calls(void **state)
+TEST(many_held_partitions_are_named_over_several_calls)
 {
-    (void)state;
     hold_partitions(0, 7);
     assert_held(0, 8, "partition(s) 0, 1, 2");
     assert_int_equal(coordinator.now_ms, BEGAN_MS + TIMEOUT_MS + 300);
@@ -163,10 +146,9 @@ static void many_held_partitions_are_named_over_several_calls(void **state)
     assert_held(0, 8, "partition(s) 4");
 }
 
-static void partitions_are_asked_for_while_time_is_left(void **state)
+TEST(partitions_are_asked_for_while_time_is_left)
 {
     static const int answers_ms[][2] = {{299, 2}, {300, 1}, {301, 1}};
-    (void)state;
     coordinator.holds_lists = true;
     for (size_t i = 0; i < sizeof answers_ms / sizeof *answers_ms; i++) {
         coordinator.n_asked_alone = 0;
@@ -176,12 +158,11 @@ static void partitions_are_asked_for_while_time_is_left(void **state)
     }
 }
 
-static void names_beyond_the_room_are_cut_once(void **state)
+TEST(names_beyond_the_room_are_cut_once)
 {
     static const char many[] =
         "partition(s) 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18,"
         " 19, 20, 21, 22, ...";
-    (void)state;
     hold_partitions(0, 59);
     for (int i = 0; i < 20; i++)
         (void)!read_some(0, 60, TIMEOUT_MS);
@@ -198,16 +179,14 @@ static void names_beyond_the_room_are_cut_once(void **state)
                 " 23, 24, 25");
 }
 
-static void partitions_that_none_holds_alone_are_only_counted(void **state)
+TEST(partitions_that_none_holds_alone_are_only_counted)
 {
-    (void)state;
     coordinator.holds_lists = true;
     assert_held(0, 8, "some of 8 partitions");
 }
 
-static void partitions_of_one_transaction_are_not_named_for_the_next(void **state)
+TEST(partitions_of_one_transaction_are_not_named_for_the_next)
 {
-    (void)state;
     hold_partitions(0, 0);
     assert_held(0, 8, "partition(s) 0");
     hold_partitions(1, 0);
@@ -216,9 +195,8 @@ static void partitions_of_one_transaction_are_not_named_for_the_next(void **stat
     assert_held(0, 8, "partition(s) 4, 5, 6");
 }
 
-static void partitions_of_one_list_are_not_named_for_another(void **state)
+TEST(partitions_of_one_list_are_not_named_for_another)
 {
-    (void)state;
     hold_partitions(0, 9);
     assert_held(0, 8, "partition(s) 0, 1, 2");
     assert_held(1, 8, "partition(s) 1, 2, 3"); // as many, others
@@ -226,10 +204,9 @@ static void partitions_of_one_list_are_not_named_for_another(void **state)
     assert_held(1, 9, "partition(s) 1, 2, 3, 4, 5, 6");
 }
 
-static void a_coordinator_is_asked_whether_it_answers_for_half_a_second_at_most(void **state)
+TEST(a_coordinator_is_asked_whether_it_answers_for_half_a_second_at_most)
 {
     static const int timeouts_ms[][2] = {{300, 300}, {499, 499}, {500, 500}, {501, 500}, {5000, 500}};
-    (void)state;
     hold_partitions(0, 0);
     for (size_t i = 0; i < sizeof timeouts_ms / sizeof *timeouts_ms; i++) {
         assert_int_equal(read_some(0, 2, timeouts_ms[i][0]), STATUS_RETRY);
@@ -249,9 +226,8 @@ static void assert_not_held(enum status status, int n_described)
     assert_int_equal(coordinator.n_asked_alone, 0);
 }
 
-static void without_an_answer_of_the_coordinator_none_is_held(void **state)
+TEST(without_an_answer_of_the_coordinator_none_is_held)
 {
-    (void)state;
     hold_partitions(0, 0);
     coordinator.is_silent = true;
     assert_not_held(STATUS_RETRY, 1);
@@ -262,7 +238,7 @@ static void without_an_answer_of_the_coordinator_none_is_held(void **state)
     assert_held(0, 2, "partition(s) 0");
 }
 
-static void a_missing_right_ends_the_worker_and_other_errors_pass(void **state)
+TEST(a_missing_right_ends_the_worker_and_other_errors_pass)
 {
     static const struct {
         rd_kafka_resp_err_t code;
@@ -271,7 +247,6 @@ static void a_missing_right_ends_the_worker_and_other_errors_pass(void **state)
                  {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, STATUS_REFUSE},
                  {RD_KAFKA_RESP_ERR_NOT_COORDINATOR, STATUS_RETRY},
                  {RD_KAFKA_RESP_ERR__TRANSPORT, STATUS_RETRY}};
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin_test(NULL);
         coordinator.code = cases[i].code;
@@ -285,9 +260,8 @@ static void a_missing_right_ends_the_worker_and_other_errors_pass(void **state)
 }
 
 // As brokers answer it, where librdkafka hands it on.
-static void an_undecided_transaction_holds_what_it_is_said_to_hold(void **state)
+TEST(an_undecided_transaction_holds_what_it_is_said_to_hold)
 {
-    (void)state;
     coordinator.codes[1] = RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
     assert_int_equal(read_some(0, 2, TIMEOUT_MS), STATUS_RETRY);
     assert_non_null(strstr(error.text, "of some of 2 partitions"));
@@ -308,11 +282,10 @@ static enum status restart(struct offset_map *map, struct suspects *suspects, in
     return kafka_restart_map(&kafka, map, suspects, &committed, &error);
 }
 
-static void an_unknown_map_is_refused_with_its_partition(void **state)
+TEST(an_unknown_map_is_refused_with_its_partition)
 {
     struct offset_map map;
     struct suspects suspects = {.promised = 7};
-    (void)state;
     offset_map_init(&map);
     assert_int_equal(restart(&map, &suspects, 40, "another program's"), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "topic jobs partition 3, group workers: "));
@@ -325,11 +298,10 @@ static void an_unknown_map_is_refused_with_its_partition(void **state)
     assert_int_equal(suspects.promised, 0);
 }
 
-static void an_unknown_map_may_be_taken_as_an_empty_one(void **state)
+TEST(an_unknown_map_may_be_taken_as_an_empty_one)
 {
     struct offset_map map;
     struct suspects suspects = {.promised = 7};
-    (void)state;
     config.accept_unknown_map = true;
     offset_map_init(&map);
     assert_int_equal(restart(&map, NULL, 0, "another program's"), STATUS_OK);
@@ -343,23 +315,4 @@ static void an_unknown_map_may_be_taken_as_an_empty_one(void **state)
     assert_int_equal(restart(&map, NULL, -1, ""), STATUS_REFUSE); // no offset at all
 }
 
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup(test, begin_test)
-    const struct CMUnitTest tests[] = {
-        TEST(a_partition_that_a_transaction_holds_is_named_alone),
-        TEST(many_held_partitions_are_named_over_several_calls),
-        TEST(partitions_are_asked_for_while_time_is_left),
-        TEST(names_beyond_the_room_are_cut_once),
-        TEST(partitions_that_none_holds_alone_are_only_counted),
-        TEST(partitions_of_one_transaction_are_not_named_for_the_next),
-        TEST(partitions_of_one_list_are_not_named_for_another),
-        TEST(a_coordinator_is_asked_whether_it_answers_for_half_a_second_at_most),
-        TEST(without_an_answer_of_the_coordinator_none_is_held),
-        TEST(a_missing_right_ends_the_worker_and_other_errors_pass),
-        TEST(an_undecided_transaction_holds_what_it_is_said_to_hold),
-        TEST(an_unknown_map_is_refused_with_its_partition),
-        TEST(an_unknown_map_may_be_taken_as_an_empty_one),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin_test, NULL);

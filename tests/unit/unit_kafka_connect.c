@@ -2,17 +2,12 @@
 // to stop ends it, and what it waits for.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { WAKE_FILE = 77, ROOM = 1 << 20 };
 
@@ -60,8 +55,6 @@ static struct slot *fill(struct slot *slot, const char *id)
     return slot;
 }
 
-enum status __wrap_slot_open(struct slot *slot, const char *directory, const char *group,
-                             struct error *fault);
 enum status __wrap_slot_open(struct slot *slot, const char *directory, const char *group, struct error *fault)
 {
     assert_string_equal(directory, "folder");
@@ -70,8 +63,6 @@ enum status __wrap_slot_open(struct slot *slot, const char *directory, const cha
 }
 
 enum status __wrap_slot_open_named(struct slot *slot, const char *directory, const char *group,
-                                   const char *name, struct error *fault);
-enum status __wrap_slot_open_named(struct slot *slot, const char *directory, const char *group,
                                    const char *name, struct error *fault)
 {
     assert_string_equal(directory, "folder");
@@ -79,7 +70,6 @@ enum status __wrap_slot_open_named(struct slot *slot, const char *directory, con
     return step('s', fault) == STATUS_OK ? (fill(slot, name), STATUS_OK) : fault->status;
 }
 
-enum status __wrap_slot_open_without_file(struct slot *slot, const char *name, struct error *fault);
 enum status __wrap_slot_open_without_file(struct slot *slot, const char *name, struct error *fault)
 {
     fill(slot, name ? name : "drawn");
@@ -87,42 +77,31 @@ enum status __wrap_slot_open_without_file(struct slot *slot, const char *name, s
 }
 
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault);
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault)
 {
-    (void)handle;
     assert_ptr_equal(of, &config);
     assert_int_equal(role, KAFKA_ADMIN);
     rd_kafka_conf_destroy(conf);
     return step('o', fault);
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
-    (void)handle;
     assert_int_equal(deadline_ms, world.now_ms + KAFKA_CLOSE_TIMEOUT_MS);
     (void)step('x', &(struct error){0});
 }
 
 enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
-                                        size_t n_topics, struct error *fault);
-enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                         size_t n_topics, struct error *fault)
 {
-    (void)handle;
     assert_int_equal(n_topics, config.topics.control ? 4 : 3);
     memcpy(world.required, topics, n_topics * sizeof *topics);
     return step('t', fault);
 }
 
 void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                      struct kafka_topic_settings *settings);
-void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                       struct kafka_topic_settings *settings)
 {
-    (void)handle;
     static const char *const names[] = {"results", "dead", "jobs", "control"};
     assert_int_equal(timeout_ms, 3000);
     for (int i = 0; i < 4; i++)
@@ -133,11 +112,8 @@ void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *t
 }
 
 enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
-                                     struct error *fault);
-enum status __wrap_kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                                      struct error *fault)
 {
-    (void)handle;
     assert_string_equal(topic, "control");
     *n_partitions = 5;
     return step('C', fault);
@@ -154,7 +130,6 @@ STEP(kafka_group_open, 'g')
 STEP(kafka_namesake_await, 'n')
 STEP(kafka_hindrance_open, 'h')
 
-enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -162,7 +137,6 @@ enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms
     return step('p', fault);
 }
 
-enum status __wrap_kafka_check_committed(struct kafka_transport *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_check_committed(struct kafka_transport *of, int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -170,8 +144,6 @@ enum status __wrap_kafka_check_committed(struct kafka_transport *of, int timeout
     return step('m', fault);
 }
 
-enum status __wrap_kafka_control_open(struct kafka_control *control, const struct kafka_config *of,
-                                      const char *id, int wake_file, int patience_ms, struct error *fault);
 enum status __wrap_kafka_control_open(struct kafka_control *control, const struct kafka_config *of,
                                       const char *id, int wake_file, int patience_ms, struct error *fault)
 {
@@ -185,25 +157,20 @@ enum status __wrap_kafka_control_open(struct kafka_control *control, const struc
     return step('l', fault);
 }
 
-int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 {
-    (void)rest;
     assert_int_equal(time->tv_sec, 0);
     world.now_ms += time->tv_nsec / 1000000;
     world.n_sleeps++;
     return 0;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
     *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
-ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags);
 ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags)
 {
     assert_int_equal(flags, 0);
@@ -212,7 +179,6 @@ ssize_t __wrap_getrandom(void *bytes, size_t size, unsigned flags)
     return world.failing == '1' ? -1 : (ssize_t)size;
 }
 
-int __wrap_eventfd(unsigned value, int flags);
 int __wrap_eventfd(unsigned value, int flags)
 {
     assert_int_equal(value, 0);
@@ -229,7 +195,6 @@ static bool asked_to_stop(void *context)
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     strncat(world.warnings, line, sizeof world.warnings - strlen(world.warnings) - 1);
     strncat(world.warnings, "\n", sizeof world.warnings - strlen(world.warnings) - 1);
@@ -237,7 +202,6 @@ static void keep_warning(void *context, int level, const char *line)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 1000000;
     for (int i = 0; i < 4; i++)
@@ -258,10 +222,9 @@ static int begin(void **state)
     return 0;
 }
 
-static void all_steps_are_done_in_their_order(void **state)
+TEST(all_steps_are_done_in_their_order)
 {
-    (void)state;
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, all);
     assert_string_equal(kafka.identity.id, "sheaf-workers-0123");
     assert_true(kafka.identity.owner == 0x5a5a5a5a5a5a5a5aull);
@@ -280,17 +243,16 @@ static void all_steps_are_done_in_their_order(void **state)
     }
 }
 
-static void without_a_control_topic_none_is_asked_for(void **state)
+TEST(without_a_control_topic_none_is_asked_for)
 {
-    (void)state;
     config.topics.control = NULL;
     config.group.member_name = "pod-1";
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, without_control);
     assert_string_equal(kafka.identity.id, "sheaf-workers-pod-1");
 }
 
-static void a_failed_step_ends_the_start(void **state)
+TEST(a_failed_step_ends_the_start)
 {
     for (const char *letter = all; *letter; letter++) {
         if (strchr("rdjcx", *letter)) // these have no answer of their own
@@ -313,11 +275,11 @@ static void a_failed_step_ends_the_start(void **state)
         assert_non_null(strstr(error.text, i == 0 ? "topic results takes 16383" : "topic dead takes 16383"));
         begin(state);
         world.settings[i].bytes_max = KAFKA_TOPIC_BYTES_MIN;
-        assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+        assert_ok(kafka_connect(&kafka, &error), &error);
     }
 }
 
-static void what_the_system_refuses_ends_the_start(void **state)
+TEST(what_the_system_refuses_ends_the_start)
 {
     world.failing = '1';
     assert_int_equal(kafka_connect(&kafka, &error), STATUS_REFUSE);
@@ -330,7 +292,7 @@ static void what_the_system_refuses_ends_the_start(void **state)
     assert_string_equal(world.steps, "s");
 }
 
-static void a_request_to_stop_ends_the_start(void **state)
+TEST(a_request_to_stop_ends_the_start)
 {
     for (const char *letter = all; *letter; letter++) {
         begin(state);
@@ -344,13 +306,13 @@ static void a_request_to_stop_ends_the_start(void **state)
     }
 }
 
-static void a_coordinator_without_an_answer_is_asked_again_for_as_long_as_patience_lasts(void **state)
+TEST(a_coordinator_without_an_answer_is_asked_again_for_as_long_as_patience_lasts)
 {
     world.failing = 'p';
     world.how = STATUS_RETRY;
     world.code = ERROR_BROKER;
     world.n_times = 3;
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, "sotrdjcCxgnhppppml");
     assert_int_equal(world.n_sleeps, 3);
     assert_int_equal(world.now_ms, 1000000 + 600);
@@ -373,24 +335,23 @@ static void a_coordinator_without_an_answer_is_asked_again_for_as_long_as_patien
     assert_int_equal(world.n_sleeps, 0);
 }
 
-static void maps_that_another_worker_is_committing_are_read_later(void **state)
+TEST(maps_that_another_worker_is_committing_are_read_later)
 {
-    (void)state;
     world.failing = 'm';
     world.how = STATUS_RETRY;
     world.code = ERROR_BROKER;
     config.start_timeout_ms = 1234;
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, all);
     assert_int_equal(world.patience_ms, 1234);
 }
 
-static void a_worker_goes_on_without_a_file_for_its_slot(void **state)
+TEST(a_worker_goes_on_without_a_file_for_its_slot)
 {
     world.failing = 's';
     world.how = STATUS_REFUSE;
     world.code = ERROR_FILE;
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, "sfotrdjcCxgnhpml");
     assert_string_equal(kafka.identity.id, "sheaf-workers-drawn");
     assert_string_equal(world.warnings,
@@ -401,13 +362,13 @@ static void a_worker_goes_on_without_a_file_for_its_slot(void **state)
     world.how = STATUS_REFUSE;
     world.code = ERROR_FILE;
     config.group.member_name = "pod-2";
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(kafka.identity.id, "sheaf-workers-pod-2");
     assert_string_equal(world.warnings,
                         "step s; nothing here keeps another worker from taking the same name\n");
 }
 
-static void compacted_topics_are_warned_of(void **state)
+TEST(compacted_topics_are_warned_of)
 {
     static const char *const expected[] = {
         "topic results has cleanup.policy=compact: of results with one key the newest stays\n",
@@ -418,22 +379,21 @@ static void compacted_topics_are_warned_of(void **state)
     for (int i = 0; i < 4; i++) {
         begin(state);
         world.settings[i].is_compacted = true;
-        assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+        assert_ok(kafka_connect(&kafka, &error), &error);
         assert_string_equal(world.warnings, expected[i]);
         assert_int_equal(kafka.publishing.outputs.dead_is_compacted, i == 1);
     }
     begin(state);
     world.settings[3].deletes = true;
-    assert_int_equal(kafka_connect(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_connect(&kafka, &error), &error);
     assert_non_null(strstr(world.warnings, "topic control has cleanup.policy=delete"));
 }
 
-static void names_and_properties_are_checked_without_a_broker(void **state)
+TEST(names_and_properties_are_checked_without_a_broker)
 {
-    (void)state;
     static const struct kafka_property of_consumers = {"fetch.min.bytes", "none"},
                                        of_producers = {"linger.ms", "none"};
-    assert_int_equal(kafka_check_config(&config, &error), STATUS_OK);
+    assert_ok(kafka_check_config(&config, &error), &error);
     config.n_properties = 1;
     config.properties = &of_consumers;
     assert_int_equal(kafka_check_config(&config, &error), STATUS_REFUSE);
@@ -446,24 +406,8 @@ static void names_and_properties_are_checked_without_a_broker(void **state)
     assert_int_equal(kafka_check_config(&config, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_USAGE);
     config.group.member_name = "a-name";
-    assert_int_equal(kafka_check_config(&config, &error), STATUS_OK);
+    assert_ok(kafka_check_config(&config, &error), &error);
     assert_string_equal(world.steps, "");
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {
-        TEST(all_steps_are_done_in_their_order),
-        TEST(without_a_control_topic_none_is_asked_for),
-        TEST(a_failed_step_ends_the_start),
-        TEST(what_the_system_refuses_ends_the_start),
-        TEST(a_request_to_stop_ends_the_start),
-        TEST(a_coordinator_without_an_answer_is_asked_again_for_as_long_as_patience_lasts),
-        TEST(maps_that_another_worker_is_committing_are_read_later),
-        TEST(a_worker_goes_on_without_a_file_for_its_slot),
-        TEST(compacted_topics_are_warned_of),
-        TEST(names_and_properties_are_checked_without_a_broker),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

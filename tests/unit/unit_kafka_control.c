@@ -3,16 +3,9 @@
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/marker.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 2, MESSAGES_MAX = 2048, START_MS = 1000000, PATIENCE_MS = 5000, WAKE_FILE = 5 };
 
@@ -41,28 +34,21 @@ static char client, conf, queue;
 
 // ---- the broker ----
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
-                                          struct error *fault);
-rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
                                           struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &config);
     assert_int_equal(role, KAFKA_READER);
     assert_string_equal(id, "me");
     return (rd_kafka_conf_t *)&conf;
 }
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *with, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *with, struct error *fault)
 {
@@ -75,7 +61,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return STATUS_OK;
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_in_range(deadline_ms, world.now_ms, world.now_ms + 2000);
@@ -83,21 +68,17 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     handle->rk = NULL;
 }
 
-bool __wrap_kafka_is_stopping(const struct kafka_config *of, struct error *fault);
 bool __wrap_kafka_is_stopping(const struct kafka_config *of, struct error *fault)
 {
-    (void)of, (void)fault;
     return world.is_stopping;
 }
 
-rd_kafka_queue_t *__wrap_rd_kafka_queue_get_consumer(rd_kafka_t *rk);
 rd_kafka_queue_t *__wrap_rd_kafka_queue_get_consumer(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     return (rd_kafka_queue_t *)&queue;
 }
 
-void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *of, int fd, const void *payload, size_t size);
 void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *of, int fd, const void *payload, size_t size)
 {
     static const uint64_t one = 1;
@@ -108,15 +89,11 @@ void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *of, int fd, const v
     world.n_woken++;
 }
 
-void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *of);
 void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *of)
 {
     assert_ptr_equal(of, &queue);
 }
 
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
@@ -134,7 +111,6 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
     return code;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -143,7 +119,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_
     return world.assigning;
 }
 
-rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -151,7 +126,6 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
     return world.next < world.n_messages ? &world.messages[world.next++] : NULL;
 }
 
-void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message);
 void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message)
 {
     assert_ptr_equal(message, &world.messages[world.next - 1]);
@@ -199,7 +173,6 @@ static void note_cancel(void *context, struct text dataset, struct text job_id, 
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context, (void)level;
     world.n_warnings++;
     snprintf(world.warning, sizeof world.warning, "%s", line);
 }
@@ -224,7 +197,6 @@ static void assert_events(const char *expected)
 // Partition 0 has the offsets 3 to 8, partition 1 none.
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     memset(&kafka, 0, sizeof kafka);
     world.now_ms = START_MS;
@@ -246,7 +218,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_control_close(control, world.now_ms);
     partition_table_finish(&kafka.partitions);
     assert_int_equal(world.n_open, 0);
@@ -266,9 +237,8 @@ static void assert_opened(void)
 
 // ---- opening ----
 
-static void it_is_read_from_its_start_and_is_behind_until_its_end(void **state)
+TEST(it_is_read_from_its_start_and_is_behind_until_its_end)
 {
-    (void)state;
     assert_opened();
     assert_int_equal(world.n_woken, 1);
     assert_int_equal(world.assigned[0], 3);
@@ -285,9 +255,8 @@ static void it_is_read_from_its_start_and_is_behind_until_its_end(void **state)
     assert_int_equal(world.poll_timeout_ms, 0);
 }
 
-static void the_end_of_a_partition_without_a_last_record_counts_too(void **state)
+TEST(the_end_of_a_partition_without_a_last_record_counts_too)
 {
-    (void)state;
     world.ends[1] = 6;
     assert_opened();
     assert_int_equal(control->n_behind, 2);
@@ -305,7 +274,7 @@ static void the_end_of_a_partition_without_a_last_record_counts_too(void **state
     assert_int_equal(control->n_behind, 0);
 }
 
-static void a_broker_that_starts_is_asked_again_until_patience_ends(void **state)
+TEST(a_broker_that_starts_is_asked_again_until_patience_ends)
 {
     static const rd_kafka_resp_err_t passing[] = {RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION,
                                                   RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
@@ -313,7 +282,6 @@ static void a_broker_that_starts_is_asked_again_until_patience_ends(void **state
                                                   RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
                                                   RD_KAFKA_RESP_ERR__TIMED_OUT,
                                                   RD_KAFKA_RESP_ERR__TRANSPORT};
-    (void)state;
     for (size_t i = 0; i < sizeof passing / sizeof *passing; i++) {
         begin(NULL);
         world.codes[0] = world.codes[2] = passing[i];
@@ -336,9 +304,8 @@ static void a_broker_that_starts_is_asked_again_until_patience_ends(void **state
     assert_int_equal(world.n_looks, 1);
 }
 
-static void other_errors_end_the_start_at_once(void **state)
+TEST(other_errors_end_the_start_at_once)
 {
-    (void)state;
     world.codes[0] = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     assert_int_equal(open_topic(), STATUS_REFUSE);
     assert_int_equal(world.n_looks, 1);
@@ -358,9 +325,8 @@ static void other_errors_end_the_start_at_once(void **state)
     assert_int_equal(world.n_looks + world.n_woken, 0);
 }
 
-static void it_has_at_most_64_partitions(void **state)
+TEST(it_has_at_most_64_partitions)
 {
-    (void)state;
     control->n_partitions = 65;
     assert_int_equal(open_topic(), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
@@ -369,9 +335,8 @@ static void it_has_at_most_64_partitions(void **state)
 
 // ---- what its records do ----
 
-static void a_cancellation_reaches_jobs_of_its_time_and_is_kept(void **state)
+TEST(a_cancellation_reaches_jobs_of_its_time_and_is_kept)
 {
-    (void)state;
     assert_opened();
     add_record(3, CANCEL_JOB, "{\"dataset\":\"d\",\"job_id\":\"j\",\"at\":50}");
     add_record(4, CANCEL, AT("60"));
@@ -385,9 +350,8 @@ static void a_cancellation_reaches_jobs_of_its_time_and_is_kept(void **state)
 }
 
 // The worker has the jobs below offset 40 of partition 0, and below 70 of partition 1.
-static void jobs_that_were_in_the_log_are_all_cancelled_whatever_the_clocks_say(void **state)
+TEST(jobs_that_were_in_the_log_are_all_cancelled_whatever_the_clocks_say)
 {
-    (void)state;
     assert_opened();
     offset_map_restart_empty(&partition_add(&kafka.partitions, 0, 2)->map, 40);
     offset_map_restart_empty(&partition_add(&kafka.partitions, 1, 2)->map, 70);
@@ -400,9 +364,8 @@ static void jobs_that_were_in_the_log_are_all_cancelled_whatever_the_clocks_say(
     assert_events("d/<5 d/<5 d/<5 d/<5 ");
 }
 
-static void a_marker_of_a_cancelled_dataset_extends_its_cancellation(void **state)
+TEST(a_marker_of_a_cancelled_dataset_extends_its_cancellation)
 {
-    (void)state;
     assert_opened();
     add_record(3, SUBMIT, MARKER("jobs", "90"));
     assert_events(""); // nothing is cancelled
@@ -417,9 +380,8 @@ static void a_marker_of_a_cancelled_dataset_extends_its_cancellation(void **stat
     assert_events("d/<60 ");
 }
 
-static void records_of_others_are_skipped(void **state)
+TEST(records_of_others_are_skipped)
 {
-    (void)state;
     assert_opened();
     add_record(3, "[\"cancel\",\"d\"]", "no JSON");
     add_record(4, SUBMIT, "no JSON");
@@ -431,9 +393,8 @@ static void records_of_others_are_skipped(void **state)
     assert_int_equal(control->n_behind, 1);
 }
 
-static void a_denial_ends_the_poll_and_other_errors_do_not(void **state)
+TEST(a_denial_ends_the_poll_and_other_errors_do_not)
 {
-    (void)state;
     assert_opened();
     add_message(0, 3, RD_KAFKA_RESP_ERR__TRANSPORT, "", "");
     add_record(3, CANCEL, AT("5"));
@@ -445,9 +406,8 @@ static void a_denial_ends_the_poll_and_other_errors_do_not(void **state)
     assert_non_null(strstr(error.text, ": control: "));
 }
 
-static void a_poll_takes_at_most_a_thousand_records(void **state)
+TEST(a_poll_takes_at_most_a_thousand_records)
 {
-    (void)state;
     assert_opened();
     for (int64_t i = 0; i < 1001; i++)
         add_record(3 + i, "hello", "world");
@@ -457,20 +417,18 @@ static void a_poll_takes_at_most_a_thousand_records(void **state)
     assert_int_equal(world.next, 1001);
 }
 
-static void nobody_needs_to_listen(void **state)
+TEST(nobody_needs_to_listen)
 {
-    (void)state;
     assert_opened();
     add_record(3, SUBMIT, MARKER("jobs", "90"));
     add_record(4, CANCEL, AT("60"));
     add_record(5, SUBMIT, MARKER("jobs", "95"));
-    assert_int_equal(kafka_control_poll(control, 0, &(struct transport_events){0}, &error), STATUS_OK);
+    assert_ok(kafka_control_poll(control, 0, &(struct transport_events){0}, &error), &error);
     assert_int_equal(cancel_set_until(&control->set, TEXT("d"), (struct text){0}), 95);
 }
 
-static void a_topic_that_was_made_again_keeps_earlier_cancellations(void **state)
+TEST(a_topic_that_was_made_again_keeps_earlier_cancellations)
 {
-    (void)state;
     assert_opened();
     add_record(3, CANCEL, AT("60"));
     assert_events("d/<60 ");
@@ -483,7 +441,7 @@ static void a_topic_that_was_made_again_keeps_earlier_cancellations(void **state
     assert_int_equal(world.n_open, 1);
     world.n_looks = 0;
     world.codes[0] = world.codes[1] = RD_KAFKA_RESP_ERR_NO_ERROR;
-    assert_int_equal(kafka_control_reopen(&kafka, 1, &error), STATUS_OK);
+    assert_ok(kafka_control_reopen(&kafka, 1, &error), &error);
     assert_int_equal(world.n_open, 1);
     assert_int_equal(control->n_partitions, 1);
     assert_int_equal(control->n_behind, 0);
@@ -491,23 +449,4 @@ static void a_topic_that_was_made_again_keeps_earlier_cancellations(void **state
     assert_true(cancel_set_has(&control->set, TEXT("d"), TEXT("x"), 60));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_is_read_from_its_start_and_is_behind_until_its_end, begin, end),
-        cmocka_unit_test_setup_teardown(the_end_of_a_partition_without_a_last_record_counts_too, begin, end),
-        cmocka_unit_test_setup_teardown(a_broker_that_starts_is_asked_again_until_patience_ends, begin, end),
-        cmocka_unit_test_setup_teardown(other_errors_end_the_start_at_once, begin, end),
-        cmocka_unit_test_setup_teardown(it_has_at_most_64_partitions, begin, end),
-        cmocka_unit_test_setup_teardown(a_cancellation_reaches_jobs_of_its_time_and_is_kept, begin, end),
-        cmocka_unit_test_setup_teardown(jobs_that_were_in_the_log_are_all_cancelled_whatever_the_clocks_say,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(a_marker_of_a_cancelled_dataset_extends_its_cancellation, begin, end),
-        cmocka_unit_test_setup_teardown(records_of_others_are_skipped, begin, end),
-        cmocka_unit_test_setup_teardown(a_denial_ends_the_poll_and_other_errors_do_not, begin, end),
-        cmocka_unit_test_setup_teardown(a_poll_takes_at_most_a_thousand_records, begin, end),
-        cmocka_unit_test_setup_teardown(nobody_needs_to_listen, begin, end),
-        cmocka_unit_test_setup_teardown(a_topic_that_was_made_again_keeps_earlier_cancellations, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -3,16 +3,9 @@
 #include "consumer/kafka/kafka_finished.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 3 };
 
@@ -35,26 +28,19 @@ static struct error error;
 static char client, conf;
 static rd_kafka_message_t message;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
-                                          struct error *fault);
-rd_kafka_conf_t *__wrap_kafka_conf_create(const struct kafka_config *of, enum kafka_role role, const char *id,
                                           struct error *fault)
 {
-    (void)of, (void)role, (void)fault;
     assert_string_equal(id, "sheaf");
     return (rd_kafka_conf_t *)&conf;
 }
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *with, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *with, struct error *fault)
 {
@@ -67,7 +53,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return STATUS_OK;
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_int_equal(deadline_ms, world.now_ms + 5000);
@@ -76,11 +61,8 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 }
 
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(handle->rk, &client);
     assert_string_equal(topic, "jobs");
     assert_int_equal(timeout_ms, KAFKA_START_TIMEOUT_MS);
@@ -88,8 +70,6 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
     return STATUS_OK;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
-                                              int timeout_ms);
 rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
                                               int timeout_ms)
 {
@@ -110,7 +90,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_par
     return is_good ? RD_KAFKA_RESP_ERR_NO_ERROR : world.committing;
 }
 
-rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -120,7 +99,6 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
     return has_error ? &message : NULL;
 }
 
-void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *of);
 void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *of)
 {
     assert_ptr_equal(of, &message);
@@ -128,7 +106,6 @@ void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *of)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 1000;
     world.n_partitions = N_PARTITIONS;
@@ -141,7 +118,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_finished_finish(&finished);
     assert_int_equal(world.n_open, 0);
     return 0;
@@ -154,9 +130,8 @@ static void assert_finished(int32_t partition, const char *expected)
             fail_msg("partition %d offset %d: expected %c", (int)partition, i, expected[i]);
 }
 
-static void jobs_below_the_offset_and_in_its_map_are_finished(void **state)
+TEST(jobs_below_the_offset_and_in_its_map_are_finished)
 {
-    (void)state;
     struct offset_map map;
     struct buffer metadata = {0};
     offset_map_init(&map);
@@ -170,7 +145,7 @@ static void jobs_below_the_offset_and_in_its_map_are_finished(void **state)
     world.metadata[0] = metadata.data;
     world.offsets[2] = 2;
     world.metadata[2] = "another program's";
-    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_ok(kafka_finished_read(&finished, &config, &error), &error);
     assert_true(finished.has_offsets);
     assert_finished(0, "1110010100");
     assert_finished(1, "000"); // nothing was committed there
@@ -180,37 +155,34 @@ static void jobs_below_the_offset_and_in_its_map_are_finished(void **state)
     buffer_finish(&metadata);
 }
 
-static void a_group_without_offsets_has_finished_nothing(void **state)
+TEST(a_group_without_offsets_has_finished_nothing)
 {
-    (void)state;
-    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_ok(kafka_finished_read(&finished, &config, &error), &error);
     assert_false(finished.has_offsets);
     assert_finished(0, "0");
 }
 
-static void a_group_at_the_beginning_works_and_has_finished_nothing(void **state)
+TEST(a_group_at_the_beginning_works_and_has_finished_nothing)
 {
-    (void)state;
     world.offsets[0] = 0;
-    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_ok(kafka_finished_read(&finished, &config, &error), &error);
     assert_true(finished.has_offsets);
     assert_finished(0, "0");
 }
 
-static void offsets_that_are_held_for_a_moment_are_asked_for_again(void **state)
+TEST(offsets_that_are_held_for_a_moment_are_asked_for_again)
 {
-    (void)state;
     world.offsets[0] = 1;
     world.committing = RD_KAFKA_RESP_ERR__TIMED_OUT;
     world.n_committing = 3;
-    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_ok(kafka_finished_read(&finished, &config, &error), &error);
     assert_int_equal(world.n_asked, 4);
     assert_finished(0, "10");
     world.committing = RD_KAFKA_RESP_ERR_NO_ERROR; // one partition's alone
     world.element = RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;
     world.n_asked = 0;
     kafka_finished_finish(&finished);
-    assert_int_equal(kafka_finished_read(&finished, &config, &error), STATUS_OK);
+    assert_ok(kafka_finished_read(&finished, &config, &error), &error);
     assert_int_equal(world.n_asked, 4);
     world.n_asked = 0;
     world.n_committing = 1000;
@@ -221,9 +193,8 @@ static void offsets_that_are_held_for_a_moment_are_asked_for_again(void **state)
     assert_finished(0, "0");
 }
 
-static void a_denied_group_is_not_waited_for(void **state)
+TEST(a_denied_group_is_not_waited_for)
 {
-    (void)state;
     world.committing = RD_KAFKA_RESP_ERR__TIMED_OUT;
     world.n_committing = 1000;
     world.polled = RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
@@ -239,9 +210,8 @@ static void a_denied_group_is_not_waited_for(void **state)
     assert_int_equal(world.n_asked, 3);
 }
 
-static void clients_that_fail_and_topics_that_are_missing_or_too_wide_are_named(void **state)
+TEST(clients_that_fail_and_topics_that_are_missing_or_too_wide_are_named)
 {
-    (void)state;
     world.fails = true;
     for (int i = 0; i < 2; i++) {
         world.failing = i ? KAFKA_READER : KAFKA_ADMIN;
@@ -257,16 +227,4 @@ static void clients_that_fail_and_topics_that_are_missing_or_too_wide_are_named(
     assert_string_equal(error.text, "topic jobs has 65537 partitions, at most 65536 are read");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(jobs_below_the_offset_and_in_its_map_are_finished),
-        test(a_group_without_offsets_has_finished_nothing),
-        test(a_group_at_the_beginning_works_and_has_finished_nothing),
-        test(offsets_that_are_held_for_a_moment_are_asked_for_again),
-        test(a_denied_group_is_not_waited_for),
-        test(clients_that_fail_and_topics_that_are_missing_or_too_wide_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

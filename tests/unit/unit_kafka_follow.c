@@ -4,16 +4,9 @@
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_TOPICS = 2, PARTITIONS_MAX = 4, MESSAGES_MAX = 8, LOOK_MS = 30000, MEMBERS_MAX = 3 };
 
@@ -55,18 +48,14 @@ static size_t number_of(const char *topic)
     return 0;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 // ---- clients and topics ----
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault)
 {
@@ -79,22 +68,17 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return STATUS_OK;
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_int_equal(deadline_ms, world.now_ms + 5000);
     handle->rk = NULL;
 }
 
-void __wrap_kafka_asking_close(struct kafka_asking *asking, int64_t deadline_ms);
 void __wrap_kafka_asking_close(struct kafka_asking *asking, int64_t deadline_ms)
 {
-    (void)asking, (void)deadline_ms;
     world.n_asking_closed++;
 }
 
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
@@ -106,8 +90,6 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
 }
 
 enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_topic_partition_list_t *list,
-                                      struct error *fault);
-enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_topic_partition_list_t *list,
                                       struct error *fault)
 {
     assert_ptr_equal(of, &config);
@@ -116,7 +98,6 @@ enum status __wrap_kafka_written_ends(const struct kafka_config *of, rd_kafka_to
     return world.ending == STATUS_OK ? STATUS_OK : error_set(fault, world.ending, ERROR_BROKER, "no ends");
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &clients[1]);
@@ -130,13 +111,11 @@ rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_
 // ---- messages ----
 
 // A message's topic is its name's address.
-const char *__wrap_rd_kafka_topic_name(const rd_kafka_topic_t *topic);
 const char *__wrap_rd_kafka_topic_name(const rd_kafka_topic_t *topic)
 {
     return (const char *)topic;
 }
 
-rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &clients[1]);
@@ -145,7 +124,6 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
     return world.at < world.n_messages ? &world.messages[world.at++] : NULL;
 }
 
-void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message);
 void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message)
 {
     assert_ptr_equal(message, &world.messages[world.at - 1]);
@@ -153,11 +131,8 @@ void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message)
 }
 
 struct record __wrap_kafka_message_record(const rd_kafka_message_t *message, struct text topic,
-                                          struct header *headers);
-struct record __wrap_kafka_message_record(const rd_kafka_message_t *message, struct text topic,
                                           struct header *headers)
 {
-    (void)headers;
     return (struct record){.topic = topic,
                            .partition = message->partition,
                            .offset = message->offset,
@@ -166,8 +141,6 @@ struct record __wrap_kafka_message_record(const rd_kafka_message_t *message, str
 
 // ---- the group ----
 
-rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
-                                              int timeout_ms);
 rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
                                               int timeout_ms)
 {
@@ -186,9 +159,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_committed(rd_kafka_t *rk, rd_kafka_topic_par
 
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
 {
     assert_ptr_equal(handle->rk, &clients[1]);
@@ -202,13 +172,8 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
 rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
                                          int timeout_ms,
                                          void (*receive)(void *, const rd_kafka_MemberDescription_t *),
-                                         void *context, bool *is_stable);
-rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
-                                         int timeout_ms,
-                                         void (*receive)(void *, const rd_kafka_MemberDescription_t *),
                                          void *context, bool *is_stable)
 {
-    (void)asking;
     assert_ptr_equal(of, &config);
     assert_int_equal(timeout_ms, 5000);
     *is_stable = false;
@@ -217,13 +182,11 @@ rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const stru
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-const char *__wrap_rd_kafka_MemberDescription_client_id(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_client_id(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct named_member *)member)->client;
 }
 
-const char *__wrap_rd_kafka_MemberDescription_host(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_host(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct named_member *)member)->host;
@@ -261,7 +224,6 @@ static enum status open_it(void)
 // "results" has partition 0, of which 5 of 9 were read; "jobs" 0 and 1, of which nothing was.
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 5000;
     world.n_partitions[0] = 1;
@@ -278,7 +240,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_follow_close(follow);
     if (world.assigned)
         rd_kafka_topic_partition_list_destroy(world.assigned);
@@ -338,9 +299,8 @@ static enum status poll_messages(int n_max, struct followed_record *received)
 
 // ---- opening ----
 
-static void reading_starts_where_the_caller_says(void **state)
+TEST(reading_starts_where_the_caller_says)
 {
-    (void)state;
     open_well();
     assert_int_equal(world.find_timeout_ms, KAFKA_START_TIMEOUT_MS);
     assert_int_equal(world.n_assigned, 1);
@@ -360,9 +320,8 @@ static void reading_starts_where_the_caller_says(void **state)
     assert_int_equal(world.n_asking_closed, 1);
 }
 
-static void what_is_missing_refuses_to_open(void **state)
+TEST(what_is_missing_refuses_to_open)
 {
-    (void)state;
     world.n_partitions[1] = 0;
     assert_int_equal(open_it(), STATUS_REFUSE);
     assert_string_equal(error.text, "Kafka at broker:9092: there is no topic jobs");
@@ -386,11 +345,10 @@ static void what_is_missing_refuses_to_open(void **state)
 
 // ---- records ----
 
-static void records_are_delivered_with_their_places(void **state)
+TEST(records_are_delivered_with_their_places)
 {
     struct followed_record received = {0};
     int64_t offset, hash;
-    (void)state;
     open_well();
     add_message("jobs", 1, 7, 0);
     add_message("results", 0, 5, 0);
@@ -408,10 +366,9 @@ static void records_are_delivered_with_their_places(void **state)
     assert_false(kafka_follow_take_doubt(follow));
 }
 
-static void a_call_delivers_no_more_than_it_may(void **state)
+TEST(a_call_delivers_no_more_than_it_may)
 {
     struct followed_record received = {0};
-    (void)state;
     open_well();
     add_message("jobs", 0, 0, RD_KAFKA_RESP_ERR__PARTITION_EOF); // no record
     for (int64_t i = 5; i < 8; i++)
@@ -422,10 +379,9 @@ static void a_call_delivers_no_more_than_it_may(void **state)
     assert_int_equal(world.at, 3);
 }
 
-static void a_record_that_is_not_taken_is_not_passed(void **state)
+TEST(a_record_that_is_not_taken_is_not_passed)
 {
     struct followed_record received = {.status = STATUS_RETRY};
-    (void)state;
     open_well();
     add_message("results", 0, 5, 0);
     add_message("results", 0, 6, 0);
@@ -436,10 +392,9 @@ static void a_record_that_is_not_taken_is_not_passed(void **state)
     assert_int_equal(world.n_destroyed, 1);
 }
 
-static void records_of_other_places_are_left_out(void **state)
+TEST(records_of_other_places_are_left_out)
 {
     struct followed_record received = {0};
-    (void)state;
     open_well();
     add_message("results", 1, 0, 0); // added since, without a place yet
     add_message("results", -1, 0, 0);
@@ -452,10 +407,9 @@ static void records_of_other_places_are_left_out(void **state)
     assert_int_equal(kafka_follow_position(follow, 0, 0), 5);
 }
 
-static void a_broker_that_is_away_is_waited_for_and_one_that_denies_is_not(void **state)
+TEST(a_broker_that_is_away_is_waited_for_and_one_that_denies_is_not)
 {
     struct followed_record received = {0};
-    (void)state;
     open_well();
     add_message("results", 0, 0, RD_KAFKA_RESP_ERR__TRANSPORT);
     assert_int_equal(poll_messages(100, &received), STATUS_OK);
@@ -467,13 +421,12 @@ static void a_broker_that_is_away_is_waited_for_and_one_that_denies_is_not(void 
 
 // ---- doubts ----
 
-static void a_topic_that_is_gone_or_shorter_is_doubtful(void **state)
+TEST(a_topic_that_is_gone_or_shorter_is_doubtful)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
                                                 RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
                                                 RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION};
     struct followed_record received = {0};
-    (void)state;
     open_well();
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         world.at = world.n_messages = 0;
@@ -508,9 +461,8 @@ static void reach(const char *topic, int32_t partition, int64_t offset)
     assert_int_equal(poll_messages(100, &received), STATUS_OK);
 }
 
-static void the_end_is_that_of_every_partition_at_the_start(void **state)
+TEST(the_end_is_that_of_every_partition_at_the_start)
 {
-    (void)state;
     open_well();
     assert_false(kafka_follow_is_at_end(follow));
     reach("jobs", 0, 0);
@@ -519,12 +471,11 @@ static void the_end_is_that_of_every_partition_at_the_start(void **state)
     assert_false(kafka_follow_is_at_end(follow)); // jobs/1 has no record, perhaps
     reach("jobs", 1, 0);
     assert_true(kafka_follow_is_at_end(follow));
-    assert_int_equal(kafka_follow_check_end(follow, &error), STATUS_OK);
+    assert_ok(kafka_follow_check_end(follow, &error), &error);
 }
 
-static void a_transaction_that_stays_open_at_the_end_is_waited_for_and_said(void **state)
+TEST(a_transaction_that_stays_open_at_the_end_is_waited_for_and_said)
 {
-    (void)state;
     open_well();
     reach("jobs", 0, 0);
     reach("jobs", 1, 0);
@@ -542,10 +493,9 @@ static void a_transaction_that_stays_open_at_the_end_is_waited_for_and_said(void
 
 // ---- partitions that are added ----
 
-static void added_partitions_are_found_within_half_a_minute(void **state)
+TEST(added_partitions_are_found_within_half_a_minute)
 {
     struct followed_record received = {0};
-    (void)state;
     open_well();
     add_message("results", 0, 5, 0);
     world.n_partitions[1] = 4;
@@ -620,10 +570,9 @@ static enum status read_standings(struct kafka_standing *standings)
     return status;
 }
 
-static void a_group_stands_where_it_committed(void **state)
+TEST(a_group_stands_where_it_committed)
 {
     struct kafka_standing standings[4];
-    (void)state;
     world.n_partitions[1] = 4;
     open_well();
     commit_map(0, 70, 3);
@@ -648,24 +597,22 @@ static void a_group_stands_where_it_committed(void **state)
     }
 }
 
-static void a_group_is_looked_at_without_reading_a_record(void **state)
+TEST(a_group_is_looked_at_without_reading_a_record)
 {
-    (void)state;
-    assert_int_equal(kafka_follow_open(&follow, &config, topics, N_TOPICS, NULL, NULL, &error), STATUS_OK);
+    assert_ok(kafka_follow_open(&follow, &config, topics, N_TOPICS, NULL, NULL, &error), &error);
     assert_int_equal(world.n_assigned, 0);
     int32_t n_partitions = kafka_follow_n_partitions(follow, 1);
     world.n_partitions[1]++;
-    assert_int_equal(kafka_follow_look(follow, &error), STATUS_OK);
+    assert_ok(kafka_follow_look(follow, &error), &error);
     assert_int_equal(kafka_follow_n_partitions(follow, 1), n_partitions + 1);
     assert_int_equal(world.n_assigned, 0);
     world.finding = STATUS_REFUSE;
     assert_int_equal(kafka_follow_look(follow, &error), STATUS_RETRY);
 }
 
-static void offsets_without_an_answer_are_asked_for_again(void **state)
+TEST(offsets_without_an_answer_are_asked_for_again)
 {
     struct kafka_standing standings[4];
-    (void)state;
     open_well();
     set_committed(0, 1, NULL);
     set_committed(1, 1, NULL);
@@ -695,10 +642,9 @@ static void own(int member, const char *client, const char *host, const char *to
     world.n_members = member + 1;
 }
 
-static void owners_are_named_with_their_hosts(void **state)
+TEST(owners_are_named_with_their_hosts)
 {
     struct kafka_standing standings[4];
-    (void)state;
     world.n_partitions[1] = 4;
     open_well();
     for (int32_t i = 0; i < 4; i++)
@@ -720,25 +666,4 @@ static void owners_are_named_with_their_hosts(void **state)
     assert_string_equal(standings[3].owner, "b at ");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(reading_starts_where_the_caller_says),
-        test(what_is_missing_refuses_to_open),
-        test(records_are_delivered_with_their_places),
-        test(a_call_delivers_no_more_than_it_may),
-        test(a_record_that_is_not_taken_is_not_passed),
-        test(records_of_other_places_are_left_out),
-        test(a_broker_that_is_away_is_waited_for_and_one_that_denies_is_not),
-        test(a_topic_that_is_gone_or_shorter_is_doubtful),
-        test(the_end_is_that_of_every_partition_at_the_start),
-        test(a_transaction_that_stays_open_at_the_end_is_waited_for_and_said),
-        test(added_partitions_are_found_within_half_a_minute),
-        test(a_group_stands_where_it_committed),
-        test(a_group_is_looked_at_without_reading_a_record),
-        test(offsets_without_an_answer_are_asked_for_again),
-        test(owners_are_named_with_their_hosts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

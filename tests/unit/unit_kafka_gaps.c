@@ -2,15 +2,9 @@
 // asked for (consumer/kafka/kafka_gaps.c). Watermarks and log starts are this program's.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 3, START_MS = 1000000, INTERVAL_MS = 40000 };
 
@@ -33,29 +27,21 @@ static struct partition *partition; // 0
 static struct error error;
 static char client;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic, int32_t id,
-                                                          int64_t *low, int64_t *high);
-rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic, int32_t id,
                                                           int64_t *low, int64_t *high)
 {
-    (void)rk;
     assert_string_equal(topic, "jobs");
     *low = world.low[id];
     *high = 100000;
     return world.watermarks;
 }
 
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
@@ -76,8 +62,6 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
 }
 
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
     assert_ptr_equal(handle, &kafka.clients.producer);
@@ -90,7 +74,6 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context, (void)level;
     world.n_warnings++;
     snprintf(world.warning, sizeof world.warning, "%s", line);
 }
@@ -98,7 +81,6 @@ static void keep_warning(void *context, int level, const char *line)
 // Watermarks 10, the fetched log starts at 20 and the log at 0.
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = START_MS;
     config = (struct kafka_config){
@@ -120,7 +102,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     partition_table_finish(&kafka.partitions);
     return 0;
 }
@@ -144,9 +125,8 @@ static void deliver(int64_t offset)
 
 // ---- noting gaps ----
 
-static void a_gap_is_kept_where_the_log_may_have_begun_in_it(void **state)
+TEST(a_gap_is_kept_where_the_log_may_have_begun_in_it)
 {
-    (void)state;
     deliver(10);
     assert_int_equal(partition->gaps.n_items, 0);
     deliver(15);
@@ -162,9 +142,8 @@ static void a_gap_is_kept_where_the_log_may_have_begun_in_it(void **state)
     assert_int_equal(partition->gaps.n_items, 2);
 }
 
-static void without_a_fetched_start_each_gap_is_kept(void **state)
+TEST(without_a_fetched_start_each_gap_is_kept)
 {
-    (void)state;
     world.low[0] = -1;
     kafka_gaps_note(&kafka, partition, 12);
     assert_gap(0, 10, 12, 0, 0);
@@ -177,9 +156,8 @@ static void without_a_fetched_start_each_gap_is_kept(void **state)
     assert_int_equal(partition->gaps.n_items, 0);
 }
 
-static void before_the_first_commit_a_gap_is_from_0(void **state)
+TEST(before_the_first_commit_a_gap_is_from_0)
 {
-    (void)state;
     offset_map_init(&partition->map);
     kafka_gaps_note(&kafka, partition, 0);
     assert_int_equal(partition->gaps.n_items, 0);
@@ -190,9 +168,8 @@ static void before_the_first_commit_a_gap_is_from_0(void **state)
     assert_int_equal(partition->gaps.n_items, 0);
 }
 
-static void finished_offsets_of_a_gap_are_not_lost(void **state)
+TEST(finished_offsets_of_a_gap_are_not_lost)
 {
-    (void)state;
     for (int64_t i = 10; i < 16; i++)
         assert_int_equal(offset_map_deliver(&partition->map, i), DELIVERY_NEW);
     offset_map_finish(&partition->map, 12);
@@ -207,9 +184,8 @@ static void finished_offsets_of_a_gap_are_not_lost(void **state)
     assert_gap(0, 11, 1000000, 2, 0);
 }
 
-static void the_last_of_many_gaps_covers_those_behind_it(void **state)
+TEST(the_last_of_many_gaps_covers_those_behind_it)
 {
-    (void)state;
     world.low[0] = 100000;
     for (int64_t i = 0; i < PARTITION_GAPS_MAX + 2; i++)
         deliver(11 + 2 * i); // each other one is missing
@@ -233,9 +209,8 @@ static void explain(enum status expected)
         fail_msg("%s", error.text);
 }
 
-static void what_lies_below_the_log_s_start_was_deleted(void **state)
+TEST(what_lies_below_the_log_s_start_was_deleted)
 {
-    (void)state;
     world.low[0] = 1000;
     deliver(20);
     deliver(30);
@@ -256,9 +231,8 @@ static void what_lies_below_the_log_s_start_was_deleted(void **state)
     assert_int_equal(world.n_asked, 1);
 }
 
-static void a_gap_that_starts_at_or_above_the_log_s_start_lost_nothing(void **state)
+TEST(a_gap_that_starts_at_or_above_the_log_s_start_lost_nothing)
 {
-    (void)state;
     world.low[0] = 1000;
     for (int64_t start = 9; start <= 12; start++) {
         partition->gaps.n_items = 1;
@@ -281,9 +255,8 @@ static void a_gap_that_starts_at_or_above_the_log_s_start_lost_nothing(void **st
     assert_int_equal(partition->gaps.n_deleted, 8);
 }
 
-static void a_topic_may_be_older_than_its_group(void **state)
+TEST(a_topic_may_be_older_than_its_group)
 {
-    (void)state;
     partition->gaps.n_items = 1;
     partition->gaps.items[0] = (struct gap){0, 5, 0, 0};
     world.starts[0] = 5;
@@ -292,9 +265,8 @@ static void a_topic_may_be_older_than_its_group(void **state)
     assert_non_null(strstr(world.warning, "no result; a topic may be older than its group"));
 }
 
-static void a_worker_that_refuses_deleted_records_ends(void **state)
+TEST(a_worker_that_refuses_deleted_records_ends)
 {
-    (void)state;
     config.refuse_deleted = true;
     partition->gaps.n_items = 2;
     partition->gaps.items[0] = (struct gap){10, 20, 0, 0};
@@ -306,9 +278,8 @@ static void a_worker_that_refuses_deleted_records_ends(void **state)
     assert_int_equal(world.n_warnings, 0);
 }
 
-static void all_partitions_with_gaps_are_asked_for_at_once(void **state)
+TEST(all_partitions_with_gaps_are_asked_for_at_once)
 {
-    (void)state;
     for (int32_t i = 0; i < N_PARTITIONS; i++) {
         struct partition *other = partition_find(&kafka.partitions, i);
         other->gaps.n_items = 1;
@@ -335,9 +306,8 @@ static void all_partitions_with_gaps_are_asked_for_at_once(void **state)
     assert_int_equal(kafka.figures.records.n_deleted, 10);
 }
 
-static void without_brokers_nothing_is_asked(void **state)
+TEST(without_brokers_nothing_is_asked)
 {
-    (void)state;
     partition->gaps.n_items = 1;
     kafka.clients.consumer.is_down = true;
     explain(STATUS_RETRY);
@@ -348,9 +318,8 @@ static void without_brokers_nothing_is_asked(void **state)
     assert_int_equal(world.n_asked, 0);
 }
 
-static void the_log_s_start_is_asked_for_at_intervals(void **state)
+TEST(the_log_s_start_is_asked_for_at_intervals)
 {
-    (void)state;
     static const struct {
         int64_t at_ms;
         bool fails, asks;
@@ -362,7 +331,7 @@ static void the_log_s_start_is_asked_for_at_intervals(void **state)
         world.now_ms = START_MS + looks[i].at_ms;
         world.code = looks[i].fails ? RD_KAFKA_RESP_ERR__TIMED_OUT : RD_KAFKA_RESP_ERR_NO_ERROR;
         world.n_asked = 0;
-        assert_int_equal(kafka_gaps_look(&kafka, &error), STATUS_OK);
+        assert_ok(kafka_gaps_look(&kafka, &error), &error);
         assert_int_equal(world.n_asked, looks[i].asks);
     }
     config.refuse_deleted = true;
@@ -376,10 +345,9 @@ static void the_log_s_start_is_asked_for_at_intervals(void **state)
 
 // ---- warnings ----
 
-static void offsets_of_another_program_are_warned_of(void **state)
+TEST(offsets_of_another_program_are_warned_of)
 {
     rd_kafka_topic_partition_t committed = {.topic = (char *)"jobs", .partition = 2, .offset = 0};
-    (void)state;
     kafka_gaps_warn_of_others(&kafka, &committed);
     assert_int_equal(world.n_warnings, 1);
     assert_non_null(
@@ -392,9 +360,8 @@ static void offsets_of_another_program_are_warned_of(void **state)
     assert_int_equal(world.n_warnings, 1);
 }
 
-static void a_member_without_partitions_is_warned_of_once(void **state)
+TEST(a_member_without_partitions_is_warned_of_once)
 {
-    (void)state;
     kafka.group.membership = rd_kafka_consumer_group_metadata_new("workers");
     kafka_gaps_warn_when_idle(&kafka);
     assert_int_equal(world.n_found, 0); // it has some
@@ -423,24 +390,4 @@ static void a_member_without_partitions_is_warned_of_once(void **state)
     assert_int_equal(world.n_warnings, 2);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_gap_is_kept_where_the_log_may_have_begun_in_it),
-        test(without_a_fetched_start_each_gap_is_kept),
-        test(before_the_first_commit_a_gap_is_from_0),
-        test(finished_offsets_of_a_gap_are_not_lost),
-        test(the_last_of_many_gaps_covers_those_behind_it),
-        test(what_lies_below_the_log_s_start_was_deleted),
-        test(a_gap_that_starts_at_or_above_the_log_s_start_lost_nothing),
-        test(a_topic_may_be_older_than_its_group),
-        test(a_worker_that_refuses_deleted_records_ends),
-        test(all_partitions_with_gaps_are_asked_for_at_once),
-        test(without_brokers_nothing_is_asked),
-        test(the_log_s_start_is_asked_for_at_intervals),
-        test(offsets_of_another_program_are_warned_of),
-        test(a_member_without_partitions_is_warned_of_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -3,16 +3,9 @@
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 4, START_MS = 1000000, LOCAL_MS = 2000, REVOKE_MS = 10000, EVENTS_MAX = 4 };
 
@@ -99,15 +92,12 @@ static const char *ids_of(const rd_kafka_topic_partition_list_t *list)
     return text;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_pause_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_pause_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -115,7 +105,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_pause_partitions(rd_kafka_t *rk, rd_kafka_to
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_resume_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_resume_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -123,8 +112,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_resume_partitions(rd_kafka_t *rk, rd_kafka_t
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
-                                                  int timeout_ms);
 rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
                                                   int timeout_ms)
 {
@@ -136,7 +123,6 @@ rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic
     return world.seek_fails ? rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "seek") : NULL;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -144,8 +130,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_assign(rd_kafka_t *rk, const rd_kafka_topic_
     return world.fails == ASSIGN ? RD_KAFKA_RESP_ERR__STATE : RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_incremental_assign(rd_kafka_t *rk,
-                                                     const rd_kafka_topic_partition_list_t *list);
 rd_kafka_error_t *__wrap_rd_kafka_incremental_assign(rd_kafka_t *rk,
                                                      const rd_kafka_topic_partition_list_t *list)
 {
@@ -155,8 +139,6 @@ rd_kafka_error_t *__wrap_rd_kafka_incremental_assign(rd_kafka_t *rk,
 }
 
 rd_kafka_error_t *__wrap_rd_kafka_incremental_unassign(rd_kafka_t *rk,
-                                                       const rd_kafka_topic_partition_list_t *list);
-rd_kafka_error_t *__wrap_rd_kafka_incremental_unassign(rd_kafka_t *rk,
                                                        const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -164,7 +146,6 @@ rd_kafka_error_t *__wrap_rd_kafka_incremental_unassign(rd_kafka_t *rk,
     return world.fails == ASSIGN ? rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "unassign") : NULL;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_assignment(rd_kafka_t *rk, rd_kafka_topic_partition_list_t **list);
 rd_kafka_resp_err_t __wrap_rd_kafka_assignment(rd_kafka_t *rk, rd_kafka_topic_partition_list_t **list)
 {
     assert_ptr_equal(rk, &client);
@@ -175,14 +156,12 @@ rd_kafka_resp_err_t __wrap_rd_kafka_assignment(rd_kafka_t *rk, rd_kafka_topic_pa
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-int __wrap_rd_kafka_assignment_lost(rd_kafka_t *rk);
 int __wrap_rd_kafka_assignment_lost(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     return world.is_lost;
 }
 
-rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_kafka_t *rk);
 rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
@@ -191,7 +170,6 @@ rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_k
 
 // ---- queues ----
 
-rd_kafka_queue_t *__wrap_rd_kafka_queue_get_partition(rd_kafka_t *rk, const char *topic, int32_t partition);
 rd_kafka_queue_t *__wrap_rd_kafka_queue_get_partition(rd_kafka_t *rk, const char *topic, int32_t partition)
 {
     assert_ptr_equal(rk, &client);
@@ -200,7 +178,6 @@ rd_kafka_queue_t *__wrap_rd_kafka_queue_get_partition(rd_kafka_t *rk, const char
     return partition == 3 ? NULL : (rd_kafka_queue_t *)&queues[0];
 }
 
-void __wrap_rd_kafka_queue_forward(rd_kafka_queue_t *from, rd_kafka_queue_t *to);
 void __wrap_rd_kafka_queue_forward(rd_kafka_queue_t *from, rd_kafka_queue_t *to)
 {
     assert_ptr_equal(from, &queues[0]);
@@ -208,21 +185,18 @@ void __wrap_rd_kafka_queue_forward(rd_kafka_queue_t *from, rd_kafka_queue_t *to)
     note("forward");
 }
 
-rd_kafka_queue_t *__wrap_rd_kafka_queue_get_consumer(rd_kafka_t *rk);
 rd_kafka_queue_t *__wrap_rd_kafka_queue_get_consumer(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     return (rd_kafka_queue_t *)&queues[1];
 }
 
-rd_kafka_queue_t *__wrap_rd_kafka_queue_new(rd_kafka_t *rk);
 rd_kafka_queue_t *__wrap_rd_kafka_queue_new(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     return (rd_kafka_queue_t *)&queues[2];
 }
 
-void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *queue, int fd, const void *payload, size_t size);
 void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *queue, int fd, const void *payload, size_t size)
 {
     static const uint64_t one = 1;
@@ -232,7 +206,6 @@ void __wrap_rd_kafka_queue_io_event_enable(rd_kafka_queue_t *queue, int fd, cons
     note("wake %d", (int)((char *)queue - queues));
 }
 
-void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *queue);
 void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *queue)
 {
     assert_true((char *)queue >= queues && (char *)queue < queues + 3);
@@ -242,8 +215,6 @@ void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *queue)
 
 // ---- joining and leaving ----
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault)
 {
@@ -257,7 +228,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return part(OPEN, 0, fault);
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_ptr_equal(handle, &kafka.clients.consumer);
@@ -265,7 +235,6 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     note("close");
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_subscribe(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list);
 rd_kafka_resp_err_t __wrap_rd_kafka_subscribe(rd_kafka_t *rk, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(rk, &client);
@@ -276,7 +245,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_subscribe(rd_kafka_t *rk, const rd_kafka_top
     return world.fails == SUBSCRIBE ? RD_KAFKA_RESP_ERR__STATE : RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_unsubscribe(rd_kafka_t *rk);
 rd_kafka_resp_err_t __wrap_rd_kafka_unsubscribe(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
@@ -285,7 +253,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_unsubscribe(rd_kafka_t *rk)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk);
 char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
@@ -294,7 +261,6 @@ char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk)
     return has_id ? id : none;
 }
 
-void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory);
 void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory)
 {
     assert_ptr_equal(rk, &client);
@@ -302,7 +268,6 @@ void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory)
 }
 
 // Each of the first polls has a message; one more has a rebalance.
-rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms)
 {
     static rd_kafka_message_t message;
@@ -322,13 +287,11 @@ rd_kafka_message_t *__wrap_rd_kafka_consumer_poll(rd_kafka_t *rk, int timeout_ms
     return &message;
 }
 
-void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message);
 void __wrap_rd_kafka_message_destroy(rd_kafka_message_t *message)
 {
     assert_non_null(message);
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_consumer_close_queue(rd_kafka_t *rk, rd_kafka_queue_t *queue);
 rd_kafka_error_t *__wrap_rd_kafka_consumer_close_queue(rd_kafka_t *rk, rd_kafka_queue_t *queue)
 {
     assert_ptr_equal(rk, &client);
@@ -337,14 +300,12 @@ rd_kafka_error_t *__wrap_rd_kafka_consumer_close_queue(rd_kafka_t *rk, rd_kafka_
     return world.has_no_closing ? rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "closing") : NULL;
 }
 
-int __wrap_rd_kafka_consumer_closed(rd_kafka_t *rk);
 int __wrap_rd_kafka_consumer_closed(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
     return world.n_events < 0 && !world.never_closes;
 }
 
-rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms);
 rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms)
 {
     assert_ptr_equal(queue, &queues[2]);
@@ -353,14 +314,12 @@ rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeou
     return --world.n_events >= 0 ? (rd_kafka_event_t *)&event : NULL;
 }
 
-rd_kafka_event_type_t __wrap_rd_kafka_event_type(const rd_kafka_event_t *of);
 rd_kafka_event_type_t __wrap_rd_kafka_event_type(const rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
     return world.events[world.n_events] ? RD_KAFKA_EVENT_REBALANCE : RD_KAFKA_EVENT_STATS;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *of);
 rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
@@ -369,14 +328,12 @@ rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *of)
 
 static rd_kafka_topic_partition_list_t *event_list;
 
-rd_kafka_topic_partition_list_t *__wrap_rd_kafka_event_topic_partition_list(rd_kafka_event_t *of);
 rd_kafka_topic_partition_list_t *__wrap_rd_kafka_event_topic_partition_list(rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
     return event_list;
 }
 
-void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *of);
 void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
@@ -384,15 +341,12 @@ void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *of)
 
 // ---- the other files of the transport ----
 
-bool __wrap_kafka_is_cooperative(const struct kafka_transport *of);
 bool __wrap_kafka_is_cooperative(const struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
     return world.is_cooperative;
 }
 
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
@@ -402,9 +356,6 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
     return part(FIND, timeout_ms, fault);
 }
 
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
@@ -419,8 +370,6 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                          : RD_KAFKA_RESP_ERR__TIMED_OUT;
 }
 
-enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
-                                        int timeout_ms, struct error *fault);
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {
@@ -437,8 +386,6 @@ enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_top
 }
 
 enum status __wrap_kafka_transaction_resolve(struct kafka_transport *of, int64_t deadline_ms,
-                                             struct error *fault);
-enum status __wrap_kafka_transaction_resolve(struct kafka_transport *of, int64_t deadline_ms,
                                              struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -446,8 +393,6 @@ enum status __wrap_kafka_transaction_resolve(struct kafka_transport *of, int64_t
     return part(RESOLVE, (int)(deadline_ms - world.now_ms), fault);
 }
 
-enum status __wrap_kafka_transaction_check_id(struct kafka_transport *of, int64_t deadline_ms,
-                                              struct error *fault);
 enum status __wrap_kafka_transaction_check_id(struct kafka_transport *of, int64_t deadline_ms,
                                               struct error *fault)
 {
@@ -457,7 +402,6 @@ enum status __wrap_kafka_transaction_check_id(struct kafka_transport *of, int64_
     return status == STATUS_RESTART ? kafka_stop(&kafka, fault) : status;
 }
 
-enum status __wrap_kafka_confirm_assigned(struct kafka_transport *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_confirm_assigned(struct kafka_transport *of, int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -465,15 +409,12 @@ enum status __wrap_kafka_confirm_assigned(struct kafka_transport *of, int timeou
     return part(CONFIRM, timeout_ms, fault);
 }
 
-void __wrap_kafka_take_membership(struct kafka_transport *of);
 void __wrap_kafka_take_membership(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
     note("member");
 }
 
-void __wrap_kafka_confirm_revoked(struct kafka_transport *of, const rd_kafka_topic_partition_list_t *list,
-                                  int timeout_ms);
 void __wrap_kafka_confirm_revoked(struct kafka_transport *of, const rd_kafka_topic_partition_list_t *list,
                                   int timeout_ms)
 {
@@ -482,21 +423,18 @@ void __wrap_kafka_confirm_revoked(struct kafka_transport *of, const rd_kafka_top
     note("confirm revoked %s", ids_of(list));
 }
 
-void __wrap_kafka_mark_leaving(struct kafka_transport *of, const rd_kafka_topic_partition_list_t *list);
 void __wrap_kafka_mark_leaving(struct kafka_transport *of, const rd_kafka_topic_partition_list_t *list)
 {
     assert_ptr_equal(of, &kafka);
     note("mark %s", ids_of(list));
 }
 
-void __wrap_kafka_say_leaving(struct kafka_transport *of);
 void __wrap_kafka_say_leaving(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
     note("say");
 }
 
-enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *fault);
 enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -505,28 +443,23 @@ enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *
 }
 
 void __wrap_kafka_gaps_warn_of_others(const struct kafka_transport *of,
-                                      const rd_kafka_topic_partition_t *committed);
-void __wrap_kafka_gaps_warn_of_others(const struct kafka_transport *of,
                                       const rd_kafka_topic_partition_t *committed)
 {
     assert_ptr_equal(of, &kafka);
     note("look at %d", committed->partition);
 }
 
-void __wrap_slot_note_member(struct slot *slot, const char *member);
 void __wrap_slot_note_member(struct slot *slot, const char *member)
 {
     assert_ptr_equal(slot, &kafka.identity.slot);
     note("slot %s", member);
 }
 
-bool __wrap_fault_redelivers(void);
 bool __wrap_fault_redelivers(void)
 {
     return world.redelivers;
 }
 
-void __wrap_fault_point(enum fault_point point);
 void __wrap_fault_point(enum fault_point point)
 {
     assert_int_equal(point, FAULT_CLAIMED);
@@ -552,7 +485,6 @@ static const struct transport_events events = {.context = &world, .revoke = revo
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = START_MS;
     world.status = STATUS_RETRY;
@@ -574,7 +506,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     if (kafka.group.assigned)
         rd_kafka_topic_partition_list_destroy(kafka.group.assigned);
     kafka_drop_metadata(&kafka.group.coming);
@@ -626,9 +557,8 @@ static void be_member(void)
 
 // ---- steering ----
 
-static void a_full_partition_is_paused_once_and_resumed_once(void **state)
+TEST(a_full_partition_is_paused_once_and_resumed_once)
 {
-    (void)state;
     struct partition *partition = own(0, 100);
     own(1, 0);
     own(3, 5);
@@ -655,9 +585,8 @@ static void a_full_partition_is_paused_once_and_resumed_once(void **state)
     expect("");
 }
 
-static void a_partition_is_rewound_until_it_works(void **state)
+TEST(a_partition_is_rewound_until_it_works)
 {
-    (void)state;
     struct partition *partition = own(1, 100);
     partition->map.position = 105;
     partition->fetching.rewind = partition->fetching.at_end = true;
@@ -688,9 +617,8 @@ static void a_partition_is_rewound_until_it_works(void **state)
     assert_false(partition->fetching.rewind);
 }
 
-static void redelivery_is_from_the_watermark(void **state)
+TEST(redelivery_is_from_the_watermark)
 {
-    (void)state;
     struct partition *partition = own(1, 100);
     partition->map.position = 105;
     world.redelivers = true;
@@ -714,9 +642,8 @@ static enum status begin_assigned(const char *ids)
     return kafka_begin_assigned(&kafka, 6000, &error);
 }
 
-static void partitions_are_begun_at_their_committed_offsets(void **state)
+TEST(partitions_are_begun_at_their_committed_offsets)
 {
-    (void)state;
     struct offset_map map;
     struct buffer text = {0};
     offset_map_init(&map);
@@ -756,9 +683,8 @@ static void partitions_are_begun_at_their_committed_offsets(void **state)
     buffer_finish(&text);
 }
 
-static void a_member_of_a_cooperative_group_adds_its_partitions(void **state)
+TEST(a_member_of_a_cooperative_group_adds_its_partitions)
 {
-    (void)state;
     world.is_cooperative = true;
     world.partitions[2].offset = 7;
     assert_int_equal(begin_assigned("2"), STATUS_OK);
@@ -768,9 +694,8 @@ static void a_member_of_a_cooperative_group_adds_its_partitions(void **state)
 }
 
 // Released and delivered again, before anything was committed.
-static void a_partition_without_a_commit_goes_on_where_it_was(void **state)
+TEST(a_partition_without_a_commit_goes_on_where_it_was)
 {
-    (void)state;
     struct partition *partition = own(1, 50);
     partition->committed = -1;
     partition->suspects.doubtful = 77;
@@ -783,9 +708,8 @@ static void a_partition_without_a_commit_goes_on_where_it_was(void **state)
     expect("resolve; confirm; read 1; ends; apart 1; forward; assign 1@51; member; claimed");
 }
 
-static void a_partition_that_lost_its_commit_ends_the_worker(void **state)
+TEST(a_partition_that_lost_its_commit_ends_the_worker)
 {
-    (void)state;
     own(1, 0);
     assert_int_equal(begin_assigned("1"), STATUS_RESTART);
     assert_non_null(strstr(error.text, "partition 1 had the committed offset 0 and has none"));
@@ -793,9 +717,8 @@ static void a_partition_that_lost_its_commit_ends_the_worker(void **state)
     expect("resolve; confirm; read 1; ends");
 }
 
-static void an_offset_beyond_the_end_is_of_another_topic(void **state)
+TEST(an_offset_beyond_the_end_is_of_another_topic)
 {
-    (void)state;
     world.partitions[1].offset = 11;
     world.partitions[1].end = 10;
     assert_int_equal(begin_assigned("01"), STATUS_REFUSE);
@@ -811,11 +734,10 @@ static void an_offset_beyond_the_end_is_of_another_topic(void **state)
     assert_int_equal(begin_assigned("10"), STATUS_OK);
 }
 
-static void what_fails_for_now_is_tried_again(void **state)
+TEST(what_fails_for_now_is_tried_again)
 {
     static const char *const calls[] = {NULL, "resolve", "resolve; confirm", "resolve; confirm; read 1",
                                         "resolve; confirm; read 1; ends"};
-    (void)state;
     world.step_ms = 1000;
     for (int which = RESOLVE; which <= ENDS; which++) {
         world.fails = which;
@@ -834,9 +756,8 @@ static void what_fails_for_now_is_tried_again(void **state)
     assert_int_equal(kafka.stopped.status, STATUS_REFUSE);
 }
 
-static void partitions_that_are_not_taken_end_the_worker(void **state)
+TEST(partitions_that_are_not_taken_end_the_worker)
 {
-    (void)state;
     world.fails = ASSIGN;
     for (int i = 0; i < 2; i++) {
         world.is_cooperative = i == 1;
@@ -848,12 +769,11 @@ static void partitions_that_are_not_taken_end_the_worker(void **state)
     }
 }
 
-static void committed_maps_are_checked_before_joining(void **state)
+TEST(committed_maps_are_checked_before_joining)
 {
-    (void)state;
     world.n_partitions = 3;
     world.partitions[2].offset = 9;
-    assert_int_equal(kafka_check_committed(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_check_committed(&kafka, 700, &error), &error);
     expect("read 0 1 2");
     assert_int_equal(world.timeout_ms[READ], 700);
     assert_int_equal(world.timeout_ms[FIND], KAFKA_START_TIMEOUT_MS);
@@ -862,11 +782,11 @@ static void committed_maps_are_checked_before_joining(void **state)
         world.partitions[i].metadata = "of another program";
         assert_int_equal(kafka_check_committed(&kafka, 700, &error), STATUS_REFUSE);
         world.partitions[i].offset = RD_KAFKA_OFFSET_INVALID; // it has none
-        assert_int_equal(kafka_check_committed(&kafka, 700, &error), STATUS_OK);
+        assert_ok(kafka_check_committed(&kafka, 700, &error), &error);
     }
     world.n_partitions = 0;
     buffer_clear(&world.calls);
-    assert_int_equal(kafka_check_committed(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_check_committed(&kafka, 700, &error), &error);
     expect("");
     world.n_partitions = 1;
     for (int i = 0; i < 2; i++) {
@@ -877,9 +797,8 @@ static void committed_maps_are_checked_before_joining(void **state)
 
 // ---- partitions go ----
 
-static void an_assignment_is_answered_at_once_and_taken_later(void **state)
+TEST(an_assignment_is_answered_at_once_and_taken_later)
 {
-    (void)state;
     own(2, 5)->fetching.paused = true;
     be_member();
     rebalance(RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS, "01");
@@ -893,9 +812,8 @@ static void an_assignment_is_answered_at_once_and_taken_later(void **state)
     assert_string_equal(ids_of(kafka.group.assigned), "1");
 }
 
-static void a_cooperative_assignment_is_added(void **state)
+TEST(a_cooperative_assignment_is_added)
 {
-    (void)state;
     world.is_cooperative = true;
     own(2, 5);
     be_member();
@@ -911,9 +829,8 @@ static void a_cooperative_assignment_is_added(void **state)
     assert_string_equal(ids_of(kafka.group.assigned), "0 1 3");
 }
 
-static void finished_jobs_are_committed_before_partitions_go(void **state)
+TEST(finished_jobs_are_committed_before_partitions_go)
 {
-    (void)state;
     struct partition *partition = own(1, 5);
     partition->fetching.at_end = partition->fetching.rewind = partition->fetching.paused = true;
     own(2, 5);
@@ -929,9 +846,8 @@ static void finished_jobs_are_committed_before_partitions_go(void **state)
     assert_null(kafka.group.membership);
 }
 
-static void a_stopped_worker_explains_nothing_and_one_without_events_asks_nobody(void **state)
+TEST(a_stopped_worker_explains_nothing_and_one_without_events_asks_nobody)
 {
-    (void)state;
     own(1, 5);
     kafka.stopped.status = STATUS_RESTART;
     kafka.intake.events = NULL; // outside of poll
@@ -942,9 +858,8 @@ static void a_stopped_worker_explains_nothing_and_one_without_events_asks_nobody
     expect("resolve; assign NULL");
 }
 
-static void of_lost_partitions_nothing_is_said(void **state)
+TEST(of_lost_partitions_nothing_is_said)
 {
-    (void)state;
     for (int i = 0; i < 2; i++) {
         world.is_cooperative = i == 1;
         world.is_lost = true;
@@ -957,9 +872,8 @@ static void of_lost_partitions_nothing_is_said(void **state)
     }
 }
 
-static void a_cooperative_member_gives_what_is_listed(void **state)
+TEST(a_cooperative_member_gives_what_is_listed)
 {
-    (void)state;
     world.is_cooperative = true;
     own(1, 5);
     own(2, 5);
@@ -980,10 +894,9 @@ static void a_cooperative_member_gives_what_is_listed(void **state)
     assert_null(kafka.group.coming);
 }
 
-static void lost_jobs_are_reported_once_the_group_is_known(void **state)
+TEST(lost_jobs_are_reported_once_the_group_is_known)
 {
     static const struct transport_events none = {.context = &world};
-    (void)state;
     for (int32_t i = 0; i < N_PARTITIONS; i++) {
         if (i == 1)
             continue;
@@ -1019,23 +932,22 @@ static void lost_jobs_are_reported_once_the_group_is_known(void **state)
 
 // ---- joining ----
 
-static void a_consumer_wakes_the_worker_and_has_its_time(void **state)
+TEST(a_consumer_wakes_the_worker_and_has_its_time)
 {
     static const struct kafka_property interval = {"max.poll.interval.ms", "70000"};
     static const struct kafka_property wrong = {"no.such.property", "1"};
-    (void)state;
     kafka.intake.records = NULL;
     kafka.clients.consumer.owner = NULL;
-    assert_int_equal(kafka_group_open(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_open(&kafka, &error), &error);
     expect("open; wake 1; wake 2");
     assert_ptr_equal(kafka.intake.records, &queues[2]);
     assert_true(kafka.outside.timeout_ms > 0 && kafka.outside.timeout_ms % 3 == 0);
     config.properties = &interval;
     config.n_properties = 1;
-    assert_int_equal(kafka_group_open(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_open(&kafka, &error), &error);
     assert_int_equal(kafka.outside.timeout_ms, 210000);
     config.group.membership_timeout_ms = 5;
-    assert_int_equal(kafka_group_open(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_open(&kafka, &error), &error);
     assert_int_equal(kafka.outside.timeout_ms, 5);
     config.properties = &wrong;
     assert_int_equal(kafka_group_open(&kafka, &error), STATUS_REFUSE);
@@ -1050,10 +962,9 @@ static void a_consumer_wakes_the_worker_and_has_its_time(void **state)
     expect("");
 }
 
-static void a_member_says_in_its_slot_that_it_joins(void **state)
+TEST(a_member_says_in_its_slot_that_it_joins)
 {
-    (void)state;
-    assert_int_equal(kafka_group_join(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_join(&kafka, &error), &error);
     expect("slot joining; subscribe");
     assert_true(kafka.group.subscribed);
     kafka.group.subscribed = false;
@@ -1063,9 +974,8 @@ static void a_member_says_in_its_slot_that_it_joins(void **state)
     assert_false(kafka.group.subscribed);
 }
 
-static void a_new_consumer_forgets_the_group_and_keeps_the_maps(void **state)
+TEST(a_new_consumer_forgets_the_group_and_keeps_the_maps)
 {
-    (void)state;
     struct partition *partition = own(0, 5);
     own(2, 5);
     partition->fetching.paused = partition->fetching.at_end = partition->fetching.rewind = true;
@@ -1073,7 +983,7 @@ static void a_new_consumer_forgets_the_group_and_keeps_the_maps(void **state)
     kafka.group.assigned = list_of("2");
     kafka.group.coming = rd_kafka_consumer_group_metadata_new("workers");
     kafka.group.subscribed = kafka.watch.is_stuck = true;
-    assert_int_equal(kafka_group_renew(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_renew(&kafka, &error), &error);
     expect("destroy; close; open; wake 1; wake 2");
     assert_false(kafka.watch.is_stuck || kafka.group.subscribed);
     assert_true(kafka.group.has_lost);
@@ -1089,17 +999,16 @@ static void a_new_consumer_forgets_the_group_and_keeps_the_maps(void **state)
     assert_int_equal(kafka.stopped.status, STATUS_RETRY);
 }
 
-static void a_member_that_is_expelled_twice_in_a_minute_has_a_namesake(void **state)
+TEST(a_member_that_is_expelled_twice_in_a_minute_has_a_namesake)
 {
-    (void)state;
     kafka.group.is_expelled = true;
-    assert_int_equal(kafka_group_rejoin(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_rejoin(&kafka, &error), &error);
     assert_int_equal(world.timeout_ms[CHECK_ID], 5000);
     assert_false(kafka.group.is_expelled);
     assert_int_equal(kafka.group.rejoined_ms, START_MS);
     buffer_clear(&world.calls);
     world.now_ms += 60000;
-    assert_int_equal(kafka_group_rejoin(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_rejoin(&kafka, &error), &error);
     expect("check id; destroy; close; open; wake 1; wake 2");
     world.now_ms += 59999;
     assert_int_equal(kafka_group_rejoin(&kafka, &error), STATUS_RESTART);
@@ -1107,11 +1016,10 @@ static void a_member_that_is_expelled_twice_in_a_minute_has_a_namesake(void **st
     expect("slot fenced");
 }
 
-static void a_member_whose_id_is_taken_ends_and_one_without_an_answer_goes_on(void **state)
+TEST(a_member_whose_id_is_taken_ends_and_one_without_an_answer_goes_on)
 {
-    (void)state;
     world.fails = CHECK_ID;
-    assert_int_equal(kafka_group_rejoin(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_group_rejoin(&kafka, &error), &error);
     assert_int_equal(kafka.figures.n_rejoins, 1);
     world.now_ms += 60000;
     world.status = STATUS_RESTART;
@@ -1121,9 +1029,8 @@ static void a_member_whose_id_is_taken_ends_and_one_without_an_answer_goes_on(vo
 
 // ---- leaving ----
 
-static void all_events_are_answered_before_the_group_closes(void **state)
+TEST(all_events_are_answered_before_the_group_closes)
 {
-    (void)state;
     world.n_messages = 2;
     world.regroups = true;
     kafka_group_leave(&kafka, false, START_MS + 1000);
@@ -1139,9 +1046,8 @@ static void all_events_are_answered_before_the_group_closes(void **state)
     rd_kafka_topic_partition_list_destroy(event_list);
 }
 
-static void leaving_has_a_deadline(void **state)
+TEST(leaving_has_a_deadline)
 {
-    (void)state;
     world.n_messages = 100;
     world.step_ms = 400;
     kafka_group_leave(&kafka, false, START_MS + 1000);
@@ -1157,9 +1063,8 @@ static void leaving_has_a_deadline(void **state)
 }
 
 // Also a static one: librdkafka sends no LeaveGroup for it once its close has begun.
-static void a_member_has_left_before_the_group_closes(void **state)
+TEST(a_member_has_left_before_the_group_closes)
 {
-    (void)state;
     kafka.group.subscribed = true;
     world.n_polls_to_leave = 3;
     kafka_group_leave(&kafka, true, START_MS + 1000);
@@ -1177,9 +1082,8 @@ static void a_member_has_left_before_the_group_closes(void **state)
     expect("unsubscribe; poll; close group; destroy");
 }
 
-static void a_member_that_leaves_while_it_joins_waits_for_its_id(void **state)
+TEST(a_member_that_leaves_while_it_joins_waits_for_its_id)
 {
-    (void)state;
     kafka.group.subscribed = true;
     world.n_polls_to_id = 2;
     kafka_group_leave(&kafka, true, START_MS + 10000);
@@ -1198,37 +1102,4 @@ static void a_member_that_leaves_while_it_joins_waits_for_its_id(void **state)
     expect("poll; unsubscribe; poll; close group; destroy");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_full_partition_is_paused_once_and_resumed_once),
-        test(a_partition_is_rewound_until_it_works),
-        test(redelivery_is_from_the_watermark),
-        test(partitions_are_begun_at_their_committed_offsets),
-        test(a_member_of_a_cooperative_group_adds_its_partitions),
-        test(a_partition_without_a_commit_goes_on_where_it_was),
-        test(a_partition_that_lost_its_commit_ends_the_worker),
-        test(an_offset_beyond_the_end_is_of_another_topic),
-        test(what_fails_for_now_is_tried_again),
-        test(partitions_that_are_not_taken_end_the_worker),
-        test(committed_maps_are_checked_before_joining),
-        test(an_assignment_is_answered_at_once_and_taken_later),
-        test(a_cooperative_assignment_is_added),
-        test(finished_jobs_are_committed_before_partitions_go),
-        test(a_stopped_worker_explains_nothing_and_one_without_events_asks_nobody),
-        test(of_lost_partitions_nothing_is_said),
-        test(a_cooperative_member_gives_what_is_listed),
-        test(lost_jobs_are_reported_once_the_group_is_known),
-        test(a_consumer_wakes_the_worker_and_has_its_time),
-        test(a_member_says_in_its_slot_that_it_joins),
-        test(a_new_consumer_forgets_the_group_and_keeps_the_maps),
-        test(a_member_that_is_expelled_twice_in_a_minute_has_a_namesake),
-        test(a_member_whose_id_is_taken_ends_and_one_without_an_answer_goes_on),
-        test(all_events_are_answered_before_the_group_closes),
-        test(leaving_has_a_deadline),
-        test(a_member_has_left_before_the_group_closes),
-        test(a_member_that_leaves_while_it_joins_waits_for_its_id),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

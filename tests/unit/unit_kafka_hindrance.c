@@ -1,15 +1,9 @@
 // What keeps a member of the group from its work: topics that are gone, silent brokers, an outage and its
 // end, by answers that the test gives (consumer/kafka/kafka_transport.h).
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 static struct {
     int64_t now_ms, silence_ms;
@@ -25,11 +19,8 @@ static struct kafka_config config;
 static struct error error;
 
 enum status __wrap_kafka_metadata_open(struct kafka_metadata *metadata, const struct kafka_config *of,
-                                       const char *const *topics, int n_topics, struct error *fault);
-enum status __wrap_kafka_metadata_open(struct kafka_metadata *metadata, const struct kafka_config *of,
                                        const char *const *topics, int n_topics, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(metadata, &kafka.hindrance.metadata);
     assert_ptr_equal(of, &config);
     world.n_opened = n_topics;
@@ -38,22 +29,17 @@ enum status __wrap_kafka_metadata_open(struct kafka_metadata *metadata, const st
     return STATUS_OK;
 }
 
-bool __wrap_kafka_metadata_turn(struct kafka_metadata *metadata);
 bool __wrap_kafka_metadata_turn(struct kafka_metadata *metadata)
 {
     assert_ptr_equal(metadata, &kafka.hindrance.metadata);
     return world.has_answer;
 }
 
-int64_t __wrap_kafka_metadata_silence_ms(const struct kafka_metadata *metadata);
 int64_t __wrap_kafka_metadata_silence_ms(const struct kafka_metadata *metadata)
 {
-    (void)metadata;
     return world.silence_ms;
 }
 
-enum status __wrap_kafka_control_reopen(struct kafka_transport *of, int32_t n_partitions,
-                                        struct error *fault);
 enum status __wrap_kafka_control_reopen(struct kafka_transport *of, int32_t n_partitions, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -62,17 +48,14 @@ enum status __wrap_kafka_control_reopen(struct kafka_transport *of, int32_t n_pa
     return world.cannot_reopen ? error_set(fault, STATUS_RETRY, ERROR_BROKER, "not now") : STATUS_OK;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
     *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     world.n_warnings++;
     snprintf(world.warnings, sizeof world.warnings, "%s", line);
@@ -81,7 +64,6 @@ static void keep_warning(void *context, int level, const char *line)
 static int begin(void **state)
 {
     static const char *const names[] = {"jobs", "results", "dead", "control"};
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 5000;
     config = (struct kafka_config){
@@ -99,25 +81,24 @@ static int begin(void **state)
 
 static const char *look(void)
 {
-    assert_int_equal(kafka_hindrance_look(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_hindrance_look(&kafka, &error), &error);
     return kafka_waiting(&kafka.base);
 }
 
-static void all_topics_are_asked_for(void **state)
+TEST(all_topics_are_asked_for)
 {
-    (void)state;
-    assert_int_equal(kafka_hindrance_open(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_hindrance_open(&kafka, &error), &error);
     assert_int_equal(world.n_opened, 4);
     assert_string_equal(world.opened[KAFKA_TOPIC_JOBS], "jobs");
     assert_string_equal(world.opened[KAFKA_TOPIC_RESULTS], "results");
     assert_string_equal(world.opened[KAFKA_TOPIC_DEAD], "dead");
     assert_string_equal(world.opened[KAFKA_TOPIC_CONTROL], "control");
     config.topics.control = NULL;
-    assert_int_equal(kafka_hindrance_open(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_hindrance_open(&kafka, &error), &error);
     assert_int_equal(world.n_opened, 3);
 }
 
-static void a_topic_that_is_gone_is_named_with_what_it_means(void **state)
+TEST(a_topic_that_is_gone_is_named_with_what_it_means)
 {
     static const char *const consequences[] = {[KAFKA_TOPIC_JOBS] = "there are no jobs",
                                                [KAFKA_TOPIC_RESULTS] = "results wait for it",
@@ -155,9 +136,8 @@ static void a_topic_that_is_gone_is_named_with_what_it_means(void **state)
     }
 }
 
-static void a_control_topic_that_is_back_is_read_from_its_beginning(void **state)
+TEST(a_control_topic_that_is_back_is_read_from_its_beginning)
 {
-    (void)state;
     struct kafka_metadata_topic *topic = &kafka.hindrance.metadata.topics[KAFKA_TOPIC_CONTROL];
     topic->n_missing = KAFKA_METADATA_MISSING_MIN;
     look();
@@ -174,7 +154,7 @@ static void a_control_topic_that_is_back_is_read_from_its_beginning(void **state
     assert_string_equal(world.warnings, "topic control is there again");
 }
 
-static void a_jobs_topic_of_which_jobs_ran_here_ends_the_worker(void **state)
+TEST(a_jobs_topic_of_which_jobs_ran_here_ends_the_worker)
 {
     struct partition unread = {.map.position = OFFSET_UNKNOWN}, read = {.map.position = 7};
     struct partition *tables[][3] = {
@@ -190,13 +170,12 @@ static void a_jobs_topic_of_which_jobs_ran_here_ends_the_worker(void **state)
         begin(state); // of another topic it doesn't matter
         kafka.partitions = (struct partition_table){tables[i], 3};
         kafka.hindrance.metadata.topics[KAFKA_TOPIC_RESULTS].n_missing = KAFKA_METADATA_MISSING_MIN;
-        assert_int_equal(kafka_hindrance_look(&kafka, &error), STATUS_OK);
+        assert_ok(kafka_hindrance_look(&kafka, &error), &error);
     }
 }
 
-static void silence_is_warned_of_once_and_told_in_seconds(void **state)
+TEST(silence_is_warned_of_once_and_told_in_seconds)
 {
-    (void)state;
     world.silence_ms = 12999;
     assert_string_equal(look(), "Kafka at broker:9092: no broker has answered for 12 s");
     world.silence_ms = 14000;
@@ -210,9 +189,8 @@ static void silence_is_warned_of_once_and_told_in_seconds(void **state)
     assert_int_equal(world.n_warnings, 2);
 }
 
-static void what_a_transaction_holds_back_is_told_unless_there_is_more(void **state)
+TEST(what_a_transaction_holds_back_is_told_unless_there_is_more)
 {
-    (void)state;
     strcpy(kafka.hindrance.held, "held back");
     assert_string_equal(look(), "held back");
     world.silence_ms = 20000;
@@ -222,9 +200,8 @@ static void what_a_transaction_holds_back_is_told_unless_there_is_more(void **st
 }
 
 // An answer ends an outage if its question was asked after the outage began.
-static void an_outage_ends_with_a_later_answer(void **state)
+TEST(an_outage_ends_with_a_later_answer)
 {
-    (void)state;
     struct kafka_metadata *metadata = &kafka.hindrance.metadata;
     look();
     assert_int_equal(kafka.hindrance.down_ms, 0);
@@ -264,9 +241,8 @@ static void an_outage_ends_with_a_later_answer(void **state)
     assert_int_equal(kafka.hindrance.down_ms, 0);
 }
 
-static void a_commit_that_fails_for_want_of_replicas_names_them(void **state)
+TEST(a_commit_that_fails_for_want_of_replicas_names_them)
 {
-    (void)state;
     struct kafka_metadata_topic *results = &kafka.hindrance.metadata.topics[KAFKA_TOPIC_RESULTS];
     error = (struct error){.status = STATUS_RETRY, .code = ERROR_BROKER, .text = "timed out"};
     kafka_publish_name_replicas(&kafka, &error);
@@ -285,18 +261,4 @@ static void a_commit_that_fails_for_want_of_replicas_names_them(void **state)
     assert_int_equal(error.code, ERROR_BROKER);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {
-        TEST(all_topics_are_asked_for),
-        TEST(a_topic_that_is_gone_is_named_with_what_it_means),
-        TEST(a_control_topic_that_is_back_is_read_from_its_beginning),
-        TEST(a_jobs_topic_of_which_jobs_ran_here_ends_the_worker),
-        TEST(silence_is_warned_of_once_and_told_in_seconds),
-        TEST(what_a_transaction_holds_back_is_told_unless_there_is_more),
-        TEST(an_outage_ends_with_a_later_answer),
-        TEST(a_commit_that_fails_for_want_of_replicas_names_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

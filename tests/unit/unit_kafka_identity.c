@@ -1,14 +1,6 @@
 // The names by which brokers know a client (consumer/kafka/kafka_handle.c), as librdkafka has them.
 #include "consumer/kafka/kafka_handle.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static const struct kafka_config usual = {.brokers = "localhost:1",
                                           .topics.jobs = "jobs",
@@ -31,10 +23,9 @@ static void assert_property(const struct kafka_config *config, enum kafka_role r
 }
 
 // Groups of one name on several topics of jobs have members of their own.
-static void a_member_is_named_by_its_slot_and_the_topic_of_jobs(void **state)
+TEST(a_member_is_named_by_its_slot_and_the_topic_of_jobs)
 {
     struct kafka_config config = usual;
-    (void)state;
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.instance.id", "slot.jobs");
     config.topics.jobs = "others";
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.instance.id", "slot.others");
@@ -42,12 +33,11 @@ static void a_member_is_named_by_its_slot_and_the_topic_of_jobs(void **state)
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.instance.id", "slot");
 }
 
-static void a_name_is_cut_to_the_brokers_limit(void **state)
+TEST(a_name_is_cut_to_the_brokers_limit)
 {
     enum { NAME_BYTES_MAX = 249 };
     char topic[NAME_BYTES_MAX + 1], expected[NAME_BYTES_MAX + 1];
     struct kafka_config config = usual;
-    (void)state;
     memset(topic, 't', NAME_BYTES_MAX);
     memset(expected, 't', NAME_BYTES_MAX);
     memcpy(expected, "slot.", 5);
@@ -56,22 +46,20 @@ static void a_name_is_cut_to_the_brokers_limit(void **state)
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.instance.id", expected);
 }
 
-static void a_dynamic_member_and_clients_that_are_none_have_no_name(void **state)
+TEST(a_dynamic_member_and_clients_that_are_none_have_no_name)
 {
     static const enum kafka_role others[] = {KAFKA_READER, KAFKA_TRANSACTIONAL, KAFKA_PRODUCER,
                                              KAFKA_SUBMITTER, KAFKA_ADMIN};
     struct kafka_config config = usual;
-    (void)state;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_property(&config, others[i], "slot", "group.instance.id", NULL);
     config.group.is_dynamic = true;
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.instance.id", NULL);
 }
 
-static void groups_and_transactions_have_their_names(void **state)
+TEST(groups_and_transactions_have_their_names)
 {
     struct kafka_config config = usual;
-    (void)state;
     assert_property(&config, KAFKA_CONSUMER, "slot", "group.id", "workers");
     assert_property(&config, KAFKA_READER, "slot", "group.id", "workers");
     config.group.name = NULL;
@@ -79,15 +67,4 @@ static void groups_and_transactions_have_their_names(void **state)
     assert_property(&config, KAFKA_ADMIN, "slot", "group.id", NULL);
     assert_property(&config, KAFKA_TRANSACTIONAL, "slot", "transactional.id", "slot");
     assert_property(&config, KAFKA_PRODUCER, "slot", "transactional.id", NULL);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_member_is_named_by_its_slot_and_the_topic_of_jobs),
-        cmocka_unit_test(a_name_is_cut_to_the_brokers_limit),
-        cmocka_unit_test(a_dynamic_member_and_clients_that_are_none_have_no_name),
-        cmocka_unit_test(groups_and_transactions_have_their_names),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

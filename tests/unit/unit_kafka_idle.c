@@ -3,16 +3,9 @@
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 3, MEMBERS_MAX = 4 };
 
@@ -45,25 +38,21 @@ static struct error error;
 
 // ---- what librdkafka says ----
 
-const char *__wrap_rd_kafka_MemberDescription_consumer_id(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_consumer_id(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct listed_member *)member)->id;
 }
 
-const char *__wrap_rd_kafka_MemberDescription_client_id(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_client_id(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct listed_member *)member)->client;
 }
 
-const char *__wrap_rd_kafka_MemberDescription_group_instance_id(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_group_instance_id(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct listed_member *)member)->instance;
 }
 
-const char *__wrap_rd_kafka_MemberDescription_host(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_host(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct listed_member *)member)->host;
@@ -88,10 +77,6 @@ __wrap_rd_kafka_MemberAssignment_partitions(const rd_kafka_MemberAssignment_t *a
 rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
                                          int timeout_ms,
                                          void (*receive)(void *, const rd_kafka_MemberDescription_t *),
-                                         void *context, bool *is_stable);
-rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
-                                         int timeout_ms,
-                                         void (*receive)(void *, const rd_kafka_MemberDescription_t *),
                                          void *context, bool *is_stable)
 {
     assert_ptr_equal(asking, &kafka.clients.asking);
@@ -106,11 +91,8 @@ rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const stru
 }
 
 rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic,
-                                                          int32_t partition, int64_t *low, int64_t *high);
-rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic,
                                                           int32_t partition, int64_t *low, int64_t *high)
 {
-    (void)rk;
     assert_string_equal(topic, "jobs");
     world.n_looked++;
     *low = 0;
@@ -119,11 +101,8 @@ rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const 
 }
 
 rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
-                                             const struct rd_kafka_metadata **metadata, int timeout_ms);
-rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
                                              const struct rd_kafka_metadata **metadata, int timeout_ms)
 {
-    (void)rk, (void)metadata;
     assert_int_equal(all, 1); // topics: else the group does not see added partitions
     assert_null(only);
     assert_int_equal(timeout_ms, 2000);
@@ -132,11 +111,8 @@ rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_t
 }
 
 enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(handle, &kafka.clients.producer);
     assert_string_equal(topic, "jobs");
     assert_int_equal(timeout_ms, 2000);
@@ -145,11 +121,8 @@ enum status __wrap_kafka_topic_find(struct kafka_handle *handle, const char *top
 }
 
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
-                                        int timeout_ms, struct error *fault);
-enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {
-    (void)of, (void)fault;
     assert_int_equal(timeout_ms, 1000);
     world.n_committed++;
     for (int i = 0; i < list->cnt; i++)
@@ -157,27 +130,20 @@ enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_top
     return world.committed;
 }
 
-bool __wrap_suspects_are_computed(int64_t offset, struct text metadata);
 bool __wrap_suspects_are_computed(int64_t offset, struct text metadata)
 {
-    (void)metadata;
     assert_int_equal(offset, 0);
     return world.computes;
 }
 
-const rd_kafka_conf_t *__wrap_rd_kafka_conf(rd_kafka_t *rk);
 const rd_kafka_conf_t *__wrap_rd_kafka_conf(rd_kafka_t *rk)
 {
-    (void)rk;
     return NULL;
 }
 
 rd_kafka_conf_res_t __wrap_rd_kafka_conf_get(const rd_kafka_conf_t *conf, const char *name, char *value,
-                                             size_t *size);
-rd_kafka_conf_res_t __wrap_rd_kafka_conf_get(const rd_kafka_conf_t *conf, const char *name, char *value,
                                              size_t *size)
 {
-    (void)conf;
     const char *text = strcmp(name, "session.timeout.ms") == 0 ? world.session : world.instance;
     assert_true(strcmp(name, "session.timeout.ms") == 0 || strcmp(name, "group.instance.id") == 0);
     if (!text)
@@ -186,32 +152,26 @@ rd_kafka_conf_res_t __wrap_rd_kafka_conf_get(const rd_kafka_conf_t *conf, const 
     return RD_KAFKA_CONF_OK;
 }
 
-int __wrap_nanosleep(const struct timespec *time, struct timespec *rest);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *rest)
 {
-    (void)rest;
     assert_int_equal(time->tv_sec, 0);
     world.now_ms += time->tv_nsec / 1000000;
     return 0;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
     *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 static bool asked_to_stop(void *context)
 {
-    (void)context;
     return world.stop_after && world.n_asked >= world.stop_after;
 }
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     world.n_warnings++;
     snprintf(world.warnings, sizeof world.warnings, "%s", line);
@@ -219,7 +179,6 @@ static void keep_warning(void *context, int level, const char *line)
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < MEMBERS_MAX; i++)
         if (world.members[i].list)
             rd_kafka_topic_partition_list_destroy(world.members[i].list);
@@ -228,7 +187,6 @@ static int end(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 100000;
     world.n_partitions = N_PARTITIONS;
@@ -269,7 +227,7 @@ static void add_member(const char *id, const char *client, const char *instance,
 
 // ---- is the queue empty? ----
 
-static void the_queue_is_drained_when_all_of_it_was_delivered(void **state)
+TEST(the_queue_is_drained_when_all_of_it_was_delivered)
 {
     assert_true(kafka_is_drained(&kafka.base));
     for (int i = 0; i < 7; i++) {
@@ -292,9 +250,8 @@ static void the_queue_is_drained_when_all_of_it_was_delivered(void **state)
     }
 }
 
-static void records_in_quarantine_are_not_drained_and_released_with_their_partition(void **state)
+TEST(records_in_quarantine_are_not_drained_and_released_with_their_partition)
 {
-    (void)state;
     char text[ERROR_TEXT_BYTES] = "";
     offset_map_init(&partitions[1].map);
     for (int64_t offset = 10; offset < 20; offset++)
@@ -323,7 +280,7 @@ static void records_in_quarantine_are_not_drained_and_released_with_their_partit
     assert_true(kafka_is_drained(&kafka.base));
 }
 
-static void the_last_worker_goes_when_each_partition_has_an_owner(void **state)
+TEST(the_last_worker_goes_when_each_partition_has_an_owner)
 {
     static const struct {
         const char *first, *second, *topic;
@@ -353,7 +310,7 @@ static void the_last_worker_goes_when_each_partition_has_an_owner(void **state)
     }
 }
 
-static void what_can_not_be_asked_keeps_the_worker(void **state)
+TEST(what_can_not_be_asked_keeps_the_worker)
 {
     add_member("a", "a", NULL, "jobs", "012");
     kafka.clients.consumer.is_down = true;
@@ -371,12 +328,10 @@ static void what_can_not_be_asked_keeps_the_worker(void **state)
     config.log = NULL;
     assert_false(kafka_confirm_drained(&kafka.base));
     assert_int_equal(world.n_warnings, 1);
-    (void)state;
 }
 
-static void a_broker_that_does_not_know_the_topic_confirms_nothing(void **state)
+TEST(a_broker_that_does_not_know_the_topic_confirms_nothing)
 {
-    (void)state;
     add_member("a", "worker", NULL, "jobs", "012");
     assert_true(kafka_confirm_drained(&kafka.base));
     world.n_partitions = 0;
@@ -384,9 +339,8 @@ static void a_broker_that_does_not_know_the_topic_confirms_nothing(void **state)
 }
 
 // The coordinator notices added partitions itself, by the next call.
-static void with_the_group_protocol_the_number_of_partitions_is_seen_twice(void **state)
+TEST(with_the_group_protocol_the_number_of_partitions_is_seen_twice)
 {
-    (void)state;
     config.group.protocol = GROUP_PROTOCOL_CONSUMER;
     assert_false(kafka_confirm_drained(&kafka.base));
     assert_true(kafka_confirm_drained(&kafka.base));
@@ -405,9 +359,8 @@ static void look_at(int64_t ms)
     kafka_watch_held(&kafka);
 }
 
-static void records_behind_an_open_transaction_are_warned_of_once(void **state)
+TEST(records_behind_an_open_transaction_are_warned_of_once)
 {
-    (void)state;
     world.high[0] = 12;
     world.high[2] = 40;
     look_at(0);
@@ -434,9 +387,8 @@ static void records_behind_an_open_transaction_are_warned_of_once(void **state)
     assert_int_equal(partitions[0].held.since_ms, 0);
 }
 
-static void a_transaction_that_is_open_for_as_long_as_it_may_is_warned_of(void **state)
+TEST(a_transaction_that_is_open_for_as_long_as_it_may_is_warned_of)
 {
-    (void)state;
     world.high[2] = 31;
     look_at(0);
     look_at(2999);
@@ -454,9 +406,8 @@ static void a_transaction_that_is_open_for_as_long_as_it_may_is_warned_of(void *
     assert_string_not_equal(kafka.hindrance.held, "");
 }
 
-static void looks_are_a_fifth_of_a_second_apart(void **state)
+TEST(looks_are_a_fifth_of_a_second_apart)
 {
-    (void)state;
     look_at(0);
     assert_int_equal(world.n_looked, N_PARTITIONS);
     look_at(199);
@@ -469,9 +420,8 @@ static void looks_are_a_fifth_of_a_second_apart(void **state)
     assert_int_equal(world.n_looked, 2 * N_PARTITIONS + 1);
 }
 
-static void a_worker_whose_jobs_are_all_held_back_is_not_ready_after_a_minute(void **state)
+TEST(a_worker_whose_jobs_are_all_held_back_is_not_ready_after_a_minute)
 {
-    (void)state;
     world.high[1] = 21;
     look_at(0);
     world.high[2] = 31; // for less long
@@ -501,9 +451,8 @@ static enum status await(void)
     return kafka_namesake_await(&kafka, &error);
 }
 
-static void a_name_that_no_member_has_is_taken_at_once(void **state)
+TEST(a_name_that_no_member_has_is_taken_at_once)
 {
-    (void)state;
     add_member("m-1", "sheaf-workers-1", NULL, "jobs", "0");
     add_member(NULL, "sheaf-workers-0", NULL, "jobs", "0");
     add_member("m-2", NULL, "sheaf-workers-0", "jobs", "1");
@@ -520,7 +469,7 @@ static void a_name_that_no_member_has_is_taken_at_once(void **state)
     assert_int_equal(world.n_asked, 1);
 }
 
-static void the_last_process_of_the_slot_is_dead(void **state)
+TEST(the_last_process_of_the_slot_is_dead)
 {
     static const char *const noted[] = {"m-1", SLOT_MEMBER_JOINING};
     for (int i = 0; i < 4; i++) {
@@ -535,7 +484,7 @@ static void the_last_process_of_the_slot_is_dead(void **state)
     }
 }
 
-static void a_member_whose_partitions_nobody_computes_is_taken_over(void **state)
+TEST(a_member_whose_partitions_nobody_computes_is_taken_over)
 {
     static const struct {
         const char *numbers;
@@ -571,7 +520,7 @@ static void a_member_whose_partitions_nobody_computes_is_taken_over(void **state
         "the end of its session, up to 6 s, in case it lives");
 }
 
-static void a_member_that_outlives_its_session_has_the_name(void **state)
+TEST(a_member_that_outlives_its_session_has_the_name)
 {
     static const struct {
         const char *session;
@@ -597,7 +546,7 @@ static void a_member_that_outlives_its_session_has_the_name(void **state)
     }
 }
 
-static void a_question_without_an_answer_is_asked_for_five_seconds(void **state)
+TEST(a_question_without_an_answer_is_asked_for_five_seconds)
 {
     world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     assert_int_equal(await(), STATUS_OK);
@@ -614,25 +563,4 @@ static void a_question_without_an_answer_is_asked_for_five_seconds(void **state)
     assert_int_equal(world.n_asked, 7);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(the_queue_is_drained_when_all_of_it_was_delivered),
-        TEST(records_in_quarantine_are_not_drained_and_released_with_their_partition),
-        TEST(the_last_worker_goes_when_each_partition_has_an_owner),
-        TEST(what_can_not_be_asked_keeps_the_worker),
-        TEST(a_broker_that_does_not_know_the_topic_confirms_nothing),
-        TEST(with_the_group_protocol_the_number_of_partitions_is_seen_twice),
-        TEST(records_behind_an_open_transaction_are_warned_of_once),
-        TEST(a_transaction_that_is_open_for_as_long_as_it_may_is_warned_of),
-        TEST(looks_are_a_fifth_of_a_second_apart),
-        TEST(a_worker_whose_jobs_are_all_held_back_is_not_ready_after_a_minute),
-        TEST(a_name_that_no_member_has_is_taken_at_once),
-        TEST(the_last_process_of_the_slot_is_dead),
-        TEST(a_member_whose_partitions_nobody_computes_is_taken_over),
-        TEST(a_member_that_outlives_its_session_has_the_name),
-        TEST(a_question_without_an_answer_is_asked_for_five_seconds),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,14 +1,7 @@
 // Jobs whose records a broker refuses: which are doubted, when one is given up, and when the topic is
 // (consumer/kafka/kafka_isolation.c).
 #include "consumer/kafka/kafka_transport.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_JOBS = 4 };
 
@@ -28,11 +21,8 @@ static bool named[N_JOBS];
 static struct error error;
 
 enum status __wrap_kafka_publish_give_up(struct kafka_transport *of, struct job *job,
-                                         const struct error *refused, struct error *fault);
-enum status __wrap_kafka_publish_give_up(struct kafka_transport *of, struct job *job,
                                          const struct error *refused, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &kafka);
     world.n_given_up++;
     world.given_up = job;
@@ -40,7 +30,6 @@ enum status __wrap_kafka_publish_give_up(struct kafka_transport *of, struct job 
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_publish_read_limits(struct kafka_transport *of, struct error *fault);
 enum status __wrap_kafka_publish_read_limits(struct kafka_transport *of, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -50,14 +39,12 @@ enum status __wrap_kafka_publish_read_limits(struct kafka_transport *of, struct 
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context, (void)level;
     world.n_warnings++;
     snprintf(world.warnings, sizeof world.warnings, "%s", line);
 }
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < N_JOBS; i++)
         job_destroy(jobs[i]);
     return 0;
@@ -65,7 +52,6 @@ static int end(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     memset(named, 0, sizeof named);
     config = (struct kafka_config){.brokers = "broker:9092", .log = keep_warning};
@@ -91,9 +77,8 @@ static enum status count(size_t n_records)
     return kafka_isolation_count(&kafka, jobs, N_JOBS, &error);
 }
 
-static void without_refused_records_the_error_stays(void **state)
+TEST(without_refused_records_the_error_stays)
 {
-    (void)state;
     named[1] = true;
     assert_int_equal(count(0), STATUS_RETRY);
     assert_string_equal(error.text, "before");
@@ -101,9 +86,8 @@ static void without_refused_records_the_error_stays(void **state)
     assert_int_equal(kafka.publishing.transaction.phase, TRANSACTION_NONE);
 }
 
-static void a_batch_s_records_are_doubted_and_not_counted(void **state)
+TEST(a_batch_s_records_are_doubted_and_not_counted)
 {
-    (void)state;
     named[1] = named[3] = true;
     assert_int_equal(count(2), STATUS_RETRY);
     for (int i = 0; i < N_JOBS; i++) {
@@ -119,9 +103,8 @@ static void a_batch_s_records_are_doubted_and_not_counted(void **state)
     assert_int_equal(kafka.stopped.status, STATUS_OK);
 }
 
-static void named_records_are_counted_each(void **state)
+TEST(named_records_are_counted_each)
 {
-    (void)state;
     named[0] = named[2] = true;
     kafka.publishing.refusals.is_exact = true;
     kafka.publishing.transaction.phase = TRANSACTION_ABORTING;
@@ -135,9 +118,8 @@ static void named_records_are_counted_each(void **state)
 }
 
 // Alone three times: an error in its place; three times more: an error without its key; then the end.
-static void a_job_is_given_up_after_three_refusals_and_the_topic_after_nine(void **state)
+TEST(a_job_is_given_up_after_three_refusals_and_the_topic_after_nine)
 {
-    (void)state;
     named[1] = true;
     for (int i = 1; i <= 9; i++) {
         error = (struct error){.status = STATUS_RETRY};
@@ -160,9 +142,8 @@ static void a_job_is_given_up_after_three_refusals_and_the_topic_after_nine(void
     assert_int_equal(kafka.stopped.status, STATUS_REFUSE);
 }
 
-static void eight_jobs_in_a_row_are_given_up_with_a_ninth_the_topic_is_at_fault(void **state)
+TEST(eight_jobs_in_a_row_are_given_up_with_a_ninth_the_topic_is_at_fault)
 {
-    (void)state;
     named[0] = true;
     for (int i = 1; i <= KAFKA_GIVEN_UP_MAX + 1; i++) {
         jobs[0]->source.refusals = KAFKA_REFUSALS_MAX - 1;
@@ -177,9 +158,8 @@ static void eight_jobs_in_a_row_are_given_up_with_a_ninth_the_topic_is_at_fault(
     assert_string_equal(kafka.stopped.text, error.text);
 }
 
-static void behind_a_job_that_ends_the_worker_none_is_counted(void **state)
+TEST(behind_a_job_that_ends_the_worker_none_is_counted)
 {
-    (void)state;
     named[1] = named[2] = true;
     kafka.publishing.refusals.is_exact = true;
     jobs[1]->source.refusals = 8;
@@ -188,9 +168,8 @@ static void behind_a_job_that_ends_the_worker_none_is_counted(void **state)
     assert_int_equal(kafka.figures.records.n_refused, 0);
 }
 
-static void a_host_s_fault_counts_for_no_record(void **state)
+TEST(a_host_s_fault_counts_for_no_record)
 {
-    (void)state;
     named[1] = true;
     kafka.publishing.refusals.host_fault = RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP;
     assert_int_equal(count(1), STATUS_RETRY);
@@ -201,7 +180,7 @@ static void a_host_s_fault_counts_for_no_record(void **state)
     assert_int_equal(kafka.figures.records.n_refused, 0);
 }
 
-static void a_record_that_is_too_large_has_the_limits_read_again(void **state)
+TEST(a_record_that_is_too_large_has_the_limits_read_again)
 {
     static const enum status answers[] = {STATUS_OK, STATUS_RETRY, STATUS_REFUSE};
     for (int i = 0; i < 3; i++) {
@@ -217,18 +196,4 @@ static void a_record_that_is_too_large_has_the_limits_read_again(void **state)
     }
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(without_refused_records_the_error_stays),
-        TEST(a_batch_s_records_are_doubted_and_not_counted),
-        TEST(named_records_are_counted_each),
-        TEST(a_job_is_given_up_after_three_refusals_and_the_topic_after_nine),
-        TEST(eight_jobs_in_a_row_are_given_up_with_a_ninth_the_topic_is_at_fault),
-        TEST(behind_a_job_that_ends_the_worker_none_is_counted),
-        TEST(a_host_s_fault_counts_for_no_record),
-        TEST(a_record_that_is_too_large_has_the_limits_read_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

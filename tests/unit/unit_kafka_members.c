@@ -1,14 +1,9 @@
 // The members of a group: each question has its own answer, one without an answer is waited for, and a client
 // that gets none is replaced (consumer/kafka/kafka_members.c). librdkafka's answers are this program's.
 #include "consumer/kafka/kafka_members.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { MEMBERS_MAX = 3, TIMEOUT_MS = 1000, GIVE_UP_MS = 20000, REQUEST_MS = 3600000 };
 
@@ -29,18 +24,14 @@ static struct kafka_asking asking;
 static int n_received;
 static char client, queue, options, event, result, group, members[MEMBERS_MAX]; // addresses alone
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 // ---- the client ----
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *conf, struct error *error);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *conf, struct error *error)
 {
@@ -58,7 +49,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return STATUS_OK;
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_int_equal(world.n_queues, 0); // of the client
@@ -68,14 +58,12 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     handle->rk = NULL;
 }
 
-void __wrap_kafka_handle_serve(struct kafka_handle *handle);
 void __wrap_kafka_handle_serve(struct kafka_handle *handle)
 {
     assert_ptr_equal(handle, &asking.handle);
     world.n_served++;
 }
 
-rd_kafka_queue_t *__wrap_rd_kafka_queue_new(rd_kafka_t *rk);
 rd_kafka_queue_t *__wrap_rd_kafka_queue_new(rd_kafka_t *rk)
 {
     assert_ptr_equal(rk, &client);
@@ -83,7 +71,6 @@ rd_kafka_queue_t *__wrap_rd_kafka_queue_new(rd_kafka_t *rk)
     return (rd_kafka_queue_t *)&queue;
 }
 
-void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *of);
 void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *of)
 {
     assert_ptr_equal(of, &queue);
@@ -92,7 +79,6 @@ void __wrap_rd_kafka_queue_destroy(rd_kafka_queue_t *of)
 
 // ---- questions ----
 
-rd_kafka_AdminOptions_t *__wrap_rd_kafka_AdminOptions_new(rd_kafka_t *rk, rd_kafka_admin_op_t operation);
 rd_kafka_AdminOptions_t *__wrap_rd_kafka_AdminOptions_new(rd_kafka_t *rk, rd_kafka_admin_op_t operation)
 {
     assert_ptr_equal(rk, &client);
@@ -102,26 +88,20 @@ rd_kafka_AdminOptions_t *__wrap_rd_kafka_AdminOptions_new(rd_kafka_t *rk, rd_kaf
 }
 
 rd_kafka_resp_err_t __wrap_rd_kafka_AdminOptions_set_request_timeout(rd_kafka_AdminOptions_t *of,
-                                                                     int timeout_ms, char *text, size_t size);
-rd_kafka_resp_err_t __wrap_rd_kafka_AdminOptions_set_request_timeout(rd_kafka_AdminOptions_t *of,
                                                                      int timeout_ms, char *text, size_t size)
 {
-    (void)of;
     assert_null(text);
     assert_int_equal(size, 0);
     world.request_timeout_ms = timeout_ms;
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-void __wrap_rd_kafka_AdminOptions_destroy(rd_kafka_AdminOptions_t *of);
 void __wrap_rd_kafka_AdminOptions_destroy(rd_kafka_AdminOptions_t *of)
 {
     assert_ptr_equal(of, &options);
     world.n_options--;
 }
 
-void __wrap_rd_kafka_DescribeConsumerGroups(rd_kafka_t *rk, const char **groups, size_t n,
-                                            const rd_kafka_AdminOptions_t *of, rd_kafka_queue_t *answers);
 void __wrap_rd_kafka_DescribeConsumerGroups(rd_kafka_t *rk, const char **groups, size_t n,
                                             const rd_kafka_AdminOptions_t *of, rd_kafka_queue_t *answers)
 {
@@ -138,7 +118,6 @@ void __wrap_rd_kafka_DescribeConsumerGroups(rd_kafka_t *rk, const char **groups,
 
 // ---- answers ----
 
-rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *of, int timeout_ms);
 rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *of, int timeout_ms)
 {
     assert_ptr_equal(of, &queue);
@@ -152,14 +131,12 @@ rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *of, int timeout_m
     return (rd_kafka_event_t *)&event;
 }
 
-void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *of);
 void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
     world.n_events--;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *of);
 rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *of)
 {
     assert_ptr_equal(of, &event);
@@ -198,7 +175,6 @@ __wrap_rd_kafka_ConsumerGroupDescription_error(const rd_kafka_ConsumerGroupDescr
     return world.group_code ? (const rd_kafka_error_t *)&world.group_code : NULL;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_error_code(const rd_kafka_error_t *fault);
 rd_kafka_resp_err_t __wrap_rd_kafka_error_code(const rd_kafka_error_t *fault)
 {
     return *(const rd_kafka_resp_err_t *)fault;
@@ -213,7 +189,6 @@ __wrap_rd_kafka_ConsumerGroupDescription_state(const rd_kafka_ConsumerGroupDescr
     return world.group_state;
 }
 
-size_t __wrap_rd_kafka_ConsumerGroupDescription_member_count(const rd_kafka_ConsumerGroupDescription_t *of);
 size_t __wrap_rd_kafka_ConsumerGroupDescription_member_count(const rd_kafka_ConsumerGroupDescription_t *of)
 {
     assert_ptr_equal(of, &group);
@@ -246,7 +221,6 @@ static rd_kafka_resp_err_t ask(bool *is_stable)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 5000;
     world.n_groups = 1;
@@ -259,7 +233,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_asking_close(&asking, world.now_ms);
     assert_null(asking.answers);
     assert_int_equal(asking.asked_ms, 0);
@@ -267,10 +240,9 @@ static int end(void **state)
     return 0;
 }
 
-static void members_of_a_stable_group_are_received(void **state)
+TEST(members_of_a_stable_group_are_received)
 {
     bool is_stable = false;
-    (void)state;
     for (int i = 1; i <= 2; i++) { // by one client
         assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR_NO_ERROR);
         assert_true(is_stable);
@@ -283,10 +255,9 @@ static void members_of_a_stable_group_are_received(void **state)
     assert_int_equal(world.n_closed, 0);
 }
 
-static void a_group_in_a_rebalance_is_not_stable(void **state)
+TEST(a_group_in_a_rebalance_is_not_stable)
 {
     bool is_stable = true;
-    (void)state;
     world.group_state = RD_KAFKA_CONSUMER_GROUP_STATE_PREPARING_REBALANCE;
     world.n_members = 0;
     assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR_NO_ERROR);
@@ -294,10 +265,9 @@ static void a_group_in_a_rebalance_is_not_stable(void **state)
     assert_int_equal(n_received, 0);
 }
 
-static void errors_are_the_answer(void **state)
+TEST(errors_are_the_answer)
 {
     bool is_stable = true;
-    (void)state;
     world.code = RD_KAFKA_RESP_ERR__TRANSPORT;
     assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR__TRANSPORT);
     assert_false(is_stable);
@@ -315,10 +285,9 @@ static void errors_are_the_answer(void **state)
     assert_int_equal(world.n_closed, 0); // its coordinator is the right one
 }
 
-static void a_client_that_asked_another_broker_is_replaced(void **state)
+TEST(a_client_that_asked_another_broker_is_replaced)
 {
     bool is_stable;
-    (void)state;
     world.group_code = RD_KAFKA_RESP_ERR_NOT_COORDINATOR;
     assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR_NOT_COORDINATOR);
     assert_int_equal(world.n_closed, 1);
@@ -327,10 +296,9 @@ static void a_client_that_asked_another_broker_is_replaced(void **state)
     assert_int_equal(world.n_opened, 2);
 }
 
-static void a_late_answer_is_waited_for_and_not_taken(void **state)
+TEST(a_late_answer_is_waited_for_and_not_taken)
 {
     bool is_stable = true;
-    (void)state;
     world.is_silent = true;
     assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR__TIMED_OUT);
     assert_false(is_stable);
@@ -344,10 +312,9 @@ static void a_late_answer_is_waited_for_and_not_taken(void **state)
     assert_int_equal(world.n_opened, 1);
 }
 
-static void a_client_without_an_answer_for_long_is_replaced(void **state)
+TEST(a_client_without_an_answer_for_long_is_replaced)
 {
     bool is_stable;
-    (void)state;
     world.is_silent = true;
     for (int i = 0; i < GIVE_UP_MS / TIMEOUT_MS; i++)
         assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR__TIMED_OUT);
@@ -361,11 +328,10 @@ static void a_client_without_an_answer_for_long_is_replaced(void **state)
     assert_int_equal(world.n_asked, 2);
 }
 
-static void a_client_that_can_t_be_opened_says_why(void **state)
+TEST(a_client_that_can_t_be_opened_says_why)
 {
     static const struct kafka_property wrong = {"no.such.property", "1"};
     bool is_stable = true;
-    (void)state;
     world.opening = STATUS_REFUSE;
     assert_int_equal(ask(&is_stable), RD_KAFKA_RESP_ERR__FAIL);
     assert_false(is_stable);
@@ -382,17 +348,4 @@ static void a_client_that_can_t_be_opened_says_why(void **state)
     assert_string_equal(asking.handle.last_error, "");
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(members_of_a_stable_group_are_received),
-        test(a_group_in_a_rebalance_is_not_stable),
-        test(errors_are_the_answer),
-        test(a_client_that_asked_another_broker_is_replaced),
-        test(a_late_answer_is_waited_for_and_not_taken),
-        test(a_client_without_an_answer_for_long_is_replaced),
-        test(a_client_that_can_t_be_opened_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

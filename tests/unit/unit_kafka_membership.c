@@ -2,16 +2,9 @@
 // (consumer/kafka/kafka_membership.c).
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { MEMBERS_MAX = 3 };
 
@@ -36,7 +29,6 @@ static struct kafka_transport kafka;
 static struct kafka_config config;
 static struct error error;
 
-const char *__wrap_rd_kafka_MemberDescription_consumer_id(const rd_kafka_MemberDescription_t *member);
 const char *__wrap_rd_kafka_MemberDescription_consumer_id(const rd_kafka_MemberDescription_t *member)
 {
     return ((const struct test_member *)member)->id;
@@ -61,10 +53,6 @@ __wrap_rd_kafka_MemberAssignment_partitions(const rd_kafka_MemberAssignment_t *a
 rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
                                          int timeout_ms,
                                          void (*receive)(void *, const rd_kafka_MemberDescription_t *),
-                                         void *context, bool *is_stable);
-rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const struct kafka_config *of,
-                                         int timeout_ms,
-                                         void (*receive)(void *, const rd_kafka_MemberDescription_t *),
                                          void *context, bool *is_stable)
 {
     assert_ptr_equal(asking, &kafka.clients.asking);
@@ -77,24 +65,18 @@ rd_kafka_resp_err_t __wrap_kafka_members(struct kafka_asking *asking, const stru
     return world.code;
 }
 
-char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk);
 char *__wrap_rd_kafka_memberid(const rd_kafka_t *rk)
 {
-    (void)rk;
     return world.member ? strdup(world.member) : NULL;
 }
 
-void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory);
 void __wrap_rd_kafka_mem_free(rd_kafka_t *rk, void *memory)
 {
-    (void)rk;
     free(memory);
 }
 
-rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_kafka_t *rk);
 rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_kafka_t *rk)
 {
-    (void)rk;
     world.n_metadata++;
     return world.has_no_metadata
                ? NULL
@@ -102,37 +84,30 @@ rd_kafka_consumer_group_metadata_t *__wrap_rd_kafka_consumer_group_metadata(rd_k
                                                                  world.member ? world.member : "", NULL);
 }
 
-int __wrap_rd_kafka_assignment_lost(rd_kafka_t *rk);
 int __wrap_rd_kafka_assignment_lost(rd_kafka_t *rk)
 {
-    (void)rk;
     return world.is_lost;
 }
 
-bool __wrap_kafka_is_cooperative(const struct kafka_transport *of);
 bool __wrap_kafka_is_cooperative(const struct kafka_transport *of)
 {
     return of->config->group.protocol == GROUP_PROTOCOL_COOPERATIVE;
 }
 
-void __wrap_slot_note_member(struct slot *slot, const char *member);
 void __wrap_slot_note_member(struct slot *slot, const char *member)
 {
     assert_ptr_equal(slot, &kafka.identity.slot);
     snprintf(world.noted, sizeof world.noted, "%s", member);
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
     *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < MEMBERS_MAX; i++)
         if (world.members[i].list)
             rd_kafka_topic_partition_list_destroy(world.members[i].list);
@@ -146,7 +121,6 @@ static int end(void **state)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 100000;
     world.member = "me";
@@ -188,7 +162,7 @@ static rd_kafka_consumer_group_metadata_t *metadata_of(int32_t generation, const
 
 // ---- the membership of an assignment ----
 
-static void an_assignment_is_committed_in_the_generation_that_it_came_with(void **state)
+TEST(an_assignment_is_committed_in_the_generation_that_it_came_with)
 {
     for (int i = 0; i < 8; i++) {
         again(state);
@@ -211,16 +185,15 @@ static void an_assignment_is_committed_in_the_generation_that_it_came_with(void 
     }
 }
 
-static void a_member_without_an_id_was_removed(void **state)
+TEST(a_member_without_an_id_was_removed)
 {
-    (void)state;
     world.member = "";
     kafka.group.coming = metadata_of(5, "");
     kafka_take_membership(&kafka);
     assert_null(kafka.group.membership);
 }
 
-static void an_id_that_the_slot_can_not_hold_is_noted_as_joining(void **state)
+TEST(an_id_that_the_slot_can_not_hold_is_noted_as_joining)
 {
     char id[SLOT_MEMBER_BYTES_MAX + 2];
     for (int over = 0; over < 2; over++) {
@@ -235,7 +208,7 @@ static void an_id_that_the_slot_can_not_hold_is_noted_as_joining(void **state)
     }
 }
 
-static void the_epoch_of_the_group_protocol_is_refreshed(void **state)
+TEST(the_epoch_of_the_group_protocol_is_refreshed)
 {
     for (int i = 0; i < 8; i++) {
         again(state);
@@ -258,7 +231,7 @@ static void the_epoch_of_the_group_protocol_is_refreshed(void **state)
 
 // ---- is the assignment the newest? ----
 
-static void an_assignment_is_confirmed_by_the_coordinator_s(void **state)
+TEST(an_assignment_is_confirmed_by_the_coordinator_s)
 {
     static const struct {
         const char *ours, *theirs;
@@ -288,19 +261,19 @@ static void an_assignment_is_confirmed_by_the_coordinator_s(void **state)
     }
 }
 
-static void what_needs_no_question_is_confirmed_without_one(void **state)
+TEST(what_needs_no_question_is_confirmed_without_one)
 {
     kafka.group.assigned = list_of("01");
     world.member = NULL;
-    assert_int_equal(kafka_confirm_assigned(&kafka, 777, &error), STATUS_OK);
+    assert_ok(kafka_confirm_assigned(&kafka, 777, &error), &error);
     again(state);
     kafka.group.assigned = list_of("01");
     config.group.protocol = GROUP_PROTOCOL_CONSUMER;
-    assert_int_equal(kafka_confirm_assigned(&kafka, 777, &error), STATUS_OK);
+    assert_ok(kafka_confirm_assigned(&kafka, 777, &error), &error);
     assert_int_equal(world.n_asked, 0);
 }
 
-static void without_an_answer_it_is_asked_again_and_a_denial_is_final(void **state)
+TEST(without_an_answer_it_is_asked_again_and_a_denial_is_final)
 {
     static const struct {
         rd_kafka_resp_err_t code;
@@ -323,7 +296,7 @@ static void without_an_answer_it_is_asked_again_and_a_denial_is_final(void **sta
 
 // ---- revoked partitions ----
 
-static void revoked_partitions_are_committed_in_the_next_generation_unless_they_are_another_s(void **state)
+TEST(revoked_partitions_are_committed_in_the_next_generation_unless_they_are_another_s)
 {
     for (int i = 0; i < 9; i++) {
         again(state);
@@ -361,9 +334,8 @@ static enum status watch_at(int64_t ms, const char *why)
     return kafka_watch_membership(&kafka, &last, &error);
 }
 
-static void a_member_waits_for_nothing(void **state)
+TEST(a_member_waits_for_nothing)
 {
-    (void)state;
     kafka.group.membership = metadata_of(5, "me");
     strcpy(kafka.outside.waiting, "something");
     kafka.outside.time_ms = 5000;
@@ -386,9 +358,8 @@ static void a_member_waits_for_nothing(void **state)
     assert_false(kafka.figures.is_member);
 }
 
-static void the_time_outside_is_counted_by_steps_of_five_seconds_at_most(void **state)
+TEST(the_time_outside_is_counted_by_steps_of_five_seconds_at_most)
 {
-    (void)state;
     kafka.group.subscribed = true;
     assert_int_equal(watch_at(4999, ""), STATUS_OK);
     assert_int_equal(kafka.outside.time_ms, 4999);
@@ -405,7 +376,7 @@ static void the_time_outside_is_counted_by_steps_of_five_seconds_at_most(void **
     assert_string_equal(kafka.outside.waiting, "");
 }
 
-static void a_worker_that_stays_outside_ends_and_says_what_the_coordinator_says(void **state)
+TEST(a_worker_that_stays_outside_ends_and_says_what_the_coordinator_says)
 {
     for (int i = 0; i < 2; i++) {
         again(state);
@@ -428,7 +399,7 @@ static void a_worker_that_stays_outside_ends_and_says_what_the_coordinator_says(
     }
 }
 
-static void a_coordinator_that_does_not_answer_starts_the_time_again(void **state)
+TEST(a_coordinator_that_does_not_answer_starts_the_time_again)
 {
     static const rd_kafka_resp_err_t codes[] = {
         RD_KAFKA_RESP_ERR__TIMED_OUT,        RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE,
@@ -450,22 +421,4 @@ static void a_coordinator_that_does_not_answer_starts_the_time_again(void **stat
     assert_int_equal(watch_at(1000, "why"), STATUS_RESTART);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(an_assignment_is_committed_in_the_generation_that_it_came_with),
-        TEST(a_member_without_an_id_was_removed),
-        TEST(an_id_that_the_slot_can_not_hold_is_noted_as_joining),
-        TEST(the_epoch_of_the_group_protocol_is_refreshed),
-        TEST(an_assignment_is_confirmed_by_the_coordinator_s),
-        TEST(what_needs_no_question_is_confirmed_without_one),
-        TEST(without_an_answer_it_is_asked_again_and_a_denial_is_final),
-        TEST(revoked_partitions_are_committed_in_the_next_generation_unless_they_are_another_s),
-        TEST(a_member_waits_for_nothing),
-        TEST(the_time_outside_is_counted_by_steps_of_five_seconds_at_most),
-        TEST(a_worker_that_stays_outside_ends_and_says_what_the_coordinator_says),
-        TEST(a_coordinator_that_does_not_answer_starts_the_time_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,18 +1,13 @@
 // Which topics there are, asked for at intervals: by answers and a clock that the test gives
 // (consumer/kafka/kafka_metadata.h).
 #include "consumer/kafka/kafka_metadata.h"
+#include "tests/cases.h"
 #include "tests/failing_threads.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct {
     _Atomic int64_t now_ms;
@@ -28,12 +23,9 @@ static struct kafka_config config;
 static struct error error;
 
 rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
-                                             const struct rd_kafka_metadata **answer, int timeout_ms);
-rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_topic_t *only,
                                              const struct rd_kafka_metadata **answer, int timeout_ms)
 {
     sigset_t blocked;
-    (void)rk;
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     world.blocks_signals = sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGINT);
     world.n_questions += all == 0 && !only && timeout_ms == 5000;
@@ -41,14 +33,12 @@ rd_kafka_resp_err_t __wrap_rd_kafka_metadata(rd_kafka_t *rk, int all, rd_kafka_t
     return world.code;
 }
 
-void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer);
 void __wrap_rd_kafka_metadata_destroy(const struct rd_kafka_metadata *answer)
 {
     world.n_destroyed += answer == &world.metadata;
 }
 
 void __real_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     world.n_closed++;
@@ -57,7 +47,6 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 
 // The wall's clock goes on: the client's end is waited for by it.
 int __real_clock_gettime(clockid_t clock, struct timespec *time);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
     if (clock == CLOCK_REALTIME)
@@ -75,7 +64,6 @@ static void answer(int index, const char *topic, int n_partitions, rd_kafka_resp
 static int begin(void **state)
 {
     static const char *const names[] = {"jobs", "results", "dead"};
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 50000;
     world.metadata = (rd_kafka_metadata_t){.topic_cnt = 4, .topics = world.topics};
@@ -84,13 +72,12 @@ static int begin(void **state)
     answer(2, "jobs", 12, RD_KAFKA_RESP_ERR_NO_ERROR);
     answer(3, "results", 6, RD_KAFKA_RESP_ERR_NO_ERROR);
     config = (struct kafka_config){.brokers = "127.0.0.1:1"};
-    assert_int_equal(kafka_metadata_open(&metadata, &config, names, 3, &error), STATUS_OK);
+    assert_ok(kafka_metadata_open(&metadata, &config, names, 3, &error), &error);
     return 0;
 }
 
 static int end(void **state)
 {
-    (void)state;
     kafka_metadata_close(&metadata, world.now_ms + 60000);
     assert_null(metadata.client);
     assert_int_equal(world.n_closed, 1);
@@ -119,9 +106,8 @@ static bool is_answered(void)
     return has_answer;
 }
 
-static void a_question_is_asked_every_ten_seconds(void **state)
+TEST(a_question_is_asked_every_ten_seconds)
 {
-    (void)state;
     assert_false(asks_at(0));
     assert_false(asks_at(9999));
     assert_true(asks_at(10000));
@@ -145,9 +131,8 @@ static void a_question_is_asked_every_ten_seconds(void **state)
     assert_int_equal(world.n_destroyed, 2);
 }
 
-static void the_partition_with_the_fewest_in_sync_replicas_is_known(void **state)
+TEST(the_partition_with_the_fewest_in_sync_replicas_is_known)
 {
-    (void)state;
     rd_kafka_metadata_partition_t partitions[] = {{.id = 5, .isr_cnt = 3},
                                                   {.id = 7, .isr_cnt = 1},
                                                   {.id = 8, .isr_cnt = 2}};
@@ -160,11 +145,10 @@ static void the_partition_with_the_fewest_in_sync_replicas_is_known(void **state
     assert_int_equal(metadata.topics[0].n_in_sync, 0);
 }
 
-static void a_topic_that_two_answers_lack_is_missing(void **state)
+TEST(a_topic_that_two_answers_lack_is_missing)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART,
                                                 RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC};
-    (void)state;
     assert_true(asks_at(10000));
     assert_true(is_answered());
     for (int i = 0; i < 2; i++) {
@@ -191,9 +175,8 @@ static void a_topic_that_two_answers_lack_is_missing(void **state)
 }
 
 // The broker may know later.
-static void an_answer_that_says_nothing_of_a_topic_changes_nothing(void **state)
+TEST(an_answer_that_says_nothing_of_a_topic_changes_nothing)
 {
-    (void)state;
     assert_true(asks_at(10000));
     assert_true(is_answered());
     answer(3, "results", 0, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE);
@@ -211,9 +194,8 @@ static void an_answer_that_says_nothing_of_a_topic_changes_nothing(void **state)
     assert_int_equal(metadata.topics[1].n_partitions, 1);
 }
 
-static void silence_is_counted_from_the_first_question_without_an_answer(void **state)
+TEST(silence_is_counted_from_the_first_question_without_an_answer)
 {
-    (void)state;
     world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     assert_true(asks_at(10000));
     assert_false(is_answered());
@@ -235,18 +217,16 @@ static void silence_is_counted_from_the_first_question_without_an_answer(void **
     assert_int_equal(metadata.answered_ms, 70001);
 }
 
-static void an_urgent_question_waits_a_second(void **state)
+TEST(an_urgent_question_waits_a_second)
 {
-    (void)state;
     metadata.is_urgent = true;
     assert_false(asks_at(999));
     assert_true(asks_at(1000));
     assert_true(is_answered());
 }
 
-static void a_question_that_could_not_be_asked_says_nothing_of_the_brokers(void **state)
+TEST(a_question_that_could_not_be_asked_says_nothing_of_the_brokers)
 {
-    (void)state;
     threads_fail = true;
     assert_false(asks_at(10000));
     assert_true(metadata.is_unable);
@@ -258,27 +238,12 @@ static void a_question_that_could_not_be_asked_says_nothing_of_the_brokers(void 
     assert_true(is_answered());
 }
 
-static void the_end_waits_for_the_answer_to_a_question(void **state)
+TEST(the_end_waits_for_the_answer_to_a_question)
 {
-    (void)state;
     assert_true(asks_at(10000));
     kafka_metadata_close(&metadata, world.now_ms + 60000);
     assert_int_equal(world.n_destroyed, 1);
     assert_int_equal(world.n_closed, 1);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        TEST(a_question_is_asked_every_ten_seconds),
-        TEST(the_partition_with_the_fewest_in_sync_replicas_is_known),
-        TEST(a_topic_that_two_answers_lack_is_missing),
-        TEST(an_answer_that_says_nothing_of_a_topic_changes_nothing),
-        TEST(silence_is_counted_from_the_first_question_without_an_answer),
-        TEST(an_urgent_question_waits_a_second),
-        TEST(a_question_that_could_not_be_asked_says_nothing_of_the_brokers),
-        TEST(the_end_waits_for_the_answer_to_a_question),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

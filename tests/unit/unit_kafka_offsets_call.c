@@ -2,18 +2,11 @@
 // The brokers are librdkafka's mock of them: with the group's coordinator down, send_offsets_to_transaction waits
 // beyond its time limit, until the coordinator is back.
 #include "consumer/kafka/kafka_offsets_call.h"
+#include "tests/cases.h"
 #include "tests/failing_threads.h"
 #include "tests/thread_names.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <librdkafka/rdkafka_mock.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
 
 enum {
@@ -101,7 +94,7 @@ static struct kafka_offsets_call *get_stuck(const struct setting *setting)
     return call;
 }
 
-static void a_call_that_returns_gives_its_result(void **state)
+TEST(a_call_that_returns_gives_its_result)
 {
     const struct setting *setting = *state;
     rd_kafka_error_t *fault;
@@ -110,7 +103,7 @@ static void a_call_that_returns_gives_its_result(void **state)
     no_fault(rd_kafka_commit_transaction(setting->producer, LONG_MS));
 }
 
-static void a_refused_call_gives_its_error(void **state)
+TEST(a_refused_call_gives_its_error)
 {
     const struct setting *setting = *state;
     rd_kafka_error_t *fault;
@@ -130,7 +123,7 @@ static void assert_not_sent(const struct setting *setting, const char *words)
     rd_kafka_error_destroy(fault);
 }
 
-static void without_a_thread_or_a_descriptor_the_call_gives_an_error(void **state)
+TEST(without_a_thread_or_a_descriptor_the_call_gives_an_error)
 {
     const struct setting *setting = *state;
     struct rlimit before, none;
@@ -156,7 +149,7 @@ static void wait_for_thread_s_end(const struct setting *setting)
 }
 
 // The address sanitizer sees whether thread and caller leave anything to nobody, or to both.
-static void a_call_that_hangs_is_left_and_its_thread_destroys_the_producer(void **state)
+TEST(a_call_that_hangs_is_left_and_its_thread_destroys_the_producer)
 {
     struct setting *setting = *state;
     struct kafka_offsets_call *call = get_stuck(setting);
@@ -167,7 +160,7 @@ static void a_call_that_hangs_is_left_and_its_thread_destroys_the_producer(void 
     wait_for_thread_s_end(setting);
 }
 
-static void a_call_that_returned_late_leaves_the_producer_to_the_caller(void **state)
+TEST(a_call_that_returned_late_leaves_the_producer_to_the_caller)
 {
     const struct setting *setting = *state;
     struct kafka_offsets_call *call = get_stuck(setting);
@@ -176,17 +169,4 @@ static void a_call_that_returned_late_leaves_the_producer_to_the_caller(void **s
     assert_false(kafka_offsets_leave(call));
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_call_that_returns_gives_its_result, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_refused_call_gives_its_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_a_thread_or_a_descriptor_the_call_gives_an_error, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_call_that_hangs_is_left_and_its_thread_destroys_the_producer,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_call_that_returned_late_leaves_the_producer_to_the_caller, set_up,
-                                        tear_down),
-    };
-    return cmocka_run_group_tests_name("kafka_offsets_call", tests, NULL, NULL);
-}
+TEST_FIXTURE(set_up, tear_down);

@@ -4,6 +4,7 @@
 #include "consumer/kafka/kafka_producer.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/mock_brokers.h"
 
 #include <time.h>
@@ -35,18 +36,10 @@ static struct {
 } seen;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 rd_kafka_error_t *__real_rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms);
-rd_kafka_error_t *__wrap_rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms);
 int __real_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault);
-int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault);
-void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                      struct kafka_topic_settings *settings);
 enum status __real_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                         size_t n_topics, struct error *fault);
-enum status __wrap_kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
-                                        size_t n_topics, struct error *fault);
-void __wrap_fault_point(enum fault_point point);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
@@ -77,7 +70,6 @@ int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault)
 void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                       struct kafka_topic_settings *settings)
 {
-    (void)handle, (void)timeout_ms;
     *settings = (struct kafka_topic_settings){.bytes_max = strcmp(topic, "jobs") == 0 ? BYTES_MAX : 0};
 }
 
@@ -102,7 +94,6 @@ void __wrap_fault_point(enum fault_point point)
 
 static int start_brokers(void **state)
 {
-    (void)state;
     memset(&commits, 0, sizeof commits);
     memset(&seen, 0, sizeof seen);
     error = (struct error){0};
@@ -114,7 +105,6 @@ static int start_brokers(void **state)
 
 static int stop_brokers(void **state)
 {
-    (void)state;
     kafka_producer_close(producer);
     producer = NULL;
     mock_brokers_stop(&brokers);
@@ -124,8 +114,7 @@ static int stop_brokers(void **state)
 
 static void open_transactional(void)
 {
-    if (kafka_producer_open_transactional(&producer, &brokers.config, "submit-d", &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(kafka_producer_open_transactional(&producer, &brokers.config, "submit-d", &error), &error);
 }
 
 static enum status send_text(const char *text)
@@ -153,16 +142,15 @@ static void assert_end(const char *topic, int64_t end)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_list_add(list, topic, 0);
-    assert_int_equal(kafka_written_ends(&brokers.config, list, &error), STATUS_OK);
+    assert_ok(kafka_written_ends(&brokers.config, list, &error), &error);
     assert_int_equal(list->elems[0].offset, end);
     rd_kafka_topic_partition_list_destroy(list);
 }
 
 // ---- what is acknowledged ----
 
-static void the_last_record_of_the_jobs_topic_is_known_over_transactions(void **state)
+TEST(the_last_record_of_the_jobs_topic_is_known_over_transactions)
 {
-    (void)state;
     open_transactional();
     assert_last(-1, -1);
     assert_int_equal(commit(), STATUS_OK); // of a marker alone
@@ -180,9 +168,8 @@ static void the_last_record_of_the_jobs_topic_is_known_over_transactions(void **
     assert_int_equal(commits.n_calls, 3);
 }
 
-static void topics_are_required_as_each_is_to_be_made(void **state)
+TEST(topics_are_required_as_each_is_to_be_made)
 {
-    (void)state;
     brokers.config.topics.n_partitions = 7;
     open_transactional();
     assert_int_equal(seen.n_topics, 2);
@@ -196,7 +183,7 @@ static void topics_are_required_as_each_is_to_be_made(void **state)
         const char *topic = i == 1 ? "control" : "jobs";
         kafka_producer_close(producer);
         brokers.config.topics.control = i == 2 ? NULL : "control";
-        assert_int_equal(kafka_producer_open(&producer, &brokers.config, topic, &error), STATUS_OK);
+        assert_ok(kafka_producer_open(&producer, &brokers.config, topic, &error), &error);
         assert_int_equal(seen.n_topics, 1);
         assert_string_equal(seen.topics[0].name, topic);
         assert_int_equal(seen.topics[0].n_partitions, i == 1 ? 1 : 7);
@@ -204,30 +191,27 @@ static void topics_are_required_as_each_is_to_be_made(void **state)
     }
 }
 
-static void a_plain_producer_has_no_transactions(void **state)
+TEST(a_plain_producer_has_no_transactions)
 {
-    (void)state;
-    assert_int_equal(kafka_producer_open(&producer, &brokers.config, "jobs", &error), STATUS_OK);
+    assert_ok(kafka_producer_open(&producer, &brokers.config, "jobs", &error), &error);
     assert_int_equal(send_text("a"), STATUS_OK);
-    assert_int_equal(kafka_producer_flush(producer, FLUSH_MS, &error), STATUS_OK);
+    assert_ok(kafka_producer_flush(producer, FLUSH_MS, &error), &error);
     assert_last(0, 0);
     assert_int_equal(commits.n_calls, 0);
 }
 
-static void a_flush_without_time_is_to_be_called_again(void **state)
+TEST(a_flush_without_time_is_to_be_called_again)
 {
-    (void)state;
-    assert_int_equal(kafka_producer_open(&producer, &brokers.config, "jobs", &error), STATUS_OK);
+    assert_ok(kafka_producer_open(&producer, &brokers.config, "jobs", &error), &error);
     rd_kafka_mock_broker_set_rtt(brokers.cluster, 1, 200);
     assert_int_equal(send_text("a"), STATUS_OK);
     assert_int_equal(kafka_producer_flush(producer, 0, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, ": jobs: "));
-    assert_int_equal(kafka_producer_flush(producer, FLUSH_MS, &error), STATUS_OK);
+    assert_ok(kafka_producer_flush(producer, FLUSH_MS, &error), &error);
 }
 
-static void missing_topics_are_named(void **state)
+TEST(missing_topics_are_named)
 {
-    (void)state;
     for (size_t i = 0; i < 2; i++)
         mock_missing(&brokers, i == 0 ? "others" : "steering");
     brokers.config.topics.jobs = "others";
@@ -247,16 +231,15 @@ static void missing_topics_are_named(void **state)
 
 // ---- sizes ----
 
-static void a_record_as_large_as_the_topic_takes_is_sent_and_one_byte_more_is_not(void **state)
+TEST(a_record_as_large_as_the_topic_takes_is_sent_and_one_byte_more_is_not)
 {
     static const struct header headers[] = {{{"name", 4}, {"value", 5}}, {{"n", 1}, {"", 0}}};
     const size_t most = BYTES_MAX - OVERHEAD_BYTES - 1 - 10;
     char *value = calloc(1, BYTES_MAX), part[128];
-    (void)state;
     open_transactional();
     struct kafka_record record = {
         .key = {"k", 1}, .value = {value, most}, .headers = headers, .n_headers = 2};
-    assert_int_equal(kafka_producer_send(producer, &record, &error), STATUS_OK);
+    assert_ok(kafka_producer_send(producer, &record, &error), &error);
     record.value.size++;
     assert_int_equal(kafka_producer_send(producer, &record, &error), STATUS_REJECT);
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
@@ -268,42 +251,40 @@ static void a_record_as_large_as_the_topic_takes_is_sent_and_one_byte_more_is_no
     free(value);
 }
 
-static void a_record_beyond_the_client_s_limit_costs_none_of_the_others(void **state)
+TEST(a_record_beyond_the_client_s_limit_costs_none_of_the_others)
 {
     static const struct kafka_property small = {"message.max.bytes", "2000"};
     char value[3000];
-    (void)state;
     memset(value, 'x', sizeof value);
     brokers.config.properties = &small;
     brokers.config.n_properties = 1;
-    assert_int_equal(kafka_producer_open(&producer, &brokers.config, "jobs", &error), STATUS_OK);
+    assert_ok(kafka_producer_open(&producer, &brokers.config, "jobs", &error), &error);
     assert_int_equal(send_text("a"), STATUS_OK);
     struct kafka_record record = {.value = {value, sizeof value}};
     assert_int_equal(kafka_producer_send(producer, &record, &error), STATUS_REJECT);
     assert_non_null(
         strstr(error.text, "a record of 3000 bytes is larger than topic jobs takes (message.max.bytes)"));
     assert_int_equal(send_text("b"), STATUS_OK);
-    assert_int_equal(kafka_producer_flush(producer, FLUSH_MS, &error), STATUS_OK);
+    assert_ok(kafka_producer_flush(producer, FLUSH_MS, &error), &error);
     assert_last(0, 1);
 }
 
 // The queue takes two; the third waits for their delivery.
-static void a_full_queue_is_waited_for(void **state)
+TEST(a_full_queue_is_waited_for)
 {
     static const struct kafka_property few = {"queue.buffering.max.messages", "2"};
-    (void)state;
     brokers.config.properties = &few;
     brokers.config.n_properties = 1;
-    assert_int_equal(kafka_producer_open(&producer, &brokers.config, "jobs", &error), STATUS_OK);
+    assert_ok(kafka_producer_open(&producer, &brokers.config, "jobs", &error), &error);
     for (int i = 0; i < 7; i++)
         assert_int_equal(send_text("a"), STATUS_OK);
-    assert_int_equal(kafka_producer_flush(producer, FLUSH_MS, &error), STATUS_OK);
+    assert_ok(kafka_producer_flush(producer, FLUSH_MS, &error), &error);
     assert_last(0, 6);
 }
 
 // ---- refusals ----
 
-static void records_that_would_be_refused_again_end_a_submission(void **state)
+TEST(records_that_would_be_refused_again_end_a_submission)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
                                                 RD_KAFKA_RESP_ERR_INVALID_RECORD,
@@ -325,9 +306,8 @@ static void records_that_would_be_refused_again_end_a_submission(void **state)
     }
 }
 
-static void a_transaction_that_fails_otherwise_is_to_be_sent_again(void **state)
+TEST(a_transaction_that_fails_otherwise_is_to_be_sent_again)
 {
-    (void)state;
     open_transactional();
     assert_int_equal(send_text("a"), STATUS_OK);
     assert_int_equal(commit(), STATUS_OK);
@@ -339,10 +319,9 @@ static void a_transaction_that_fails_otherwise_is_to_be_sent_again(void **state)
     assert_last(0, 0);
 }
 
-static void a_plain_producer_s_refusal_is_final(void **state)
+TEST(a_plain_producer_s_refusal_is_final)
 {
-    (void)state;
-    assert_int_equal(kafka_producer_open(&producer, &brokers.config, "jobs", &error), STATUS_OK);
+    assert_ok(kafka_producer_open(&producer, &brokers.config, "jobs", &error), &error);
     mock_answer(&brokers, MOCK_PRODUCE, RD_KAFKA_RESP_ERR_INVALID_REQUIRED_ACKS);
     assert_int_equal(send_text("a"), STATUS_OK);
     assert_int_equal(kafka_producer_flush(producer, FLUSH_MS, &error), STATUS_REFUSE);
@@ -362,9 +341,8 @@ static enum status commit_answered(rd_kafka_resp_err_t code, int n_answers, bool
     return commit();
 }
 
-static void a_commit_is_retried_until_its_deadline(void **state)
+TEST(a_commit_is_retried_until_its_deadline)
 {
-    (void)state;
     open_transactional();
     assert_int_equal(send_text("a"), STATUS_OK);
     assert_int_equal(commit_answered(RD_KAFKA_RESP_ERR__TIMED_OUT, 3, true, 2000), STATUS_OK);
@@ -377,14 +355,13 @@ static void a_commit_is_retried_until_its_deadline(void **state)
     assert_non_null(strstr(error.text, brokers.config.brokers));
 }
 
-static void other_faults_of_a_commit_are_not_retried(void **state)
+TEST(other_faults_of_a_commit_are_not_retried)
 {
     static const struct {
         rd_kafka_resp_err_t code;
         enum status status;
     } cases[] = {{RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED, STATUS_REFUSE},
                  {RD_KAFKA_RESP_ERR_INVALID_TXN_STATE, STATUS_RETRY}};
-    (void)state;
     open_transactional();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(send_text("a"), STATUS_OK);
@@ -394,7 +371,7 @@ static void other_faults_of_a_commit_are_not_retried(void **state)
 }
 
 // A transaction that is older than that may have been fenced by its coordinator.
-static void a_young_transaction_is_fenced_by_another_submission(void **state)
+TEST(a_young_transaction_is_fenced_by_another_submission)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR_PRODUCER_FENCED};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -415,9 +392,8 @@ static void a_young_transaction_is_fenced_by_another_submission(void **state)
     assert_null(strstr(error.text, "another submission"));
 }
 
-static void a_refused_transactional_id_is_named(void **state)
+TEST(a_refused_transactional_id_is_named)
 {
-    (void)state;
     mock_answer(&brokers, MOCK_INIT_PRODUCER_ID, RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
     assert_int_equal(kafka_producer_open_transactional(&producer, &brokers.config, "submit-d", &error),
                      STATUS_REFUSE);
@@ -425,25 +401,4 @@ static void a_refused_transactional_id_is_named(void **state)
     assert_null(producer);
 }
 
-int main(void)
-{
-#define TEST(test) cmocka_unit_test_setup_teardown(test, start_brokers, stop_brokers)
-    const struct CMUnitTest tests[] = {
-        TEST(the_last_record_of_the_jobs_topic_is_known_over_transactions),
-        TEST(topics_are_required_as_each_is_to_be_made),
-        TEST(a_plain_producer_has_no_transactions),
-        TEST(a_flush_without_time_is_to_be_called_again),
-        TEST(missing_topics_are_named),
-        TEST(a_record_as_large_as_the_topic_takes_is_sent_and_one_byte_more_is_not),
-        TEST(a_record_beyond_the_client_s_limit_costs_none_of_the_others),
-        TEST(a_full_queue_is_waited_for),
-        TEST(records_that_would_be_refused_again_end_a_submission),
-        TEST(a_transaction_that_fails_otherwise_is_to_be_sent_again),
-        TEST(a_plain_producer_s_refusal_is_final),
-        TEST(a_commit_is_retried_until_its_deadline),
-        TEST(other_faults_of_a_commit_are_not_retried),
-        TEST(a_young_transaction_is_fenced_by_another_submission),
-        TEST(a_refused_transactional_id_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(start_brokers, stop_brokers);

@@ -2,16 +2,9 @@
 // and the producer that sends them (consumer/kafka/kafka_publish.c). Sending is this program's.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { START_MS = 1000000, SENT_MAX = 4, LONG_BYTES = 30000 };
 
@@ -45,10 +38,8 @@ static struct job *job;
 static struct error error;
 static char client, results_topic, dead_topic;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
@@ -73,7 +64,6 @@ static void keep_headers(struct sent_record *record, const rd_kafka_headers_t *h
     }
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_producev(rd_kafka_t *rk, ...);
 rd_kafka_resp_err_t __wrap_rd_kafka_producev(rd_kafka_t *rk, ...)
 {
     struct sent_record *record = &world.sent[world.n_sent];
@@ -123,7 +113,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_producev(rd_kafka_t *rk, ...)
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms);
 int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -132,7 +121,6 @@ int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms)
     return 0;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_flush(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_resp_err_t __wrap_rd_kafka_flush(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -146,8 +134,6 @@ rd_kafka_resp_err_t __wrap_rd_kafka_flush(rd_kafka_t *rk, int timeout_ms)
 
 // ---- the producer ----
 
-enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
-                                     enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault);
 enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *of,
                                      enum kafka_role role, rd_kafka_conf_t *conf, struct error *fault)
 {
@@ -166,7 +152,6 @@ enum status __wrap_kafka_handle_open(struct kafka_handle *handle, const struct k
     return STATUS_OK;
 }
 
-void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
 {
     assert_int_equal(deadline_ms, world.now_ms + 2000);
@@ -175,13 +160,11 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     world.n_closed++;
 }
 
-void __wrap_kafka_handle_serve(struct kafka_handle *handle);
 void __wrap_kafka_handle_serve(struct kafka_handle *handle)
 {
     snprintf(handle->last_error, sizeof handle->last_error, "no route");
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_init_transactions(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_error_t *__wrap_rd_kafka_init_transactions(rd_kafka_t *rk, int timeout_ms)
 {
     assert_ptr_equal(rk, &client);
@@ -189,13 +172,11 @@ rd_kafka_error_t *__wrap_rd_kafka_init_transactions(rd_kafka_t *rk, int timeout_
     return world.init ? rd_kafka_error_new(world.init, "as the test wants it") : NULL;
 }
 
-int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault)
 {
     return fault && world.is_retriable;
 }
 
-rd_kafka_topic_t *__wrap_rd_kafka_topic_new(rd_kafka_t *rk, const char *topic, rd_kafka_topic_conf_t *conf);
 rd_kafka_topic_t *__wrap_rd_kafka_topic_new(rd_kafka_t *rk, const char *topic, rd_kafka_topic_conf_t *conf)
 {
     assert_ptr_equal(rk, &client);
@@ -204,15 +185,12 @@ rd_kafka_topic_t *__wrap_rd_kafka_topic_new(rd_kafka_t *rk, const char *topic, r
     return (rd_kafka_topic_t *)(strcmp(topic, "results") == 0 ? &results_topic : &dead_topic);
 }
 
-void __wrap_rd_kafka_topic_destroy(rd_kafka_topic_t *topic);
 void __wrap_rd_kafka_topic_destroy(rd_kafka_topic_t *topic)
 {
     assert_non_null(topic);
     world.n_topics--;
 }
 
-void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
-                                      struct kafka_topic_settings *settings);
 void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, int timeout_ms,
                                       struct kafka_topic_settings *settings)
 {
@@ -222,7 +200,6 @@ void __wrap_kafka_topic_read_settings(struct kafka_handle *handle, const char *t
         .bytes_max = strcmp(topic, "results") == 0 ? world.results_bytes_max : world.dead_bytes_max};
 }
 
-bool __wrap_kafka_metadata_turn(struct kafka_metadata *metadata);
 bool __wrap_kafka_metadata_turn(struct kafka_metadata *metadata)
 {
     assert_ptr_equal(metadata, &kafka.hindrance.metadata);
@@ -236,7 +213,6 @@ bool __wrap_kafka_metadata_turn(struct kafka_metadata *metadata)
 static int begin(void **state)
 {
     static const char record[] = "{\"job_id\":\"a\",\"dataset\":\"d\",\"prompt\":\"p\"}";
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = START_MS;
     config = (struct kafka_config){.brokers = "broker:9092",
@@ -254,9 +230,9 @@ static int begin(void **state)
     kafka.hindrance.metadata.topics[KAFKA_TOPIC_RESULTS].name = "results";
     kafka.hindrance.metadata.topics[KAFKA_TOPIC_DEAD].name = "dead";
     error = (struct error){0};
-    assert_int_equal(kafka_refusals_begin(&kafka.publishing.refusals, 8, &error), STATUS_OK);
+    assert_ok(kafka_refusals_begin(&kafka.publishing.refusals, 8, &error), &error);
     job = job_create();
-    assert_int_equal(job_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_OK);
+    assert_ok(job_decode(job, text_from_string(record), ENCODING_JSON, &error), &error);
     job->source.topic = TEXT("jobs");
     job->source.partition = 3;
     job->source.offset = 44;
@@ -266,7 +242,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     job_destroy(job);
     kafka_refusals_end(&kafka.publishing.refusals);
     buffer_finish(&kafka.publishing.scratch.value);
@@ -302,9 +277,8 @@ static void assert_lacks(const char *text, const char *part)
 
 // ---- results ----
 
-static void a_result_has_its_job_s_key_and_place(void **state)
+TEST(a_result_has_its_job_s_key_and_place)
 {
-    (void)state;
     answer_with("yes", 3);
     assert_int_equal(publish(), STATUS_OK);
     assert_int_equal(world.n_sent, 1);
@@ -320,10 +294,9 @@ static void a_result_has_its_job_s_key_and_place(void **state)
     assert_string_equal(world.sent[0].key, "key");
 }
 
-static void a_result_as_large_as_the_topic_takes_is_sent_and_a_larger_one_is_an_error(void **state)
+TEST(a_result_as_large_as_the_topic_takes_is_sent_and_a_larger_one_is_an_error)
 {
     static char text[LONG_BYTES];
-    (void)state;
     memset(text, 'x', sizeof text);
     answer_with(text, 1000);
     assert_int_equal(publish(), STATUS_OK);
@@ -342,11 +315,10 @@ static void a_result_as_large_as_the_topic_takes_is_sent_and_a_larger_one_is_an_
     assert_string_equal(world.sent[0].key, "a");
 }
 
-static void an_error_that_is_too_large_is_sent_without_its_job_s_key_and_headers(void **state)
+TEST(an_error_that_is_too_large_is_sent_without_its_job_s_key_and_headers)
 {
     static char key[LONG_BYTES];
     static struct header trace = {{"traceparent", 11}, {"trace", 5}};
-    (void)state;
     memset(key, 'k', sizeof key);
     job->source.key = (struct text){key, sizeof key};
     job->source.headers = &trace;
@@ -361,10 +333,9 @@ static void an_error_that_is_too_large_is_sent_without_its_job_s_key_and_headers
     assert_true(world.sent[0].bytes < 20000);
 }
 
-static void a_result_that_was_refused_often_goes_without_key_and_headers(void **state)
+TEST(a_result_that_was_refused_often_goes_without_key_and_headers)
 {
     static struct header trace = {{"traceparent", 11}, {"trace", 5}};
-    (void)state;
     answer_with("yes", 3);
     job->source.key = TEXT("key");
     job->source.headers = &trace;
@@ -394,9 +365,8 @@ static void be_dead(struct text record)
     job->source.n_headers = 2;
 }
 
-static void a_record_that_can_t_be_decoded_is_a_dead_letter_and_has_a_result(void **state)
+TEST(a_record_that_can_t_be_decoded_is_a_dead_letter_and_has_a_result)
 {
-    (void)state;
     be_dead(TEXT("what it was"));
     assert_int_equal(publish(), STATUS_OK);
     assert_int_equal(world.n_sent, 2);
@@ -417,9 +387,8 @@ static void a_record_that_can_t_be_decoded_is_a_dead_letter_and_has_a_result(voi
     assert_string_equal(world.sent[0].value, "-");
 }
 
-static void a_dead_letter_on_a_compacted_topic_has_its_place_for_a_key(void **state)
+TEST(a_dead_letter_on_a_compacted_topic_has_its_place_for_a_key)
 {
-    (void)state;
     be_dead(TEXT("what it was"));
     job->source.has_more_headers = true;
     kafka.publishing.outputs.dead_is_compacted = true;
@@ -429,10 +398,9 @@ static void a_dead_letter_on_a_compacted_topic_has_its_place_for_a_key(void **st
     assert_has(world.sent[0].headers, "omitted=headers beyond the 1024th;");
 }
 
-static void a_dead_letter_leaves_out_what_the_topic_does_not_take(void **state)
+TEST(a_dead_letter_leaves_out_what_the_topic_does_not_take)
 {
     static char text[LONG_BYTES];
-    (void)state;
     memset(text, 'x', sizeof text);
     be_dead((struct text){text, 500});
     assert_int_equal(publish(), STATUS_OK);
@@ -458,9 +426,8 @@ static void a_dead_letter_leaves_out_what_the_topic_does_not_take(void **state)
     assert_has(world.sent[0].headers, "omitted=value, key, headers;");
 }
 
-static void a_dead_letter_that_was_refused_often_is_its_place_alone(void **state)
+TEST(a_dead_letter_that_was_refused_often_is_its_place_alone)
 {
-    (void)state;
     be_dead(TEXT("what it was"));
     job->source.refusals = 2 * KAFKA_REFUSALS_MAX;
     assert_int_equal(publish(), STATUS_OK);
@@ -470,26 +437,24 @@ static void a_dead_letter_that_was_refused_often_is_its_place_alone(void **state
     assert_int_equal(kafka.figures.records.n_oversize, 0);
 }
 
-static void a_job_that_is_given_up_keeps_its_record(void **state)
+TEST(a_job_that_is_given_up_keeps_its_record)
 {
     struct error refused;
-    (void)state;
     (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED, "refused three times");
     answer_with("yes", 3);
-    assert_int_equal(kafka_publish_give_up(&kafka, job, &refused, &error), STATUS_OK);
+    assert_ok(kafka_publish_give_up(&kafka, job, &refused, &error), &error);
     assert_int_equal(job->result.error.code, ERROR_RESULT_REFUSED);
     assert_int_equal(publish(), STATUS_OK);
     assert_string_equal(world.sent[0].topic, "dead");
     assert_has(world.sent[0].value, "\"prompt\":\"p\"");
-    assert_int_equal(kafka_publish_give_up(&kafka, job, &refused, &error), STATUS_OK); // it is one already
+    assert_ok(kafka_publish_give_up(&kafka, job, &refused, &error), &error); // it is one already
     assert_has(job->source.record.data, "\"prompt\":\"p\"");
 }
 
 // ---- sending ----
 
-static void a_full_queue_is_waited_for_until_the_deadline(void **state)
+TEST(a_full_queue_is_waited_for_until_the_deadline)
 {
-    (void)state;
     answer_with("yes", 3);
     world.code = RD_KAFKA_RESP_ERR__QUEUE_FULL;
     world.n_codes = 3;
@@ -502,9 +467,8 @@ static void a_full_queue_is_waited_for_until_the_deadline(void **state)
     assert_int_equal(kafka.publishing.refusals.n_records, 0);
 }
 
-static void a_record_that_the_client_refuses_is_the_job_s(void **state)
+TEST(a_record_that_the_client_refuses_is_the_job_s)
 {
-    (void)state;
     answer_with("yes", 3);
     world.code = RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
     world.n_codes = 1;
@@ -528,9 +492,8 @@ static enum status publish_alone(void)
     return kafka_publish_job_alone(&kafka, job, 5, world.now_ms + 1000, &error);
 }
 
-static void a_job_alone_is_waited_for(void **state)
+TEST(a_job_alone_is_waited_for)
 {
-    (void)state;
     answer_with("yes", 3);
     assert_int_equal(publish_alone(), STATUS_OK);
     assert_int_equal(world.flush_timeout_ms, 1000);
@@ -560,30 +523,28 @@ static void a_job_alone_is_waited_for(void **state)
 
 // ---- topics ----
 
-static void missing_topics_hold_back_the_jobs_that_need_them(void **state)
+TEST(missing_topics_hold_back_the_jobs_that_need_them)
 {
     struct kafka_metadata_topic *topics = kafka.hindrance.metadata.topics;
     struct job *const jobs[] = {job};
-    (void)state;
     answer_with("yes", 3);
     topics[KAFKA_TOPIC_DEAD].n_missing = 100;
     assert_true(kafka_metadata_is_missing(&topics[KAFKA_TOPIC_DEAD]));
-    assert_int_equal(kafka_publish_check_topics(&kafka, jobs, 1, &error), STATUS_OK);
+    assert_ok(kafka_publish_check_topics(&kafka, jobs, 1, &error), &error);
     job->source.record = TEXT("x");
     assert_int_equal(kafka_publish_check_topics(&kafka, jobs, 1, &error), STATUS_RETRY);
     assert_string_equal(error.text, "Kafka at broker:9092 has no topic dead any more");
-    assert_int_equal(kafka_publish_check_topics(&kafka, jobs, 0, &error), STATUS_OK);
+    assert_ok(kafka_publish_check_topics(&kafka, jobs, 0, &error), &error);
     topics[KAFKA_TOPIC_DEAD].n_missing = 0;
-    assert_int_equal(kafka_publish_check_topics(&kafka, jobs, 1, &error), STATUS_OK);
+    assert_ok(kafka_publish_check_topics(&kafka, jobs, 1, &error), &error);
     topics[KAFKA_TOPIC_RESULTS].n_missing = 100;
     assert_int_equal(kafka_publish_check_topics(&kafka, jobs, 1, &error), STATUS_RETRY);
     assert_has(error.text, "no topic results any more");
 }
 
-static void a_topic_with_other_partitions_than_at_the_begin_is_lost(void **state)
+TEST(a_topic_with_other_partitions_than_at_the_begin_is_lost)
 {
     struct kafka_metadata_topic *topics = kafka.hindrance.metadata.topics;
-    (void)state;
     topics[KAFKA_TOPIC_RESULTS].n_partitions = 4;
     kafka_publish_note_topics(&kafka);
     assert_null(kafka_publish_find_lost(&kafka));
@@ -598,19 +559,18 @@ static void a_topic_with_other_partitions_than_at_the_begin_is_lost(void **state
     assert_string_equal(kafka_publish_find_lost(&kafka), "dead");
 }
 
-static void limits_that_were_lowered_are_taken(void **state)
+TEST(limits_that_were_lowered_are_taken)
 {
-    (void)state;
     world.results_bytes_max = 19999;
     world.dead_bytes_max = 20001; // the producer's is lower
-    assert_int_equal(kafka_publish_read_limits(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_publish_read_limits(&kafka, &error), &error);
     assert_int_equal(kafka.publishing.outputs.results_bytes_max, 19999);
     assert_int_equal(kafka.publishing.outputs.dead_bytes_max, 20000);
     world.dead_bytes_max = KAFKA_TOPIC_BYTES_MIN - 1;
     assert_int_equal(kafka_publish_read_limits(&kafka, &error), STATUS_REFUSE);
     assert_has(error.text, "dead");
     world.dead_bytes_max = KAFKA_TOPIC_BYTES_MIN;
-    assert_int_equal(kafka_publish_read_limits(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_publish_read_limits(&kafka, &error), &error);
     assert_int_equal(kafka.publishing.outputs.dead_bytes_max, KAFKA_TOPIC_BYTES_MIN);
 }
 
@@ -623,13 +583,12 @@ static void be_closed(void)
     kafka.publishing.outputs.results = kafka.publishing.outputs.dead = NULL;
 }
 
-static void a_batch_is_no_larger_than_any_topic_takes(void **state)
+TEST(a_batch_is_no_larger_than_any_topic_takes)
 {
     static struct kafka_property least = {"message.max.bytes", "16384"};
-    (void)state;
     be_closed();
     kafka.publishing.outputs.dead_bytes_max = 18000;
-    assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_publish_open(&kafka, 700, &error), &error);
     assert_string_equal(world.message_bytes, "18000");
     assert_int_equal(kafka.publishing.outputs.results_bytes_max, 18000);
     assert_int_equal(kafka.publishing.outputs.dead_bytes_max, 18000);
@@ -638,12 +597,12 @@ static void a_batch_is_no_larger_than_any_topic_takes(void **state)
     assert_int_equal(world.n_topics, 2);
     be_closed();
     kafka.publishing.outputs.results_bytes_max = kafka.publishing.outputs.dead_bytes_max = 2000000000;
-    assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_publish_open(&kafka, 700, &error), &error);
     assert_string_equal(world.message_bytes, "1000000000"); // the client's limit
     be_closed();
     config.properties = &least;
     config.n_properties = 1;
-    assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_publish_open(&kafka, 700, &error), &error);
     assert_string_equal(world.message_bytes, "16384");
     assert_int_equal(kafka.publishing.outputs.results_bytes_max, 16384);
     be_closed();
@@ -659,14 +618,13 @@ static void a_batch_is_no_larger_than_any_topic_takes(void **state)
     assert_null(kafka.publishing.outputs.results);
 }
 
-static void a_new_producer_replaces_the_old_one(void **state)
+TEST(a_new_producer_replaces_the_old_one)
 {
     static const struct kafka_property timeout = {"transaction.timeout.ms", "12345"};
-    (void)state;
     world.n_topics = 2;
     config.properties = &timeout;
     config.n_properties = 1;
-    assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_publish_open(&kafka, 700, &error), &error);
     assert_int_equal(world.n_closed, 1);
     assert_int_equal(world.n_opened, 1);
     assert_int_equal(world.n_topics, 2);
@@ -676,9 +634,8 @@ static void a_new_producer_replaces_the_old_one(void **state)
     kafka_publish_close(&kafka, world.now_ms + 2000);
 }
 
-static void without_a_coordinator_the_producer_stays_and_is_asked_again(void **state)
+TEST(without_a_coordinator_the_producer_stays_and_is_asked_again)
 {
-    (void)state;
     be_closed();
     world.init = RD_KAFKA_RESP_ERR__TIMED_OUT;
     world.is_retriable = true;
@@ -692,33 +649,9 @@ static void without_a_coordinator_the_producer_stays_and_is_asked_again(void **s
     assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_REFUSE);
     assert_lacks(error.text, "no route"); // the error says enough
     world.init = RD_KAFKA_RESP_ERR_NO_ERROR;
-    assert_int_equal(kafka_publish_open(&kafka, 700, &error), STATUS_OK);
+    assert_ok(kafka_publish_open(&kafka, 700, &error), &error);
     assert_int_equal(world.n_opened, 1);
     assert_int_equal(world.n_closed, 0);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(a_result_has_its_job_s_key_and_place),
-        test(a_result_as_large_as_the_topic_takes_is_sent_and_a_larger_one_is_an_error),
-        test(an_error_that_is_too_large_is_sent_without_its_job_s_key_and_headers),
-        test(a_result_that_was_refused_often_goes_without_key_and_headers),
-        test(a_record_that_can_t_be_decoded_is_a_dead_letter_and_has_a_result),
-        test(a_dead_letter_on_a_compacted_topic_has_its_place_for_a_key),
-        test(a_dead_letter_leaves_out_what_the_topic_does_not_take),
-        test(a_dead_letter_that_was_refused_often_is_its_place_alone),
-        test(a_job_that_is_given_up_keeps_its_record),
-        test(a_full_queue_is_waited_for_until_the_deadline),
-        test(a_record_that_the_client_refuses_is_the_job_s),
-        test(a_job_alone_is_waited_for),
-        test(missing_topics_hold_back_the_jobs_that_need_them),
-        test(a_topic_with_other_partitions_than_at_the_begin_is_lost),
-        test(limits_that_were_lowered_are_taken),
-        test(a_batch_is_no_larger_than_any_topic_takes),
-        test(a_new_producer_replaces_the_old_one),
-        test(without_a_coordinator_the_producer_stays_and_is_asked_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -2,14 +2,9 @@
 // partitions are compared with the log and fetched again. The log's ends are this program's.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { N_PARTITIONS = 3, START_MS = 1000000, QUIET_MS = 30000, POSITION = 10 };
 
@@ -26,43 +21,33 @@ static struct kafka_transport kafka;
 static struct kafka_config config;
 static char queue;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 enum status __wrap_kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs,
-                                bool *committed, struct error *error);
-enum status __wrap_kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                                 bool *committed, struct error *error)
 {
-    (void)jobs, (void)committed;
     assert_ptr_equal(transport, &kafka.base);
     assert_int_equal(n_jobs, 0);
     world.n_commits++;
     return error_set(error, STATUS_RETRY, ERROR_BROKER, "away");
 }
 
-void __wrap_kafka_gaps_warn_when_idle(struct kafka_transport *of);
 void __wrap_kafka_gaps_warn_when_idle(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
     world.n_gap_warnings++;
 }
 
-size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *of);
 size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *of)
 {
     assert_ptr_equal(of, &queue);
     return world.n_queued;
 }
 
-rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
-                                                rd_kafka_topic_partition_list_t *list, int64_t which,
-                                                int timeout_ms);
 rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
                                                 rd_kafka_topic_partition_list_t *list, int64_t which,
                                                 int timeout_ms)
@@ -84,7 +69,6 @@ rd_kafka_resp_err_t __wrap_kafka_partition_ends(struct kafka_handle *handle,
 // All partitions are owned and were read up to offset 10, which was committed; the log ends there.
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     memset(&kafka, 0, sizeof kafka);
     world.now_ms = START_MS;
@@ -105,7 +89,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     partition_table_finish(&kafka.partitions);
     return 0;
 }
@@ -125,9 +108,8 @@ static int commit_after(int64_t pause_ms)
     return world.n_commits - before;
 }
 
-static void a_position_beyond_the_last_job_is_committed_once_a_second(void **state)
+TEST(a_position_beyond_the_last_job_is_committed_once_a_second)
 {
-    (void)state;
     partition_of(0)->fetching.at_end = true; // its position is committed
     assert_int_equal(commit_after(0), 0);
     partition_of(2)->fetching.at_end = true;
@@ -140,9 +122,8 @@ static void a_position_beyond_the_last_job_is_committed_once_a_second(void **sta
     assert_int_equal(commit_after(1000), 1);
 }
 
-static void only_partitions_that_are_idle_are_committed(void **state)
+TEST(only_partitions_that_are_idle_are_committed)
 {
-    (void)state;
     struct partition *partition = partition_of(1);
     partition->fetching.at_end = true;
     partition->committed = POSITION - 1;
@@ -167,9 +148,8 @@ static void compare_after(int64_t pause_ms)
     kafka_quiet_compare(&kafka);
 }
 
-static void partitions_are_compared_when_they_are_quiet_for_long(void **state)
+TEST(partitions_are_compared_when_they_are_quiet_for_long)
 {
-    (void)state;
     compare_after(0);
     assert_int_equal(world.n_looks + world.n_gap_warnings, 0);
     partition_of(1)->fetching.moved_ms += 1;
@@ -184,9 +164,8 @@ static void partitions_are_compared_when_they_are_quiet_for_long(void **state)
     assert_int_equal(world.n_gap_warnings, 2);
 }
 
-static void only_partitions_that_are_read_are_compared(void **state)
+TEST(only_partitions_that_are_read_are_compared)
 {
-    (void)state;
     partition_of(0)->owned = false;
     partition_of(1)->fetching.paused = true;
     partition_of(2)->map.position = OFFSET_UNKNOWN;
@@ -194,9 +173,8 @@ static void only_partitions_that_are_read_are_compared(void **state)
     assert_int_equal(world.n_looks, 0);
 }
 
-static void a_new_consumer_that_fetches_no_more_is_not_replaced_by_another(void **state)
+TEST(a_new_consumer_that_fetches_no_more_is_not_replaced_by_another)
 {
-    (void)state;
     world.ends[0] = POSITION + 1;
     compare_after(QUIET_MS);
     compare_after(QUIET_MS);
@@ -210,18 +188,16 @@ static void a_new_consumer_that_fetches_no_more_is_not_replaced_by_another(void 
     assert_true(kafka.watch.is_stuck);
 }
 
-static void a_stalled_partition_is_not_compared(void **state)
+TEST(a_stalled_partition_is_not_compared)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         strcpy(partition_of(i)->stall.what, "corrupt");
     compare_after(QUIET_MS);
     assert_int_equal(world.n_looks, 0);
 }
 
-static void a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer(void **state)
+TEST(a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer)
 {
-    (void)state;
     world.ends[0] = POSITION + 1;
     compare_after(QUIET_MS);
     assert_true(partition_of(0)->fetching.rewind && partition_of(0)->fetching.was_rewound);
@@ -236,9 +212,8 @@ static void a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer(vo
     assert_true(kafka.watch.is_stuck);
 }
 
-static void without_an_answer_nothing_is_fetched_again(void **state)
+TEST(without_an_answer_nothing_is_fetched_again)
 {
-    (void)state;
     world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     world.ends[2] = POSITION + 1;
     compare_after(QUIET_MS);
@@ -251,9 +226,8 @@ static void without_an_answer_nothing_is_fetched_again(void **state)
     assert_true(partition_of(2)->fetching.rewind);
 }
 
-static void an_event_that_waits_may_be_any_partition_s(void **state)
+TEST(an_event_that_waits_may_be_any_partition_s)
 {
-    (void)state;
     world.n_queued = 1;
     compare_after(QUIET_MS);
     world.n_queued = 0;
@@ -263,9 +237,8 @@ static void an_event_that_waits_may_be_any_partition_s(void **state)
     assert_string_equal(world.asked, "012");
 }
 
-static void while_no_broker_is_up_nothing_is_asked(void **state)
+TEST(while_no_broker_is_up_nothing_is_asked)
 {
-    (void)state;
     kafka.clients.consumer.is_down = true;
     compare_after(QUIET_MS);
     kafka.clients.consumer.is_down = false;
@@ -277,22 +250,4 @@ static void while_no_broker_is_up_nothing_is_asked(void **state)
     assert_int_equal(world.n_looks, 1);
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_position_beyond_the_last_job_is_committed_once_a_second, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(only_partitions_that_are_idle_are_committed, begin, end),
-        cmocka_unit_test_setup_teardown(partitions_are_compared_when_they_are_quiet_for_long, begin, end),
-        cmocka_unit_test_setup_teardown(only_partitions_that_are_read_are_compared, begin, end),
-        cmocka_unit_test_setup_teardown(a_partition_with_more_is_fetched_again_and_then_by_a_new_consumer,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(a_stalled_partition_is_not_compared, begin, end),
-        cmocka_unit_test_setup_teardown(a_new_consumer_that_fetches_no_more_is_not_replaced_by_another, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(without_an_answer_nothing_is_fetched_again, begin, end),
-        cmocka_unit_test_setup_teardown(an_event_that_waits_may_be_any_partition_s, begin, end),
-        cmocka_unit_test_setup_teardown(while_no_broker_is_up_nothing_is_asked, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,15 +1,7 @@
 // Delivery reports: which errors are a record's own fault. Others are the topic's, the producer's or the
 // network's: no job may fail because of them.
 #include "consumer/kafka/kafka_transport.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_JOBS = 4, INDEX = 2, PARTITION = 5 };
 
@@ -18,14 +10,12 @@ static struct kafka_refusals refusals;
 static int begin_commit(void **state)
 {
     struct error error;
-    (void)state;
     memset(&refusals, 0, sizeof refusals);
     return kafka_refusals_begin(&refusals, N_JOBS, &error) != STATUS_OK;
 }
 
 static int end_commit(void **state)
 {
-    (void)state;
     kafka_refusals_end(&refusals);
     return 0;
 }
@@ -35,7 +25,7 @@ static void report(rd_kafka_resp_err_t code)
     kafka_refusals_add(&refusals, kafka_refusals_opaque(&refusals, INDEX), code, "results", PARTITION);
 }
 
-static void a_record_at_fault_is_named_with_its_topic_and_code(void **state)
+TEST(a_record_at_fault_is_named_with_its_topic_and_code)
 {
     static const rd_kafka_resp_err_t codes[] = {
         RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,      RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE,
@@ -64,21 +54,20 @@ static void assert_no_refusal(rd_kafka_resp_err_t code)
         fail_msg("%s: expected no refusal", rd_kafka_err2name(code));
 }
 
-static void a_missing_right_is_no_record_s_fault(void **state)
+TEST(a_missing_right_is_no_record_s_fault)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
                                                 RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED,
                                                 RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
                                                 RD_KAFKA_RESP_ERR_TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                                                 RD_KAFKA_RESP_ERR_SASL_AUTHENTICATION_FAILED};
-    (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
         assert_no_refusal(codes[i]);
         assert_true(kafka_is_denial(codes[i])); // it ends the worker
     }
 }
 
-static void a_fault_of_the_producer_or_the_network_is_no_record_s_fault(void **state)
+TEST(a_fault_of_the_producer_or_the_network_is_no_record_s_fault)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_NO_ERROR,
                                                 RD_KAFKA_RESP_ERR__MSG_TIMED_OUT,
@@ -94,12 +83,11 @@ static void a_fault_of_the_producer_or_the_network_is_no_record_s_fault(void **s
                                                 RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH,
                                                 RD_KAFKA_RESP_ERR_INVALID_TXN_STATE,
                                                 RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR};
-    (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
         assert_no_refusal(codes[i]);
 }
 
-static void a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic(void **state)
+TEST(a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic)
 {
     static const rd_kafka_resp_err_t codes[] = {
         RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, // this host's clock
@@ -118,9 +106,8 @@ static void a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic(vo
 }
 
 // A record alone in its batch, and one beside others: neither is known to be at fault.
-static void where_a_host_is_at_fault_no_record_is_doubted(void **state)
+TEST(where_a_host_is_at_fault_no_record_is_doubted)
 {
-    (void)state;
     refusals.is_alone = true;
     report(RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP);
     assert_int_equal(refusals.n_records, 0);
@@ -128,26 +115,24 @@ static void where_a_host_is_at_fault_no_record_is_doubted(void **state)
 }
 
 // Since librdkafka 2.6 the others of its batch have this error.
-static void a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact(void **state)
+TEST(a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact)
 {
     enum { INVALID_DIFFERENT_RECORD = -138 };
-    (void)state;
     report((rd_kafka_resp_err_t)INVALID_DIFFERENT_RECORD);
     assert_int_equal(refusals.n_records, 0);
     assert_false(refusals.named[INDEX]);
     assert_true(refusals.is_exact);
 }
 
-static void a_record_that_was_sent_alone_is_exactly_known(void **state)
+TEST(a_record_that_was_sent_alone_is_exactly_known)
 {
-    (void)state;
     refusals.is_alone = true;
     report(RD_KAFKA_RESP_ERR_INVALID_RECORD);
     assert_true(refusals.is_exact);
     assert_true(refusals.named[INDEX]);
 }
 
-static void reports_of_another_commit_are_ignored(void **state)
+TEST(reports_of_another_commit_are_ignored)
 {
     const void *late = kafka_refusals_opaque(&refusals, INDEX);
     uint32_t commit_id = refusals.commit_id;
@@ -155,27 +140,12 @@ static void reports_of_another_commit_are_ignored(void **state)
     kafka_refusals_end(&refusals);
     kafka_refusals_add(&refusals, late, RD_KAFKA_RESP_ERR_INVALID_RECORD, "results", 0);
     assert_int_equal(refusals.n_records, 0);
-    assert_int_equal(kafka_refusals_begin(&refusals, N_JOBS, &error), STATUS_OK);
+    assert_ok(kafka_refusals_begin(&refusals, N_JOBS, &error), &error);
     assert_true(refusals.commit_id != commit_id);
     kafka_refusals_add(&refusals, late, RD_KAFKA_RESP_ERR_INVALID_RECORD, "results", 0);
     kafka_refusals_add(&refusals, kafka_refusals_opaque(&refusals, N_JOBS), RD_KAFKA_RESP_ERR_INVALID_RECORD,
                        "results", 0);
     assert_int_equal(refusals.n_records, 0);
-    (void)state;
 }
 
-int main(void)
-{
-#define IN_COMMIT(test) cmocka_unit_test_setup_teardown(test, begin_commit, end_commit)
-    const struct CMUnitTest tests[] = {
-        IN_COMMIT(a_record_at_fault_is_named_with_its_topic_and_code),
-        IN_COMMIT(a_missing_right_is_no_record_s_fault),
-        IN_COMMIT(a_fault_of_the_producer_or_the_network_is_no_record_s_fault),
-        IN_COMMIT(a_fault_of_a_host_is_no_record_s_fault_and_is_kept_with_its_topic),
-        IN_COMMIT(where_a_host_is_at_fault_no_record_is_doubted),
-        IN_COMMIT(a_record_beside_a_refused_one_is_not_refused_and_makes_the_report_exact),
-        IN_COMMIT(a_record_that_was_sent_alone_is_exactly_known),
-        IN_COMMIT(reports_of_another_commit_are_ignored),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin_commit, end_commit);

@@ -1,22 +1,14 @@
 // The Kafka side of the command line (consumer/kafka_settings.c).
 #include "consumer/kafka_settings.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 static struct kafka_settings kafka;
 static struct error error;
 
-static void what_is_not_given_has_a_default(void **state)
+TEST(what_is_not_given_has_a_default)
 {
-    (void)state;
     const struct settings settings = {.kafka.brokers = "h:1"};
-    assert_int_equal(kafka_settings_init(&kafka, &settings, NULL, &error), STATUS_OK);
+    assert_ok(kafka_settings_init(&kafka, &settings, NULL, &error), &error);
     assert_string_equal(kafka.config.brokers, "h:1");
     assert_string_equal(kafka.config.topics.jobs, "sheaf-jobs");
     assert_string_equal(kafka.config.topics.results, "sheaf-results");
@@ -31,9 +23,8 @@ static void what_is_not_given_has_a_default(void **state)
     kafka_settings_finish(&kafka);
 }
 
-static void what_is_given_is_taken(void **state)
+TEST(what_is_given_is_taken)
 {
-    (void)state;
     struct settings settings = {.kafka.brokers = "h:1",
                                 .kafka.properties = {"a.b=c=d", "e="},
                                 .kafka.n_properties = 2,
@@ -50,7 +41,7 @@ static void what_is_given_is_taken(void **state)
                                                 .membership_timeout_s = 90},
                                 .kafka.refuse_deleted = true,
                                 .kafka.ignore_offset_map = true};
-    assert_int_equal(kafka_settings_init(&kafka, &settings, "/x/y/sheaf.db", &error), STATUS_OK);
+    assert_ok(kafka_settings_init(&kafka, &settings, "/x/y/sheaf.db", &error), &error);
     const struct kafka_config *config = &kafka.config;
     assert_string_equal(config->topics.jobs, "j");
     assert_string_equal(config->topics.results, "r");
@@ -73,9 +64,8 @@ static void what_is_given_is_taken(void **state)
     kafka_settings_finish(&kafka);
 }
 
-static void two_topics_of_one_name_are_refused_by_their_options(void **state)
+TEST(two_topics_of_one_name_are_refused_by_their_options)
 {
-    (void)state;
     static const char *const options[] = {"--jobs", "--results", "--dead", "--control"};
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < i; j++) {
@@ -95,22 +85,10 @@ static void two_topics_of_one_name_are_refused_by_their_options(void **state)
         }
 }
 
-static void an_unknown_protocol_is_refused(void **state)
+TEST(an_unknown_protocol_is_refused)
 {
-    (void)state;
     const struct settings settings = {.kafka.brokers = "h:1", .kafka.group.protocol = "raft"};
     assert_int_equal(kafka_settings_init(&kafka, &settings, NULL, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_USAGE);
     assert_non_null(strstr(error.text, "got \"raft\""));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_given_has_a_default),
-        cmocka_unit_test(what_is_given_is_taken),
-        cmocka_unit_test(two_topics_of_one_name_are_refused_by_their_options),
-        cmocka_unit_test(an_unknown_protocol_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

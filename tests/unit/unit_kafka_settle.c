@@ -2,16 +2,9 @@
 // another's (consumer/kafka/kafka_settle.c). The brokers' answers are this program's.
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { NOW_MS = 1000000, PATIENCE_MS = 2000, COMMITTED = 40 };
 enum kind { RETRIABLE, ABORTABLE, FATAL };
@@ -50,45 +43,36 @@ static void add_step(char letter)
 
 // ---- the brokers ----
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
-int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms);
 int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     assert_true(timeout_ms > 0);
     world.now_ms += timeout_ms;
     return 0;
 }
 
-int __wrap_rd_kafka_error_is_fatal(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_is_fatal(const rd_kafka_error_t *fault)
 {
     return fault && world.kind == FATAL;
 }
 
-int __wrap_rd_kafka_error_txn_requires_abort(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_txn_requires_abort(const rd_kafka_error_t *fault)
 {
     return fault && world.kind == ABORTABLE;
 }
 
-int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault)
 {
     return fault && world.kind == RETRIABLE;
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_begin_transaction(rd_kafka_t *rk);
 rd_kafka_error_t *__wrap_rd_kafka_begin_transaction(rd_kafka_t *rk)
 {
-    (void)rk;
     add_step('b');
     if (world.n_begin_faults-- > 0)
         return rd_kafka_error_new(RD_KAFKA_RESP_ERR__STATE, "as the test wants it");
@@ -96,10 +80,8 @@ rd_kafka_error_t *__wrap_rd_kafka_begin_transaction(rd_kafka_t *rk)
     return NULL;
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_error_t *__wrap_rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     assert_true(timeout_ms > 0);
     add_step('a');
     if (world.n_abort_faults-- > 0)
@@ -114,9 +96,6 @@ rd_kafka_error_t *__wrap_rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_
 
 // ---- the other files of the transport ----
 
-rd_kafka_topic_partition_list_t *__wrap_kafka_undecided_find(struct kafka_handle *reader,
-                                                             const char *const *topics, size_t n_topics,
-                                                             int timeout_ms, struct error *fault);
 rd_kafka_topic_partition_list_t *__wrap_kafka_undecided_find(struct kafka_handle *reader,
                                                              const char *const *topics, size_t n_topics,
                                                              int timeout_ms, struct error *fault)
@@ -139,9 +118,6 @@ rd_kafka_topic_partition_list_t *__wrap_kafka_undecided_find(struct kafka_handle
 
 enum status __wrap_kafka_undecided_look(struct kafka_handle *reader, rd_kafka_topic_partition_list_t *list,
                                         rd_kafka_topic_partition_list_t **first, int timeout_ms,
-                                        struct error *fault);
-enum status __wrap_kafka_undecided_look(struct kafka_handle *reader, rd_kafka_topic_partition_list_t *list,
-                                        rd_kafka_topic_partition_list_t **first, int timeout_ms,
                                         struct error *fault)
 {
     assert_null(first);
@@ -155,8 +131,6 @@ enum status __wrap_kafka_undecided_look(struct kafka_handle *reader, rd_kafka_to
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_verdict_keep(struct kafka_transport *of, rd_kafka_topic_partition_list_t *undecided,
-                                      bool is_first, int *n_others, struct error *fault);
 enum status __wrap_kafka_verdict_keep(struct kafka_transport *of, rd_kafka_topic_partition_list_t *undecided,
                                       bool is_first, int *n_others, struct error *fault)
 {
@@ -173,8 +147,6 @@ enum status __wrap_kafka_verdict_keep(struct kafka_transport *of, rd_kafka_topic
 }
 
 void __wrap_kafka_undecided_mark(struct kafka_handle *producer, const rd_kafka_topic_partition_list_t *list,
-                                 int timeout_ms);
-void __wrap_kafka_undecided_mark(struct kafka_handle *producer, const rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms)
 {
     assert_ptr_equal(producer, &kafka.clients.producer);
@@ -185,11 +157,8 @@ void __wrap_kafka_undecided_mark(struct kafka_handle *producer, const rd_kafka_t
 }
 
 enum kafka_outcome __wrap_kafka_send_no_offsets(struct kafka_transport *of, int64_t deadline_ms,
-                                                const char *what, struct error *fault);
-enum kafka_outcome __wrap_kafka_send_no_offsets(struct kafka_transport *of, int64_t deadline_ms,
                                                 const char *what, struct error *fault)
 {
-    (void)of, (void)what;
     assert_true(deadline_ms > world.now_ms);
     add_step('o');
     if (!world.sending_breaks)
@@ -199,11 +168,8 @@ enum kafka_outcome __wrap_kafka_send_no_offsets(struct kafka_transport *of, int6
 }
 
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
-                                        int timeout_ms, struct error *fault);
-enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {
-    (void)of;
     assert_true(timeout_ms > 0);
     assert_true(list->cnt > 0);
     add_step('r');
@@ -218,7 +184,6 @@ enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_top
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_stop(struct kafka_transport *of, const struct error *fault);
 enum status __wrap_kafka_stop(struct kafka_transport *of, const struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -228,7 +193,6 @@ enum status __wrap_kafka_stop(struct kafka_transport *of, const struct error *fa
 
 static void take_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     size_t size = strlen(world.warnings);
     snprintf(world.warnings + size, sizeof world.warnings - size, "%s\n", line);
@@ -250,7 +214,6 @@ static void own(int32_t id, int64_t offset, const char *metadata)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = NOW_MS;
     world.is_swept = true;
@@ -271,7 +234,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     if (kafka.publishing.transaction.offsets)
         rd_kafka_topic_partition_list_destroy(kafka.publishing.transaction.offsets);
     kafka_settle_finish(&kafka);
@@ -293,17 +255,15 @@ static void set_unknown(size_t n_entries)
     rd_kafka_topic_partition_list_add(kafka.publishing.transaction.offsets, "jobs", 1)->offset = 50;
 }
 
-static void nothing_is_asked_where_it_is_not_needed(void **state)
+TEST(nothing_is_asked_where_it_is_not_needed)
 {
-    (void)state;
     kafka_settle_finish(&kafka);
     assert_int_equal(settle_for(1000), STATUS_OK);
     assert_string_equal(world.steps, "");
 }
 
-static void where_all_is_decided_one_look_is_enough(void **state)
+TEST(where_all_is_decided_one_look_is_enough)
 {
-    (void)state;
     assert_int_equal(settle_for(1000), STATUS_OK);
     assert_string_equal(world.steps, "flr");
     assert_int_equal(world.now_ms, NOW_MS);
@@ -313,9 +273,8 @@ static void where_all_is_decided_one_look_is_enough(void **state)
     assert_string_equal(world.steps, "");
 }
 
-static void transactions_of_others_end_soon(void **state)
+TEST(transactions_of_others_end_soon)
 {
-    (void)state;
     world.n_others = 2;
     assert_int_equal(settle_for(500), STATUS_RETRY);
     assert_string_equal(world.steps, "fl");
@@ -330,9 +289,8 @@ static void transactions_of_others_end_soon(void **state)
     assert_int_equal(world.n_begun, 0);
 }
 
-static void what_hangs_of_ours_is_aborted(void **state)
+TEST(what_hangs_of_ours_is_aborted)
 {
-    (void)state;
     world.n_ours = 1;
     assert_int_equal(settle_for(9000), STATUS_OK);
     assert_string_equal(world.steps, "flvbmoalr");
@@ -346,9 +304,8 @@ static void what_hangs_of_ours_is_aborted(void **state)
     assert_false(kafka.publishing.settling.is_needed);
 }
 
-static void a_sweep_whose_end_is_lost_too_is_repeated(void **state)
+TEST(a_sweep_whose_end_is_lost_too_is_repeated)
 {
-    (void)state;
     world.n_ours = 1;
     world.is_swept = false;
     assert_int_equal(settle_for(PATIENCE_MS + 500), STATUS_RETRY);
@@ -358,9 +315,8 @@ static void a_sweep_whose_end_is_lost_too_is_repeated(void **state)
     assert_int_equal(world.n_aborted, 2);
 }
 
-static void what_stays_undecided_after_three_sweeps_is_another_s(void **state)
+TEST(what_stays_undecided_after_three_sweeps_is_another_s)
 {
-    (void)state;
     world.n_others = 1;
     assert_int_equal(settle_for(60000), STATUS_OK);
     assert_int_equal(world.n_aborted, 3);
@@ -368,9 +324,8 @@ static void what_stays_undecided_after_three_sweeps_is_another_s(void **state)
     assert_true(world.now_ms >= NOW_MS + 4 * PATIENCE_MS && world.now_ms < NOW_MS + 4 * PATIENCE_MS + 500);
 }
 
-static void partitions_that_can_t_be_asked_for_are_waited_for(void **state)
+TEST(partitions_that_can_t_be_asked_for_are_waited_for)
 {
-    (void)state;
     world.finding = STATUS_RETRY;
     assert_int_equal(settle_for(500), STATUS_RETRY);
     assert_string_equal(world.steps, "f");
@@ -386,17 +341,15 @@ static void partitions_that_can_t_be_asked_for_are_waited_for(void **state)
     assert_int_equal(settle_for(500), STATUS_OK);
 }
 
-static void missing_rights_stop_the_transport(void **state)
+TEST(missing_rights_stop_the_transport)
 {
-    (void)state;
     world.finding = STATUS_REFUSE;
     assert_int_equal(settle_for(500), STATUS_REFUSE);
     assert_int_equal(world.n_stopped, 1);
 }
 
-static void an_abort_without_an_answer_is_continued(void **state)
+TEST(an_abort_without_an_answer_is_continued)
 {
-    (void)state;
     world.n_ours = 1;
     world.kind = RETRIABLE;
     world.n_abort_faults = 2;
@@ -411,9 +364,8 @@ static void an_abort_without_an_answer_is_continued(void **state)
     assert_int_equal(world.n_begun, 1);
 }
 
-static void a_producer_that_breaks_is_replaced_and_the_look_goes_on(void **state)
+TEST(a_producer_that_breaks_is_replaced_and_the_look_goes_on)
 {
-    (void)state;
     world.n_ours = 1;
     world.kind = FATAL;
     world.n_begin_faults = 1;
@@ -435,9 +387,8 @@ static void a_producer_that_breaks_is_replaced_and_the_look_goes_on(void **state
     assert_int_equal(settle_for(9000), STATUS_OK);
 }
 
-static void what_was_committed_is_not_swept(void **state)
+TEST(what_was_committed_is_not_swept)
 {
-    (void)state;
     world.n_ours = 2;
     world.n_kept = 2;
     kafka.figures.n_commits = 3;
@@ -451,9 +402,8 @@ static void what_was_committed_is_not_swept(void **state)
     assert_string_equal(world.steps, "flvbmoalr");
 }
 
-static void records_that_can_t_be_read_are_read_again(void **state)
+TEST(records_that_can_t_be_read_are_read_again)
 {
-    (void)state;
     world.n_ours = 1;
     world.judging = STATUS_RETRY;
     assert_int_equal(settle_for(9000), STATUS_RETRY);
@@ -465,9 +415,8 @@ static void records_that_can_t_be_read_are_read_again(void **state)
 }
 
 // Its process commits the next ones there, or is gone; something of ours may hang behind it.
-static void behind_what_another_process_committed_is_swept_in_the_end(void **state)
+TEST(behind_what_another_process_committed_is_swept_in_the_end)
 {
-    (void)state;
     world.n_ours = world.n_others_first = 1;
     assert_int_equal(settle_for(60000), STATUS_OK);
     assert_int_equal(world.n_judged, 3);
@@ -479,18 +428,16 @@ static void behind_what_another_process_committed_is_swept_in_the_end(void **sta
     assert_int_equal(world.n_begun, 2);
 }
 
-static void offsets_that_are_held_are_swept(void **state)
+TEST(offsets_that_are_held_are_swept)
 {
-    (void)state;
     world.holds_offsets = true;
     assert_int_equal(settle_for(9000), STATUS_OK);
     assert_string_equal(world.steps, "flrbmoalr");
     assert_non_null(strstr(world.warnings, "the group's offsets: a transaction is not decided"));
 }
 
-static void of_partitions_to_come_the_offsets_are_asked_for_too(void **state)
+TEST(of_partitions_to_come_the_offsets_are_asked_for_too)
 {
-    (void)state;
     kafka.partitions.items[1]->owned = false;
     assert_int_equal(settle_for(9000), STATUS_OK);
     assert_string_equal(world.steps, "fl");
@@ -508,9 +455,8 @@ static void of_partitions_to_come_the_offsets_are_asked_for_too(void **state)
 }
 
 // Its results are decided, perhaps as committed; then its offsets must not be aborted.
-static void held_offsets_of_a_transaction_with_results_are_not_swept_alone(void **state)
+TEST(held_offsets_of_a_transaction_with_results_are_not_swept_alone)
 {
-    (void)state;
     world.holds_offsets = true;
     set_unknown(3);
     assert_int_equal(settle_for(60000), STATUS_RETRY);
@@ -522,9 +468,8 @@ static void held_offsets_of_a_transaction_with_results_are_not_swept_alone(void 
     assert_int_equal(world.n_begun, 1);
 }
 
-static void held_offsets_of_a_transaction_without_results_are_swept(void **state)
+TEST(held_offsets_of_a_transaction_without_results_are_swept)
 {
-    (void)state;
     world.holds_offsets = true;
     set_unknown(0);
     world.is_swept = false;
@@ -535,9 +480,8 @@ static void held_offsets_of_a_transaction_without_results_are_swept(void **state
     assert_false(kafka.watch.is_behind); // its own are compared by whoever knows its outcome
 }
 
-static void offsets_older_than_the_last_committed_ones_are_read_again(void **state)
+TEST(offsets_older_than_the_last_committed_ones_are_read_again)
 {
-    (void)state;
     world.offset = COMMITTED - 1;
     assert_int_equal(settle_for(1000), STATUS_OK);
     assert_true(kafka.watch.is_behind);
@@ -550,38 +494,12 @@ static void offsets_older_than_the_last_committed_ones_are_read_again(void **sta
     assert_true(kafka.watch.is_behind);
 }
 
-static void a_group_without_an_offset_still_has_none(void **state)
+TEST(a_group_without_an_offset_still_has_none)
 {
-    (void)state;
     own(1, RD_KAFKA_OFFSET_INVALID, "");
     world.offset = RD_KAFKA_OFFSET_INVALID;
     assert_int_equal(settle_for(1000), STATUS_OK);
     assert_false(kafka.watch.is_behind);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(nothing_is_asked_where_it_is_not_needed),
-        test(where_all_is_decided_one_look_is_enough),
-        test(transactions_of_others_end_soon),
-        test(what_hangs_of_ours_is_aborted),
-        test(a_sweep_whose_end_is_lost_too_is_repeated),
-        test(what_stays_undecided_after_three_sweeps_is_another_s),
-        test(partitions_that_can_t_be_asked_for_are_waited_for),
-        test(missing_rights_stop_the_transport),
-        test(an_abort_without_an_answer_is_continued),
-        test(a_producer_that_breaks_is_replaced_and_the_look_goes_on),
-        test(what_was_committed_is_not_swept),
-        test(records_that_can_t_be_read_are_read_again),
-        test(behind_what_another_process_committed_is_swept_in_the_end),
-        test(offsets_that_are_held_are_swept),
-        test(of_partitions_to_come_the_offsets_are_asked_for_too),
-        test(held_offsets_of_a_transaction_with_results_are_not_swept_alone),
-        test(held_offsets_of_a_transaction_without_results_are_swept),
-        test(offsets_older_than_the_last_committed_ones_are_read_again),
-        test(a_group_without_an_offset_still_has_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,15 +1,9 @@
 // Partitions whose next record can't be delivered (consumer/kafka/kafka_stall.c), over a log that the test
 // makes: batches with a first and a last offset, some of which can't be read.
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { LOG_MAX = 400 };
 
@@ -28,11 +22,8 @@ static struct kafka_config config;
 static struct partition partition, *table[1];
 
 rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
-                                                  int timeout_ms);
-rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic_partition_list_t *list,
                                                   int timeout_ms)
 {
-    (void)rk;
     assert_int_equal(timeout_ms, 2000);
     assert_in_range(list->elems[0].offset, 0, world.end);
     world.fetched_from = list->elems[0].offset;
@@ -41,34 +32,26 @@ rd_kafka_error_t *__wrap_rd_kafka_seek_partitions(rd_kafka_t *rk, rd_kafka_topic
 }
 
 rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic, int32_t id,
-                                                          int64_t *low, int64_t *high);
-rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const char *topic, int32_t id,
                                                           int64_t *low, int64_t *high)
 {
-    (void)rk, (void)topic, (void)id;
     *low = 0;
     *high = world.end;
     return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *queue);
 size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *queue)
 {
-    (void)queue;
     return (size_t)world.n_waiting;
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {
-    (void)clock;
     *time = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     world.n_warnings++;
     snprintf(world.warnings, sizeof world.warnings, "%s", line);
@@ -76,7 +59,6 @@ static void keep_warning(void *context, int level, const char *line)
 
 static void receive(void *context, const struct record *record)
 {
-    (void)context;
     assert_true(record->unreadable.size > 0);
     assert_int_equal(record->value.size, 0);
     assert_non_null(record->value.data); // a dead letter, not a tombstone
@@ -88,7 +70,6 @@ static const struct transport_events events = {.receive = receive};
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 1000;
     config = (struct kafka_config){.topics.jobs = "jobs", .skip_unreadable = true, .log = keep_warning};
@@ -149,7 +130,7 @@ static void read_all(void)
     assert_int_equal(partition.map.position, world.end);
 }
 
-static void batches_that_can_not_be_read_are_passed_over_and_nothing_beside_them(void **state)
+TEST(batches_that_can_not_be_read_are_passed_over_and_nothing_beside_them)
 {
     static const int sizes[] = {1, 2, 3, 5, 8, 13, 64};
     enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -174,9 +155,8 @@ static void batches_that_can_not_be_read_are_passed_over_and_nothing_beside_them
     }
 }
 
-static void a_long_batch_takes_a_few_fetches(void **state)
+TEST(a_long_batch_takes_a_few_fetches)
 {
-    (void)state;
     add_batch(300, true);
     add_batch(1, false);
     read_all();
@@ -184,9 +164,8 @@ static void a_long_batch_takes_a_few_fetches(void **state)
     assert_non_null(strstr(world.warnings, "the batch with the offsets 0 to 299 could not be read: failed"));
 }
 
-static void offsets_of_the_batch_that_are_finished_have_no_second_letter(void **state)
+TEST(offsets_of_the_batch_that_are_finished_have_no_second_letter)
 {
-    (void)state;
     add_batch(4, true);
     add_batch(2, false);
     assert_int_equal(offset_map_deliver(&partition.map, 0), DELIVERY_NEW);
@@ -198,9 +177,8 @@ static void offsets_of_the_batch_that_are_finished_have_no_second_letter(void **
     assert_int_equal(world.n_letters[2], 1);
 }
 
-static void without_the_option_the_partition_waits_and_is_named_once(void **state)
+TEST(without_the_option_the_partition_waits_and_is_named_once)
 {
-    (void)state;
     char text[ERROR_TEXT_BYTES] = "";
     config.skip_unreadable = false;
     add_batch(3, true);
@@ -227,9 +205,8 @@ static void without_the_option_the_partition_waits_and_is_named_once(void **stat
 }
 
 // After a wrong CRC librdkafka may pass over the batch by itself.
-static void a_later_record_is_believed_when_it_is_fetched_again(void **state)
+TEST(a_later_record_is_believed_when_it_is_fetched_again)
 {
-    (void)state;
     config.skip_unreadable = false;
     add_batch(2, true);
     add_batch(2, false);
@@ -243,9 +220,8 @@ static void a_later_record_is_believed_when_it_is_fetched_again(void **state)
     assert_int_equal(partition.map.position, 0);
 }
 
-static void a_denial_is_of_all_partitions_and_ends_with_a_record(void **state)
+TEST(a_denial_is_of_all_partitions_and_ends_with_a_record)
 {
-    (void)state;
     add_batch(3, false);
     rd_kafka_message_t message = {.err = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
                                   .payload = (void *)"denied",
@@ -262,9 +238,8 @@ static void a_denial_is_of_all_partitions_and_ends_with_a_record(void **state)
     assert_false(note(RD_KAFKA_RESP_ERR__TRANSPORT, 0, "away"));
 }
 
-static void a_partition_that_delivers_nothing_is_named_after_two_minutes(void **state)
+TEST(a_partition_that_delivers_nothing_is_named_after_two_minutes)
 {
-    (void)state;
     add_batch(3, false);
     world.n_waiting = 1; // the worker has no room
     for (int i = 0; i < 3; i++, world.now_ms += 100000)
@@ -283,9 +258,8 @@ static void a_partition_that_delivers_nothing_is_named_after_two_minutes(void **
     assert_int_equal(world.n_delivered[0], 1);
 }
 
-static void a_search_that_can_not_seek_begins_again(void **state)
+TEST(a_search_that_can_not_seek_begins_again)
 {
-    (void)state;
     add_batch(5, true);
     add_batch(1, false);
     world.cannot_seek = true;
@@ -298,18 +272,4 @@ static void a_search_that_can_not_seek_begins_again(void **state)
     assert_int_equal(world.n_delivered[5], 1);
 }
 
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {
-        TEST(batches_that_can_not_be_read_are_passed_over_and_nothing_beside_them),
-        TEST(a_long_batch_takes_a_few_fetches),
-        TEST(offsets_of_the_batch_that_are_finished_have_no_second_letter),
-        TEST(without_the_option_the_partition_waits_and_is_named_once),
-        TEST(a_later_record_is_believed_when_it_is_fetched_again),
-        TEST(a_denial_is_of_all_partitions_and_ends_with_a_record),
-        TEST(a_partition_that_delivers_nothing_is_named_after_two_minutes),
-        TEST(a_search_that_can_not_seek_begins_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

@@ -1,13 +1,7 @@
 // Crash accounting in commits: which starts of jobs cost a commit, what it says, and what a worker that
 // leaves says (consumer/kafka/kafka_suspects.c). Commits are this program's.
 #include "consumer/kafka/kafka_transport.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { FIRST = 50, N_PARTITIONS = 3, N_JOBS = 4, PROMISED = FIRST + 2 };
 
@@ -31,8 +25,6 @@ static struct partition *partition_of(int32_t id)
 }
 
 enum status __wrap_kafka_commit(struct transport *transport, struct job *const *some, size_t n_jobs,
-                                bool *committed, struct error *fault);
-enum status __wrap_kafka_commit(struct transport *transport, struct job *const *some, size_t n_jobs,
                                 bool *committed, struct error *fault)
 {
     assert_ptr_equal(transport, &kafka.base);
@@ -50,7 +42,6 @@ enum status __wrap_kafka_commit(struct transport *transport, struct job *const *
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     memset(world.is_saved, true, sizeof world.is_saved);
     config = (struct kafka_config){.brokers = "broker:9092"};
@@ -76,7 +67,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < N_JOBS; i++)
         job_destroy(jobs[i]);
     partition_table_finish(&kafka.partitions);
@@ -91,9 +81,8 @@ static enum status start(size_t first, size_t n, enum suspect_state how)
 
 // ---- starts ----
 
-static void promised_jobs_start_without_a_commit(void **state)
+TEST(promised_jobs_start_without_a_commit)
 {
-    (void)state;
     assert_int_equal(start(0, 2, SUSPECT_AMONG_MANY), STATUS_OK);
     assert_int_equal(world.n_commits, 0);
     assert_int_equal(partition_of(0)->suspects.n_items, 0);
@@ -105,9 +94,8 @@ static void promised_jobs_start_without_a_commit(void **state)
 }
 
 // Its computation goes on: its result is dropped where it is another's.
-static void jobs_of_others_need_no_commit(void **state)
+TEST(jobs_of_others_need_no_commit)
 {
-    (void)state;
     offset_map_finish(&partition_of(0)->map, FIRST + 3);
     assert_int_equal(start(3, 1, SUSPECT_AMONG_MANY), STATUS_OK);
     partition_of(0)->owned = false;
@@ -119,9 +107,8 @@ static void jobs_of_others_need_no_commit(void **state)
     assert_int_equal(partition_of(0)->suspects.n_items, 0);
 }
 
-static void a_state_that_another_commit_did_not_save_is_saved_first(void **state)
+TEST(a_state_that_another_commit_did_not_save_is_saved_first)
 {
-    (void)state;
     partition_of(1)->unsaved = true;
     assert_int_equal(start(0, 1, SUSPECT_AMONG_MANY), STATUS_OK); // of partition 0
     assert_int_equal(world.n_commits, 0);
@@ -131,9 +118,8 @@ static void a_state_that_another_commit_did_not_save_is_saved_first(void **state
     assert_false(world.was_unsaved[0]);
 }
 
-static void suspects_are_listed_before_they_start(void **state)
+TEST(suspects_are_listed_before_they_start)
 {
-    (void)state;
     jobs[1]->source.partition = 2;
     assert_int_equal(start(0, 2, SUSPECT_AMONG_FEW), STATUS_OK);
     assert_int_equal(world.n_commits, 1);
@@ -148,9 +134,8 @@ static void suspects_are_listed_before_they_start(void **state)
 }
 
 // While a suspect is computed alone, no other is; the next suspect to start records that the first has ended.
-static void what_rests_is_said_for_every_partition_that_is_ours(void **state)
+TEST(what_rests_is_said_for_every_partition_that_is_ours)
 {
-    (void)state;
     assert_int_equal(start(0, 1, SUSPECT_ALONE), STATUS_OK);
     assert_true(kafka.alone);
     assert_int_equal(partition_of(0)->suspects.items[0].state, SUSPECT_ALONE);
@@ -171,9 +156,8 @@ static void what_rests_is_said_for_every_partition_that_is_ours(void **state)
     assert_int_equal(world.n_commits, 0);
 }
 
-static void few_rest_before_one_alone(void **state)
+TEST(few_rest_before_one_alone)
 {
-    (void)state;
     assert_int_equal(start(0, 1, SUSPECT_AMONG_FEW), STATUS_OK);
     assert_int_equal(start(1, 1, SUSPECT_AMONG_FEW), STATUS_OK); // a few at a time are not only one
     assert_int_equal(partition_of(0)->suspects.n_items, 2);
@@ -184,9 +168,8 @@ static void few_rest_before_one_alone(void **state)
     assert_true(kafka.alone);
 }
 
-static void a_start_that_is_not_saved_is_tried_again(void **state)
+TEST(a_start_that_is_not_saved_is_tried_again)
 {
-    (void)state;
     world.status = STATUS_RESTART;
     assert_int_equal(start(3, 1, SUSPECT_AMONG_MANY), STATUS_RESTART);
     assert_string_equal(error.text, "commit");
@@ -210,9 +193,8 @@ static void assert_marked(const char *leaving, const char *unsaved)
     }
 }
 
-static void partitions_that_are_revoked_are_left(void **state)
+TEST(partitions_that_are_revoked_are_left)
 {
-    (void)state;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(3);
     for (int32_t i = 0; i < N_PARTITIONS; i++)
         rd_kafka_topic_partition_list_add(list, "jobs", i == 2 ? 7 : i);
@@ -222,27 +204,24 @@ static void partitions_that_are_revoked_are_left(void **state)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void a_worker_that_ends_leaves_all_that_it_has(void **state)
+TEST(a_worker_that_ends_leaves_all_that_it_has)
 {
-    (void)state;
     assert_non_null(partition_add(&kafka.partitions, 5, 6)); // 3 and 4 are not there
     kafka_mark_leaving(&kafka, NULL);
     assert_marked("111", "111");
     assert_false(partition_find(&kafka.partitions, 5)->leaving);
 }
 
-static void partitions_without_deliveries_or_of_others_are_not_left(void **state)
+TEST(partitions_without_deliveries_or_of_others_are_not_left)
 {
-    (void)state;
     partition_of(0)->owned = false;
     offset_map_init(&partition_of(1)->map);
     kafka_mark_leaving(&kafka, NULL);
     assert_marked("001", "001");
 }
 
-static void leaving_is_said_once_and_only_where_something_was_computed(void **state)
+TEST(leaving_is_said_once_and_only_where_something_was_computed)
 {
-    (void)state;
     assert_false(kafka_has_to_say_leaving(&kafka));
     partition_of(1)->unsaved = true; // of something else
     assert_false(kafka_has_to_say_leaving(&kafka));
@@ -264,21 +243,4 @@ static void leaving_is_said_once_and_only_where_something_was_computed(void **st
     assert_int_equal(world.n_commits, 1);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(promised_jobs_start_without_a_commit),
-        test(jobs_of_others_need_no_commit),
-        test(a_state_that_another_commit_did_not_save_is_saved_first),
-        test(suspects_are_listed_before_they_start),
-        test(what_rests_is_said_for_every_partition_that_is_ours),
-        test(few_rest_before_one_alone),
-        test(a_start_that_is_not_saved_is_tried_again),
-        test(partitions_that_are_revoked_are_left),
-        test(a_worker_that_ends_leaves_all_that_it_has),
-        test(partitions_without_deliveries_or_of_others_are_not_left),
-        test(leaving_is_said_once_and_only_where_something_was_computed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,17 +1,9 @@
 // Quotas (consumer/kafka/kafka_throttle.c): what a throttle keeps from beginning, how large groups become, and the
 // limits of a new producer. The clock and the producer's queue are this program's.
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum { START_MS = 1000000, GROUP_MS = 5000, SHORT_MS = 100 };
 
@@ -25,32 +17,25 @@ static struct kafka_transport kafka;
 static struct kafka_config config;
 static struct error error;
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
-int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms);
 int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     world.now_ms += timeout_ms;
     return 0;
 }
 
-int __wrap_rd_kafka_outq_len(rd_kafka_t *rk);
 int __wrap_rd_kafka_outq_len(rd_kafka_t *rk)
 {
-    (void)rk;
     return world.n_queued;
 }
 
 static void keep_warning(void *context, int level, const char *line)
 {
-    (void)context;
     assert_int_equal(level, 4);
     world.n_warnings++;
     snprintf(world.warning, sizeof world.warning, "%s", line);
@@ -58,7 +43,6 @@ static void keep_warning(void *context, int level, const char *line)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = START_MS;
     config = (struct kafka_config){.brokers = "b:1", .log = keep_warning};
@@ -77,11 +61,10 @@ static void throttle(int ms)
     of->longest_ms = of->longest_ms < ms ? ms : of->longest_ms;
 }
 
-static void nothing_begins_before_a_throttle_ends(void **state)
+TEST(nothing_begins_before_a_throttle_ends)
 {
-    (void)state;
     struct commit_advice advice;
-    assert_int_equal(kafka_throttle_await(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_throttle_await(&kafka, &error), &error);
     throttle(12000);
     assert_int_equal(kafka_throttle_await(&kafka, &error), STATUS_RETRY);
     assert_non_null(strstr(error.text, "throttled by the broker for another 12.0 s"));
@@ -91,17 +74,16 @@ static void nothing_begins_before_a_throttle_ends(void **state)
     assert_int_equal(advice.not_before_ms, START_MS + 12000);
     assert_int_equal(world.n_warnings, 1); // once a minute
     world.now_ms += 12000 - SHORT_MS;
-    assert_int_equal(kafka_throttle_await(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_throttle_await(&kafka, &error), &error);
     kafka_commit_advice(&kafka.base, &advice);
     assert_int_equal(advice.not_before_ms, 0);
 }
 
-static void the_last_commit_waits_for_the_end_of_a_throttle(void **state)
+TEST(the_last_commit_waits_for_the_end_of_a_throttle)
 {
-    (void)state;
     throttle(4000);
     kafka.publishing.throttling.patient_until_ms = START_MS + 10000;
-    assert_int_equal(kafka_throttle_await(&kafka, &error), STATUS_OK);
+    assert_ok(kafka_throttle_await(&kafka, &error), &error);
     assert_in_range(world.now_ms, START_MS + 4000, START_MS + 4100);
     throttle(20000);
     assert_int_equal(kafka_throttle_await(&kafka, &error), STATUS_RETRY);
@@ -119,9 +101,8 @@ static size_t jobs_max_after(size_t n_jobs, int throttle_ms)
     return advice.jobs_max;
 }
 
-static void a_group_is_as_large_as_the_quota_takes_in_five_seconds(void **state)
+TEST(a_group_is_as_large_as_the_quota_takes_in_five_seconds)
 {
-    (void)state;
     assert_int_equal(jobs_max_after(100, GROUP_MS), 0);
     assert_int_equal(jobs_max_after(100, 4 * GROUP_MS), 25);
     assert_int_equal(jobs_max_after(25, GROUP_MS), 25);
@@ -131,9 +112,8 @@ static void a_group_is_as_large_as_the_quota_takes_in_five_seconds(void **state)
     assert_int_equal(jobs_max_after(1, 100 * GROUP_MS), 1);
 }
 
-static void records_that_would_time_out_on_a_throttled_connection_are_hopeless(void **state)
+TEST(records_that_would_time_out_on_a_throttled_connection_are_hopeless)
 {
-    (void)state;
     kafka.publishing.throttling.socket_timeout_ms = 10000;
     kafka.publishing.transaction.began_ms = START_MS;
     throttle(10000);
@@ -159,9 +139,8 @@ static void assert_limits(int transaction_ms, int socket_ms)
     rd_kafka_conf_destroy(conf);
 }
 
-static void a_new_producer_waits_longer_after_long_throttles(void **state)
+TEST(a_new_producer_waits_longer_after_long_throttles)
 {
-    (void)state;
     assert_limits(30000, 10000);
     throttle(6000);
     assert_limits(30000, 18000);
@@ -178,15 +157,4 @@ static void a_new_producer_waits_longer_after_long_throttles(void **state)
     assert_limits(120000, 15000);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {
-        test(nothing_begins_before_a_throttle_ends),
-        test(the_last_commit_waits_for_the_end_of_a_throttle),
-        test(a_group_is_as_large_as_the_quota_takes_in_five_seconds),
-        test(records_that_would_time_out_on_a_throttled_connection_are_hopeless),
-        test(a_new_producer_waits_longer_after_long_throttles),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

@@ -2,6 +2,7 @@
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_undecided.h"
 #include "schemas/clock.h"
+#include "tests/cases.h"
 #include "tests/mock_brokers.h"
 
 #include <time.h>
@@ -19,10 +20,8 @@ static void answer_about(const char *topic, rd_kafka_resp_err_t code)
 }
 
 // Between two questions.
-int __wrap_nanosleep(const struct timespec *wait, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
 {
-    (void)wait, (void)left;
     if (++n_sleeps == known_after_sleep)
         answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
     return 0;
@@ -32,8 +31,6 @@ int __wrap_nanosleep(const struct timespec *wait, struct timespec *left)
 static char looked_up[16];
 
 enum status __real_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
-                                    int32_t *n_partitions, struct error *fault);
-enum status __wrap_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault);
 enum status __wrap_kafka_topic_find(struct kafka_handle *of, const char *topic, int timeout_ms,
                                     int32_t *n_partitions, struct error *fault)
@@ -55,42 +52,33 @@ static struct {
 static rd_kafka_event_t *const creation_event = (void *)&creation;
 
 void __wrap_rd_kafka_CreateTopics(rd_kafka_t *rk, rd_kafka_NewTopic_t **topics, size_t n_topics,
-                                  const rd_kafka_AdminOptions_t *options, rd_kafka_queue_t *queue);
-void __wrap_rd_kafka_CreateTopics(rd_kafka_t *rk, rd_kafka_NewTopic_t **topics, size_t n_topics,
                                   const rd_kafka_AdminOptions_t *options, rd_kafka_queue_t *queue)
 {
-    (void)rk, (void)topics, (void)options, (void)queue;
     creation.n_asked = n_topics;
 }
 
-rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms);
 rd_kafka_event_t *__wrap_rd_kafka_queue_poll(rd_kafka_queue_t *queue, int timeout_ms)
 {
-    (void)queue, (void)timeout_ms;
     return creation_event;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *event);
 rd_kafka_resp_err_t __wrap_rd_kafka_event_error(rd_kafka_event_t *event)
 {
     assert_ptr_equal(event, creation_event);
     return creation.refusal ? RD_KAFKA_RESP_ERR__TIMED_OUT : RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
-const char *__wrap_rd_kafka_event_error_string(rd_kafka_event_t *event);
 const char *__wrap_rd_kafka_event_error_string(rd_kafka_event_t *event)
 {
     assert_ptr_equal(event, creation_event);
     return creation.refusal;
 }
 
-void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *event);
 void __wrap_rd_kafka_event_destroy(rd_kafka_event_t *event)
 {
     assert_ptr_equal(event, creation_event);
 }
 
-const rd_kafka_CreateTopics_result_t *__wrap_rd_kafka_event_CreateTopics_result(rd_kafka_event_t *event);
 const rd_kafka_CreateTopics_result_t *__wrap_rd_kafka_event_CreateTopics_result(rd_kafka_event_t *event)
 {
     return (const void *)event;
@@ -107,24 +95,18 @@ __wrap_rd_kafka_CreateTopics_result_topics(const rd_kafka_CreateTopics_result_t 
     return results;
 }
 
-rd_kafka_resp_err_t __wrap_rd_kafka_topic_result_error(const rd_kafka_topic_result_t *result);
 rd_kafka_resp_err_t __wrap_rd_kafka_topic_result_error(const rd_kafka_topic_result_t *result)
 {
-    (void)result;
     return creation.code;
 }
 
-const char *__wrap_rd_kafka_topic_result_error_string(const rd_kafka_topic_result_t *result);
 const char *__wrap_rd_kafka_topic_result_error_string(const rd_kafka_topic_result_t *result)
 {
-    (void)result;
     return creation.text;
 }
 
-const char *__wrap_rd_kafka_topic_result_name(const rd_kafka_topic_result_t *result);
 const char *__wrap_rd_kafka_topic_result_name(const rd_kafka_topic_result_t *result)
 {
-    (void)result;
     return "results";
 }
 
@@ -141,7 +123,6 @@ static enum status require_topics(void)
 
 static int begin(void **state)
 {
-    (void)state;
     mock_brokers_start(&brokers);
     mock_topic(&brokers, "results", N_PARTITIONS);
     mock_topic(&brokers, "dead", 1);
@@ -158,39 +139,34 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     kafka_handle_close(&handle, clock_ms() + 1000);
     mock_brokers_stop(&brokers);
     return 0;
 }
 
-static void a_lookup_takes_the_answer_of_one_broker(void **state)
+TEST_WITH(a_lookup_takes_the_answer_of_one_broker, begin, end)
 {
     int32_t n_partitions = -1;
-    (void)state;
-    assert_int_equal(kafka_topic_find(&handle, "results", LOOK_MS, &n_partitions, &error), STATUS_OK);
+    assert_ok(kafka_topic_find(&handle, "results", LOOK_MS, &n_partitions, &error), &error);
     assert_int_equal(n_partitions, 0);
-    assert_int_equal(kafka_topic_find(&handle, "dead", LOOK_MS, &n_partitions, &error), STATUS_OK);
+    assert_ok(kafka_topic_find(&handle, "dead", LOOK_MS, &n_partitions, &error), &error);
     assert_int_equal(n_partitions, 1);
 }
 
 // A worker's start ended with "Invalid argument", having found the topic and then no partition of it.
-static void a_topic_that_exists_is_waited_for(void **state)
+TEST_WITH(a_topic_that_exists_is_waited_for, begin, end)
 {
     int32_t n_partitions = -1;
-    (void)state;
     known_after_sleep = 3;
-    if (kafka_topic_await(&handle, "results", &n_partitions, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(kafka_topic_await(&handle, "results", &n_partitions, &error), &error);
     assert_int_equal(n_partitions, N_PARTITIONS);
     assert_int_equal(n_sleeps, 3);
 }
 
-static void a_missing_topic_is_created_or_was_by_another(void **state)
+TEST_WITH(a_missing_topic_is_created_or_was_by_another, begin, end)
 {
     static const rd_kafka_resp_err_t codes[] = {RD_KAFKA_RESP_ERR_NO_ERROR,
                                                 RD_KAFKA_RESP_ERR_TOPIC_ALREADY_EXISTS};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         creation.code = codes[i];
         creation.n_asked = 0;
@@ -201,9 +177,8 @@ static void a_missing_topic_is_created_or_was_by_another(void **state)
     }
 }
 
-static void a_topic_that_can_t_be_created_is_named(void **state)
+TEST_WITH(a_topic_that_can_t_be_created_is_named, begin, end)
 {
-    (void)state;
     creation.code = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     creation.text = "not for you";
     assert_int_equal(require_topics(), STATUS_REFUSE);
@@ -219,10 +194,9 @@ static void a_topic_that_can_t_be_created_is_named(void **state)
 }
 
 // No partition of it would be looked at, and what hangs there would count as decided.
-static void nothing_is_decided_in_a_topic_that_is_not_known(void **state)
+TEST_WITH(nothing_is_decided_in_a_topic_that_is_not_known, begin, end)
 {
     static const char *const topics[] = {"dead", "results"};
-    (void)state;
     assert_null(kafka_undecided_find(&handle, topics, 2, LOOK_MS, &error));
     assert_int_equal(error.status, STATUS_RETRY);
     assert_non_null(strstr(error.text, "does not know topic results"));
@@ -236,10 +210,9 @@ static void nothing_is_decided_in_a_topic_that_is_not_known(void **state)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void topics_that_are_not_configured_have_no_partitions(void **state)
+TEST_WITH(topics_that_are_not_configured_have_no_partitions, begin, end)
 {
     static const char *const topics[] = {NULL, "dead", NULL};
-    (void)state;
     rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 3, LOOK_MS, &error);
     assert_non_null(list);
     assert_int_equal(list->cnt, 1);
@@ -252,16 +225,15 @@ static void topics_that_are_not_configured_have_no_partitions(void **state)
 }
 
 // What ends at or below the last stable offset is decided; the others remain, with where they begin to be open.
-static void partitions_that_are_decided_leave_the_list(void **state)
+TEST_WITH(partitions_that_are_decided_leave_the_list, begin, end)
 {
     static const char *const topics[] = {"results"};
-    (void)state;
     answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
     rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 1, LOOK_MS, &error), *first;
     assert_non_null(list);
     list->elems[0].offset = 1; // as if a record of an open transaction was there
     list->elems[2].offset = 5;
-    assert_int_equal(kafka_undecided_look(&handle, list, &first, LOOK_MS, &error), STATUS_OK);
+    assert_ok(kafka_undecided_look(&handle, list, &first, LOOK_MS, &error), &error);
     assert_int_equal(list->cnt, 2);
     assert_int_equal(list->elems[0].partition, 0);
     assert_int_equal(list->elems[1].partition, 2);
@@ -271,15 +243,14 @@ static void partitions_that_are_decided_leave_the_list(void **state)
     assert_int_equal(first->elems[1].offset, 0);
     rd_kafka_topic_partition_list_destroy(first);
     list->elems[0].offset = list->elems[1].offset = 0;
-    assert_int_equal(kafka_undecided_look(&handle, list, NULL, LOOK_MS, &error), STATUS_OK);
+    assert_ok(kafka_undecided_look(&handle, list, NULL, LOOK_MS, &error), &error);
     assert_int_equal(list->cnt, 0);
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for(void **state)
+TEST_WITH(behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for, begin, end)
 {
     static const char *const topics[] = {"dead", "results"};
-    (void)state;
     answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);
     rd_kafka_topic_partition_list_t *list = kafka_undecided_find(&handle, topics, 2, LOOK_MS, &error), *first;
     assert_non_null(list);
@@ -292,12 +263,11 @@ static void behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for(vo
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-static void undecided_partitions_are_named_by_the_first(void **state)
+TEST(undecided_partitions_are_named_by_the_first)
 {
     static const char *const expected[] = {"topic  partition -1", "topic t partition 4",
                                            "topic t partition 4 and 1 more",
                                            "topic t partition 4 and 2 more"};
-    (void)state;
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(4);
     for (int n = 0; n < 4; n++) {
         char text[64];
@@ -306,21 +276,4 @@ static void undecided_partitions_are_named_by_the_first(void **state)
         rd_kafka_topic_partition_list_add(list, "t", 4 + n);
     }
     rd_kafka_topic_partition_list_destroy(list);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_lookup_takes_the_answer_of_one_broker, begin, end),
-        cmocka_unit_test_setup_teardown(a_topic_that_exists_is_waited_for, begin, end),
-        cmocka_unit_test_setup_teardown(a_missing_topic_is_created_or_was_by_another, begin, end),
-        cmocka_unit_test_setup_teardown(a_topic_that_can_t_be_created_is_named, begin, end),
-        cmocka_unit_test_setup_teardown(nothing_is_decided_in_a_topic_that_is_not_known, begin, end),
-        cmocka_unit_test_setup_teardown(topics_that_are_not_configured_have_no_partitions, begin, end),
-        cmocka_unit_test_setup_teardown(partitions_that_are_decided_leave_the_list, begin, end),
-        cmocka_unit_test_setup_teardown(behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for,
-                                        begin, end),
-        cmocka_unit_test(undecided_partitions_are_named_by_the_first),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

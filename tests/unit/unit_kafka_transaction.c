@@ -2,16 +2,9 @@
 // the jobs and the next commit (consumer/kafka/kafka_transaction.c). The brokers' answers are this program's.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
 
 enum {
     FIRST = 100,
@@ -88,57 +81,43 @@ static void write_group(const rd_kafka_consumer_group_metadata_t *group, char *o
     rd_kafka_mem_free(NULL, bytes);
 }
 
-int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
 {
-    (void)clock;
     *t = (struct timespec){world.now_ms / 1000, world.now_ms % 1000 * 1000000};
     return 0;
 }
 
-int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms);
 int __wrap_rd_kafka_poll(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     world.now_ms += timeout_ms;
     return 0;
 }
 
-int __wrap_rd_kafka_error_is_fatal(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_is_fatal(const rd_kafka_error_t *fault)
 {
     return fault && world.last == FATAL;
 }
 
-int __wrap_rd_kafka_error_txn_requires_abort(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_txn_requires_abort(const rd_kafka_error_t *fault)
 {
     return fault && world.last == ABORTABLE;
 }
 
-int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault);
 int __wrap_rd_kafka_error_is_retriable(const rd_kafka_error_t *fault)
 {
     return fault && world.last == RETRIABLE;
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_begin_transaction(rd_kafka_t *rk);
 rd_kafka_error_t *__wrap_rd_kafka_begin_transaction(rd_kafka_t *rk)
 {
-    (void)rk;
     return answer(BEGIN, 'b', 0);
 }
 
 rd_kafka_error_t *__wrap_rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk,
                                                               const rd_kafka_topic_partition_list_t *offsets,
                                                               const rd_kafka_consumer_group_metadata_t *group,
-                                                              int timeout_ms);
-rd_kafka_error_t *__wrap_rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk,
-                                                              const rd_kafka_topic_partition_list_t *offsets,
-                                                              const rd_kafka_consumer_group_metadata_t *group,
                                                               int timeout_ms)
 {
-    (void)rk;
     if (world.sent)
         rd_kafka_topic_partition_list_destroy(world.sent);
     world.sent = rd_kafka_topic_partition_list_copy(offsets);
@@ -146,23 +125,18 @@ rd_kafka_error_t *__wrap_rd_kafka_send_offsets_to_transaction(rd_kafka_t *rk,
     return answer(OFFSETS, 'o', timeout_ms);
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_error_t *__wrap_rd_kafka_commit_transaction(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     return answer(COMMIT, 'c', timeout_ms);
 }
 
-rd_kafka_error_t *__wrap_rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms);
 rd_kafka_error_t *__wrap_rd_kafka_abort_transaction(rd_kafka_t *rk, int timeout_ms)
 {
-    (void)rk;
     return answer(ABORT, 'a', timeout_ms);
 }
 
 // ---- the other files of the transport ----
 
-enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -173,14 +147,12 @@ enum status __wrap_kafka_publish_open(struct kafka_transport *of, int timeout_ms
     return error_set(fault, world.opening, ERROR_BROKER, "no producer");
 }
 
-void __wrap_kafka_publish_note_topics(struct kafka_transport *of);
 void __wrap_kafka_publish_note_topics(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
     add_step('n');
 }
 
-const char *__wrap_kafka_publish_find_lost(struct kafka_transport *of);
 const char *__wrap_kafka_publish_find_lost(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
@@ -188,11 +160,8 @@ const char *__wrap_kafka_publish_find_lost(struct kafka_transport *of)
 }
 
 enum status __wrap_kafka_publish_check_topics(const struct kafka_transport *of, struct job *const *some,
-                                              size_t n_jobs, struct error *fault);
-enum status __wrap_kafka_publish_check_topics(const struct kafka_transport *of, struct job *const *some,
                                               size_t n_jobs, struct error *fault)
 {
-    (void)of, (void)some, (void)n_jobs;
     return world.topics == STATUS_OK ? STATUS_OK : error_set(fault, world.topics, ERROR_BROKER, "topics");
 }
 
@@ -205,53 +174,39 @@ static enum status publish(size_t index, char first, int64_t deadline_ms, struct
 }
 
 enum status __wrap_kafka_publish_job(struct kafka_transport *of, struct job *job, size_t index,
-                                     int64_t deadline_ms, struct error *fault);
-enum status __wrap_kafka_publish_job(struct kafka_transport *of, struct job *job, size_t index,
                                      int64_t deadline_ms, struct error *fault)
 {
-    (void)of, (void)job;
     return publish(index, '0', deadline_ms, fault);
 }
 
 enum status __wrap_kafka_publish_job_alone(struct kafka_transport *of, struct job *job, size_t index,
-                                           int64_t deadline_ms, struct error *fault);
-enum status __wrap_kafka_publish_job_alone(struct kafka_transport *of, struct job *job, size_t index,
                                            int64_t deadline_ms, struct error *fault)
 {
-    (void)of;
     assert_true(job->source.is_doubted);
     return publish(index, 'A', deadline_ms, fault);
 }
 
-enum status __wrap_kafka_publish_flush(struct kafka_transport *of, int64_t deadline_ms, struct error *fault);
 enum status __wrap_kafka_publish_flush(struct kafka_transport *of, int64_t deadline_ms, struct error *fault)
 {
-    (void)of, (void)deadline_ms;
     add_step('f');
     return world.flushing == STATUS_OK ? STATUS_OK : error_set(fault, world.flushing, ERROR_BROKER, "flush");
 }
 
 enum status __wrap_kafka_isolation_count(struct kafka_transport *of, struct job *const *some, size_t n_jobs,
-                                         struct error *fault);
-enum status __wrap_kafka_isolation_count(struct kafka_transport *of, struct job *const *some, size_t n_jobs,
                                          struct error *fault)
 {
-    (void)some;
     assert_int_equal(of->publishing.refusals.n_jobs, n_jobs);
     assert_non_null(of->publishing.refusals.named);
     add_step('i');
     return fault->status;
 }
 
-enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *fault);
 enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *fault)
 {
-    (void)of;
     add_step('g');
     return world.gaps == STATUS_OK ? STATUS_OK : error_set(fault, world.gaps, ERROR_BROKER, "gaps");
 }
 
-void __wrap_kafka_refresh_membership(struct kafka_transport *of);
 void __wrap_kafka_refresh_membership(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
@@ -259,11 +214,8 @@ void __wrap_kafka_refresh_membership(struct kafka_transport *of)
 }
 
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
-                                        int timeout_ms, struct error *fault);
-enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {
-    (void)of;
     rd_kafka_error_t *refused = answer(COMMITTED, 'r', timeout_ms);
     if (refused) {
         rd_kafka_error_destroy(refused);
@@ -283,7 +235,6 @@ enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_top
     return STATUS_OK;
 }
 
-void __wrap_kafka_settle_begin(struct kafka_transport *of);
 void __wrap_kafka_settle_begin(struct kafka_transport *of)
 {
     assert_ptr_equal(of, &kafka);
@@ -291,7 +242,6 @@ void __wrap_kafka_settle_begin(struct kafka_transport *of)
     world.n_settlings++;
 }
 
-enum status __wrap_kafka_settle(struct kafka_transport *of, int64_t deadline_ms, struct error *fault);
 enum status __wrap_kafka_settle(struct kafka_transport *of, int64_t deadline_ms, struct error *fault)
 {
     enum transaction_phase phase = of->publishing.transaction.phase;
@@ -306,7 +256,6 @@ enum status __wrap_kafka_settle(struct kafka_transport *of, int64_t deadline_ms,
     return STATUS_OK;
 }
 
-void __wrap_slot_note_member(struct slot *slot, const char *member);
 void __wrap_slot_note_member(struct slot *slot, const char *member)
 {
     assert_ptr_equal(slot, &kafka.identity.slot);
@@ -314,7 +263,6 @@ void __wrap_slot_note_member(struct slot *slot, const char *member)
     world.n_fenced++;
 }
 
-void __wrap_fault_point(enum fault_point point);
 void __wrap_fault_point(enum fault_point point)
 {
     add_step(point == FAULT_BEGUN          ? '('
@@ -371,7 +319,6 @@ static void add_committed(int32_t id, int64_t offset, const char *finished)
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.now_ms = 1000000;
     config = (struct kafka_config){.brokers = "broker:9092",
@@ -398,7 +345,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     for (int i = 0; i < N_JOBS; i++)
         job_destroy(jobs[i]);
     kafka_transaction_finish(&kafka);
@@ -456,20 +402,19 @@ static void assert_sent(int index, int32_t id, int64_t offset, int64_t position,
     assert_int_equal(sent->partition, id);
     assert_int_equal(sent->offset, offset);
     offset_map_init(&map);
-    assert_int_equal(offset_map_restart(&map, offset, metadata, &error), STATUS_OK);
+    assert_ok(offset_map_restart(&map, offset, metadata, &error), &error);
     for (int i = 0; finished[i]; i++)
         assert_int_equal(offset_map_is_finished(&map, FIRST + i), finished[i] == '1');
-    assert_int_equal(suspects_take_over(&suspects, offset, metadata, OWNER + 1, &error), STATUS_OK);
+    assert_ok(suspects_take_over(&suspects, offset, metadata, OWNER + 1, &error), &error);
     assert_int_equal(suspects.doubtful, position + SUSPECTS_AHEAD); // this process is at work
 }
 
 // ---- what is published ----
 
-static void jobs_are_published_with_the_maps_of_their_partitions(void **state)
+TEST(jobs_are_published_with_the_maps_of_their_partitions)
 {
     char bytes[sizeof world.sent_as];
     size_t size;
-    (void)state;
     own_partition(3); // nothing of it is finished
     for (int i = 3; i <= 40; i++)
         assert_int_equal(offset_map_deliver(&partition_of(1)->map, FIRST + i), DELIVERY_NEW);
@@ -497,9 +442,8 @@ static void jobs_are_published_with_the_maps_of_their_partitions(void **state)
     assert_no_transaction();
 }
 
-static void finished_suspects_are_forgotten_and_others_are_saved(void **state)
+TEST(finished_suspects_are_forgotten_and_others_are_saved)
 {
-    (void)state;
     struct partition *partition = partition_of(1);
     suspects_compute(&partition->suspects, FIRST, SUSPECT_ALONE);
     suspects_compute(&partition->suspects, FIRST + 1, SUSPECT_AMONG_FEW);
@@ -510,9 +454,8 @@ static void finished_suspects_are_forgotten_and_others_are_saved(void **state)
     assert_int_equal(partition->suspects.items[0].offset, FIRST + 1);
 }
 
-static void a_state_to_save_is_committed_without_jobs(void **state)
+TEST(a_state_to_save_is_committed_without_jobs)
 {
-    (void)state;
     assert_int_equal(commit_jobs(0, 0), STATUS_OK);
     assert_string_equal(world.steps, "m");
     partition_of(2)->unsaved = true;
@@ -532,22 +475,20 @@ static void a_state_to_save_is_committed_without_jobs(void **state)
     assert_string_equal(world.steps, "m");
 }
 
-static void a_partition_that_is_left_says_that_nothing_is_computed(void **state)
+TEST(a_partition_that_is_left_says_that_nothing_is_computed)
 {
     struct suspects suspects = {.doubtful = 1};
-    (void)state;
     partition_of(1)->leaving = partition_of(1)->unsaved = true;
     assert_int_equal(commit_jobs(0, 0), STATUS_OK);
     struct text metadata = {world.sent->elems[0].metadata, world.sent->elems[0].metadata_size};
-    assert_int_equal(suspects_take_over(&suspects, FIRST, metadata, OWNER + 1, &error), STATUS_OK);
+    assert_ok(suspects_take_over(&suspects, FIRST, metadata, OWNER + 1, &error), &error);
     assert_int_equal(suspects.doubtful, 0);
     assert_false(suspects_are_computed(FIRST, metadata));
     assert_int_equal(partition_of(1)->suspects.promised, FIRST);
 }
 
-static void jobs_of_others_are_dropped(void **state)
+TEST(jobs_of_others_are_dropped)
 {
-    (void)state;
     partition_of(1)->owned = false;
     offset_map_forget(&partition_of(2)->map, FIRST + 1); // job 4: delivered to another worker
     assert_int_equal(commit_jobs(0, 5), STATUS_OK);
@@ -563,9 +504,8 @@ static void jobs_of_others_are_dropped(void **state)
     assert_committed("0");
 }
 
-static void of_two_jobs_of_one_offset_one_is_published(void **state)
+TEST(of_two_jobs_of_one_offset_one_is_published)
 {
-    (void)state;
     jobs[2]->source.offset = jobs[0]->source.offset;
     jobs[4]->source.offset = jobs[0]->source.offset;
     assert_int_equal(commit_jobs(0, 5), STATUS_OK); // 3 and 4 too
@@ -576,9 +516,8 @@ static void of_two_jobs_of_one_offset_one_is_published(void **state)
     assert_true(offset_map_is_finished(&partition_of(1)->map, FIRST)); // not forgotten for its twin
 }
 
-static void between_owners_nothing_is_published(void **state)
+TEST(between_owners_nothing_is_published)
 {
-    (void)state;
     rd_kafka_topic_partition_list_t *assigned = rd_kafka_topic_partition_list_new(1);
     kafka.group.assigned = assigned;
     partition_of(1)->unsaved = true;
@@ -602,18 +541,16 @@ static void between_owners_nothing_is_published(void **state)
     assert_committed("000");
 }
 
-static void doubted_jobs_are_published_after_the_others_each_alone(void **state)
+TEST(doubted_jobs_are_published_after_the_others_each_alone)
 {
-    (void)state;
     jobs[0]->source.is_doubted = jobs[3]->source.is_doubted = true;
     assert_int_equal(commit_jobs(0, 5), STATUS_OK);
     assert_string_equal(world.steps, "mnb(124fAD-o=c)");
     assert_committed("11111");
 }
 
-static void jobs_that_can_t_be_published_end_the_transaction(void **state)
+TEST(jobs_that_can_t_be_published_end_the_transaction)
 {
-    (void)state;
     world.publishing = STATUS_RETRY;
     assert_int_equal(commit_jobs(0, 3), STATUS_RETRY);
     assert_string_equal(world.steps, "mnb(0ai");
@@ -634,9 +571,8 @@ static void jobs_that_can_t_be_published_end_the_transaction(void **state)
     assert_int_equal(partition_of(2)->committed, FIRST);
 }
 
-static void results_that_are_published_end_a_series_of_given_up_ones(void **state)
+TEST(results_that_are_published_end_a_series_of_given_up_ones)
 {
-    (void)state;
     kafka.publishing.refusals.n_given_up = 5;
     jobs[0]->result.error.code = ERROR_RESULT_REFUSED;
     assert_int_equal(commit_jobs(0, 1), STATUS_OK);
@@ -650,9 +586,8 @@ static void results_that_are_published_end_a_series_of_given_up_ones(void **stat
 
 // ---- before a commit ----
 
-static void a_commit_needs_brokers_and_topics(void **state)
+TEST(a_commit_needs_brokers_and_topics)
 {
-    (void)state;
     kafka.clients.consumer.is_down = true;
     assert_int_equal(commit_jobs(0, 1), STATUS_RETRY);
     assert_non_null(strstr(error.text, "no broker is up"));
@@ -676,9 +611,8 @@ static void a_commit_needs_brokers_and_topics(void **state)
     assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 1, &error), STATUS_RESTART);
 }
 
-static void a_transaction_that_does_not_begin_is_none(void **state)
+TEST(a_transaction_that_does_not_begin_is_none)
 {
-    (void)state;
     for (enum kind kind = RETRIABLE; kind <= PLAIN; kind++) {
         if (kind == FATAL)
             continue;
@@ -696,9 +630,8 @@ static void a_transaction_that_does_not_begin_is_none(void **state)
 
 // ---- what the brokers answer ----
 
-static void offsets_are_sent_again_until_the_deadline(void **state)
+TEST(offsets_are_sent_again_until_the_deadline)
 {
-    (void)state;
     answer_with(OFFSETS, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 2);
     assert_int_equal(commit_jobs(0, 1), STATUS_OK);
     assert_string_equal(world.steps, "mnb(0-ooo=c)");
@@ -723,9 +656,8 @@ static void offsets_are_sent_again_until_the_deadline(void **state)
 }
 
 // The caller has an error, so its next commits learn of what was published.
-static void a_commit_in_doubt_is_continued_and_its_jobs_are_reported_once(void **state)
+TEST(a_commit_in_doubt_is_continued_and_its_jobs_are_reported_once)
 {
-    (void)state;
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
     world.answers[COMMIT].step_ms = KAFKA_COMMIT_TIMEOUT_MS;
     assert_int_equal(commit_jobs(0, 4), STATUS_RETRY);
@@ -749,26 +681,24 @@ static void a_commit_in_doubt_is_continued_and_its_jobs_are_reported_once(void *
     assert_no_transaction();
 }
 
-static void a_commit_is_tried_again_until_its_deadline(void **state)
+TEST(a_commit_is_tried_again_until_its_deadline)
 {
-    (void)state;
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 3);
     world.answers[COMMIT].step_ms = 600;
     assert_int_equal(commit_jobs(0, 1), STATUS_OK);
     assert_string_equal(world.steps, "mnb(0-o=cccc)");
     assert_int_equal(world.timeout_ms[COMMIT], CALL_MS);
     kafka.clients.producer.is_down = true; // as it turns out in its callbacks
-    assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), STATUS_OK);
+    assert_ok(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), &error);
     kafka.publishing.transaction.phase = TRANSACTION_ABORTING;
     answer_with(ABORT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 3);
     assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), STATUS_RETRY);
     assert_int_equal(world.n_calls[ABORT], 1); // without a broker there is no use in it
 }
 
-static void jobs_are_reported_in_any_order(void **state)
+TEST(jobs_are_reported_in_any_order)
 {
     struct job *reversed[] = {jobs[4], jobs[2], jobs[0]};
-    (void)state;
     for (int n = 1; n <= 3; n++) {
         answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
         world.answers[COMMIT].step_ms = KAFKA_COMMIT_TIMEOUT_MS;
@@ -777,7 +707,7 @@ static void jobs_are_reported_in_any_order(void **state)
         world.now_ms = 1000000;
         for (int i = 0; i < n; i++) {
             memset(world.steps, 0, sizeof world.steps);
-            assert_int_equal(kafka_commit(&kafka.base, &reversed[i], 1, committed, &error), STATUS_OK);
+            assert_ok(kafka_commit(&kafka.base, &reversed[i], 1, committed, &error), &error);
             assert_string_equal(world.steps, i == 0 ? "c)m" : "m");
             assert_true(committed[0]);
         }
@@ -789,9 +719,8 @@ static void jobs_are_reported_in_any_order(void **state)
 }
 
 // A deadline that has passed: librdkafka is asked once, without waiting.
-static void a_call_is_made_once_after_its_deadline(void **state)
+TEST(a_call_is_made_once_after_its_deadline)
 {
-    (void)state;
     for (int64_t late_ms = 0; late_ms < 2; late_ms++) {
         kafka.publishing.transaction.phase = TRANSACTION_ABORTING;
         answer_with(ABORT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
@@ -801,9 +730,8 @@ static void a_call_is_made_once_after_its_deadline(void **state)
     }
 }
 
-static void an_aborted_commit_is_published_again(void **state)
+TEST(an_aborted_commit_is_published_again)
 {
-    (void)state;
     answer_with(COMMIT, ABORTABLE, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, 1);
     assert_int_equal(commit_jobs(0, 2), STATUS_RETRY);
     assert_string_equal(world.steps, "mnb(01-o=cai");
@@ -820,9 +748,8 @@ static void an_aborted_commit_is_published_again(void **state)
     assert_committed("11");
 }
 
-static void an_abort_without_an_answer_is_continued(void **state)
+TEST(an_abort_without_an_answer_is_continued)
 {
-    (void)state;
     world.publishing = STATUS_RETRY;
     answer_with(ABORT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 2);
     world.answers[ABORT].step_ms = 3000;
@@ -841,9 +768,8 @@ static void an_abort_without_an_answer_is_continued(void **state)
     assert_int_equal(kafka.figures.n_aborts, 1);
 }
 
-static void a_producer_that_can_t_abort_is_replaced(void **state)
+TEST(a_producer_that_can_t_abort_is_replaced)
 {
-    (void)state;
     world.publishing = STATUS_RETRY;
     answer_with(ABORT, ABORTABLE, RD_KAFKA_RESP_ERR__STATE, 1);
     assert_int_equal(commit_jobs(0, 2), STATUS_RETRY);
@@ -882,9 +808,8 @@ static void break_commit(void)
     assert_int_equal(kafka.figures.n_aborts, 0);
 }
 
-static void a_broken_commit_was_made_if_the_group_s_offsets_say_so(void **state)
+TEST(a_broken_commit_was_made_if_the_group_s_offsets_say_so)
 {
-    (void)state;
     break_commit();
     add_committed(1, FIRST + 3, "111");
     add_committed(2, FIRST, "0");
@@ -898,16 +823,15 @@ static void a_broken_commit_was_made_if_the_group_s_offsets_say_so(void **state)
     assert_int_equal(kafka.figures.n_producers, 1);
 }
 
-static void offsets_without_a_commit_publish_none(void **state)
+TEST(offsets_without_a_commit_publish_none)
 {
-    (void)state;
     break_commit();
     add_committed(1, -1, "");
     add_committed(2, FIRST, "0");
     partition_of(2)->owned = false;
     partition_of(2)->committed = 5;
     partition_of(1)->saved_crc = 6;
-    assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), STATUS_OK);
+    assert_ok(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), &error);
     assert_int_equal(kafka.publishing.transaction.n_unacknowledged, 0);
     assert_int_equal(partition_of(1)->committed, FIRST); // as it was
     assert_int_equal(partition_of(1)->saved_crc, 6);
@@ -916,9 +840,8 @@ static void offsets_without_a_commit_publish_none(void **state)
     assert_no_transaction();
 }
 
-static void a_part_may_have_been_published_by_others(void **state)
+TEST(a_part_may_have_been_published_by_others)
 {
-    (void)state;
     break_commit();
     add_committed(1, FIRST, "010");
     add_committed(2, FIRST + 2, "11");
@@ -933,9 +856,8 @@ static void a_part_may_have_been_published_by_others(void **state)
     assert_int_equal(partition_of(2)->committed, FIRST + 2);
 }
 
-static void metadata_of_another_program_ends_the_worker(void **state)
+TEST(metadata_of_another_program_ends_the_worker)
 {
-    (void)state;
     break_commit();
     add_committed(1, FIRST, "010");
     add_committed(2, FIRST, "0");
@@ -946,9 +868,8 @@ static void metadata_of_another_program_ends_the_worker(void **state)
 }
 
 // A broker that stood still may have lost the end of what it called committed.
-static void a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so(void **state)
+TEST(a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so)
 {
-    (void)state;
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
     world.answers[COMMIT].step_ms = DOUBT_MS - RETRY_MS - 1;
     assert_int_equal(commit_jobs(3, 1), STATUS_OK);
@@ -964,7 +885,7 @@ static void a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so(
     assert_true(offset_map_is_running(&partition_of(1)->map, FIRST));
     world.now_ms = 1000000;
     memset(world.steps, 0, sizeof world.steps);
-    assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), STATUS_OK);
+    assert_ok(kafka_transaction_resolve(&kafka, world.now_ms + 9000, &error), &error);
     assert_string_equal(world.steps, "r");
     assert_no_transaction();
     assert_int_equal(world.n_settlings, 1);
@@ -980,9 +901,8 @@ static void a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so(
 }
 
 // Its offsets are held at first; then they show that it was made, and its jobs are reported.
-static void a_transaction_that_took_long_is_reported_by_the_next_commit(void **state)
+TEST(a_transaction_that_took_long_is_reported_by_the_next_commit)
 {
-    (void)state;
     world.is_made = true;
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
     world.answers[COMMIT].step_ms = DOUBT_MS;
@@ -996,9 +916,8 @@ static void a_transaction_that_took_long_is_reported_by_the_next_commit(void **s
     assert_int_equal(world.n_settlings, 0);
 }
 
-static void nothing_is_published_before_what_an_abort_left_is_settled(void **state)
+TEST(nothing_is_published_before_what_an_abort_left_is_settled)
 {
-    (void)state;
     answer_with(COMMIT, ABORTABLE, RD_KAFKA_RESP_ERR_ILLEGAL_GENERATION, 1);
     assert_int_equal(commit_jobs(0, 2), STATUS_RETRY);
     assert_int_equal(world.n_settlings, 1);
@@ -1013,9 +932,8 @@ static void nothing_is_published_before_what_an_abort_left_is_settled(void **sta
     assert_int_equal(world.n_settlings, 1);
 }
 
-static void nothing_is_published_before_older_offsets_of_the_group_are_read(void **state)
+TEST(nothing_is_published_before_older_offsets_of_the_group_are_read)
 {
-    (void)state;
     kafka.watch.is_behind = true;
     assert_int_equal(commit_jobs(0, 2), STATUS_RETRY);
     assert_string_equal(world.steps, "");
@@ -1024,9 +942,8 @@ static void nothing_is_published_before_older_offsets_of_the_group_are_read(void
     assert_int_equal(commit_jobs(0, 2), STATUS_OK);
 }
 
-static void offsets_that_are_held_are_settled_and_read_again(void **state)
+TEST(offsets_that_are_held_are_settled_and_read_again)
 {
-    (void)state;
     break_commit();
     add_committed(1, FIRST, "000");
     add_committed(2, FIRST, "0");
@@ -1044,9 +961,8 @@ static void offsets_that_are_held_are_settled_and_read_again(void **state)
 
 // ---- errors that end the worker ----
 
-static void a_producer_that_is_fenced_young_has_a_namesake(void **state)
+TEST(a_producer_that_is_fenced_young_has_a_namesake)
 {
-    (void)state;
     answer_with(COMMIT, FATAL, RD_KAFKA_RESP_ERR__FENCED, 1);
     world.answers[COMMIT].step_ms = TRANSACTION_MS / 2 - 1;
     assert_int_equal(commit_jobs(0, 1), STATUS_RESTART);
@@ -1063,9 +979,8 @@ static void a_producer_that_is_fenced_young_has_a_namesake(void **state)
     assert_int_equal(kafka.publishing.transaction.phase, TRANSACTION_BROKEN);
 }
 
-static void missing_rights_name_both_topics(void **state)
+TEST(missing_rights_name_both_topics)
 {
-    (void)state;
     answer_with(COMMIT, ABORTABLE, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 1);
     assert_int_equal(commit_jobs(0, 1), STATUS_REFUSE);
     assert_non_null(strstr(error.text, "the worker needs the right Write on topics results and dead"));
@@ -1078,9 +993,8 @@ static void missing_rights_name_both_topics(void **state)
     assert_null(strstr(error.text, "the right Write"));
 }
 
-static void records_for_a_deleted_topic_cost_the_producer(void **state)
+TEST(records_for_a_deleted_topic_cost_the_producer)
 {
-    (void)state;
     world.lost = "results";
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 9);
     assert_int_equal(commit_jobs(0, 1), STATUS_RETRY);
@@ -1101,11 +1015,10 @@ static void records_for_a_deleted_topic_cost_the_producer(void **state)
 
 // ---- another process with our id ----
 
-static void an_id_is_checked_in_a_transaction_that_is_aborted(void **state)
+TEST(an_id_is_checked_in_a_transaction_that_is_aborted)
 {
-    (void)state;
     answer_with(OFFSETS, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
-    assert_int_equal(kafka_transaction_check_id(&kafka, world.now_ms + 9000, &error), STATUS_OK);
+    assert_ok(kafka_transaction_check_id(&kafka, world.now_ms + 9000, &error), &error);
     assert_string_equal(world.steps, "booa");
     assert_int_equal(world.sent->cnt, 1);
     assert_string_equal(world.sent->elems[0].topic, "jobs");
@@ -1126,43 +1039,4 @@ static void an_id_is_checked_in_a_transaction_that_is_aborted(void **state)
     assert_int_equal(kafka.stopped.status, STATUS_RESTART);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(jobs_are_published_with_the_maps_of_their_partitions),
-        test(finished_suspects_are_forgotten_and_others_are_saved),
-        test(a_state_to_save_is_committed_without_jobs),
-        test(a_partition_that_is_left_says_that_nothing_is_computed),
-        test(jobs_of_others_are_dropped),
-        test(of_two_jobs_of_one_offset_one_is_published),
-        test(between_owners_nothing_is_published),
-        test(doubted_jobs_are_published_after_the_others_each_alone),
-        test(jobs_that_can_t_be_published_end_the_transaction),
-        test(results_that_are_published_end_a_series_of_given_up_ones),
-        test(a_commit_needs_brokers_and_topics),
-        test(a_transaction_that_does_not_begin_is_none),
-        test(offsets_are_sent_again_until_the_deadline),
-        test(a_commit_in_doubt_is_continued_and_its_jobs_are_reported_once),
-        test(a_commit_is_tried_again_until_its_deadline),
-        test(jobs_are_reported_in_any_order),
-        test(a_call_is_made_once_after_its_deadline),
-        test(an_aborted_commit_is_published_again),
-        test(an_abort_without_an_answer_is_continued),
-        test(a_producer_that_can_t_abort_is_replaced),
-        test(a_broken_commit_was_made_if_the_group_s_offsets_say_so),
-        test(offsets_without_a_commit_publish_none),
-        test(a_part_may_have_been_published_by_others),
-        test(metadata_of_another_program_ends_the_worker),
-        test(a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so),
-        test(a_transaction_that_took_long_is_reported_by_the_next_commit),
-        test(nothing_is_published_before_what_an_abort_left_is_settled),
-        test(nothing_is_published_before_older_offsets_of_the_group_are_read),
-        test(offsets_that_are_held_are_settled_and_read_again),
-        test(a_producer_that_is_fenced_young_has_a_namesake),
-        test(missing_rights_name_both_topics),
-        test(records_for_a_deleted_topic_cost_the_producer),
-        test(an_id_is_checked_in_a_transaction_that_is_aborted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -2,15 +2,7 @@
 // group's offsets are this program's.
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { N_UNDECIDED = 3, COMMITTED = 10, N_RECORDS_MAX = 8 };
 
@@ -35,9 +27,6 @@ static struct kafka_config config;
 static rd_kafka_topic_partition_list_t *undecided;
 static struct error error;
 
-enum status __wrap_kafka_undecided_look(struct kafka_handle *reader, rd_kafka_topic_partition_list_t *list,
-                                        rd_kafka_topic_partition_list_t **first, int timeout_ms,
-                                        struct error *fault);
 enum status __wrap_kafka_undecided_look(struct kafka_handle *reader, rd_kafka_topic_partition_list_t *list,
                                         rd_kafka_topic_partition_list_t **first, int timeout_ms,
                                         struct error *fault)
@@ -97,8 +86,6 @@ __wrap_kafka_undecided_scan(const struct kafka_config *of, const rd_kafka_topic_
 
 // Of each partition offsets below 10, and 12, are finished; partition 7 has none.
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
-                                        int timeout_ms, struct error *fault);
-enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {
     assert_ptr_equal(of, &kafka);
@@ -125,7 +112,6 @@ enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_top
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     config = (struct kafka_config){.brokers = "broker:9092",
                                    .group.name = "workers",
@@ -141,7 +127,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     rd_kafka_topic_partition_list_destroy(undecided);
     return 0;
 }
@@ -157,16 +142,15 @@ static void assert_left(bool is_first, const char *expected, int n_others)
 {
     char left[N_UNDECIDED + 1] = "";
     int n_found = -1;
-    assert_int_equal(kafka_verdict_keep(&kafka, undecided, is_first, &n_found, &error), STATUS_OK);
+    assert_ok(kafka_verdict_keep(&kafka, undecided, is_first, &n_found, &error), &error);
     for (int i = 0; i < undecided->cnt; i++)
         left[i] = (char)('0' + undecided->elems[i].partition);
     assert_string_equal(left, expected);
     assert_int_equal(n_found, n_others);
 }
 
-static void results_of_unfinished_jobs_were_not_committed(void **state)
+TEST(results_of_unfinished_jobs_were_not_committed)
 {
-    (void)state;
     add(0, "host-1", "3", "10");
     add(1, "host-2", "3", "13");
     add(2, "host-1", "7", "0"); // of a partition without an offset
@@ -174,18 +158,16 @@ static void results_of_unfinished_jobs_were_not_committed(void **state)
     assert_int_equal(world.n_questions, 1);
 }
 
-static void results_of_finished_jobs_were_committed_by_this_process(void **state)
+TEST(results_of_finished_jobs_were_committed_by_this_process)
 {
-    (void)state;
     add(0, "host-1", "3", "9");
     add(1, "host-1", "4", "12");
     add(2, "host-1", "3", "11");
     assert_left(false, "2", 0);
 }
 
-static void by_another_process_they_are_told_apart(void **state)
+TEST(by_another_process_they_are_told_apart)
 {
-    (void)state;
     add(0, "host-2", "3", "9");
     add(1, "host-1", "3", "10");
     assert_left(false, "012", 1);
@@ -193,9 +175,8 @@ static void by_another_process_they_are_told_apart(void **state)
 }
 
 // The group's offsets are of the other one.
-static void a_result_that_was_published_again_is_not_the_one_that_counts(void **state)
+TEST(a_result_that_was_published_again_is_not_the_one_that_counts)
 {
-    (void)state;
     add(0, "host-1", "3", "9");
     add(0, "host-1", "3", "8");
     add(1, "host-1", "4", "9");
@@ -203,9 +184,8 @@ static void a_result_that_was_published_again_is_not_the_one_that_counts(void **
     assert_left(false, "02", 0);
 }
 
-static void the_first_record_decides(void **state)
+TEST(the_first_record_decides)
 {
-    (void)state;
     add(0, "host-1", "3", "10");
     add(0, "host-1", "3", "9");
     add(1, "host-1", "3", "9");
@@ -213,9 +193,8 @@ static void the_first_record_decides(void **state)
     assert_left(false, "02", 0);
 }
 
-static void records_of_other_programs_and_groups_are_nobody_s(void **state)
+TEST(records_of_other_programs_and_groups_are_nobody_s)
 {
-    (void)state;
     add(0, "host-1", "3", NULL); // without headers, as those of a sweep
     add(1, "host-1", "3", "9");
     world.places[1].source = "/sheaf/others/jobs";
@@ -223,17 +202,15 @@ static void records_of_other_programs_and_groups_are_nobody_s(void **state)
     assert_left(true, "012", 0);
 }
 
-static void dead_letters_name_their_jobs_too(void **state)
+TEST(dead_letters_name_their_jobs_too)
 {
-    (void)state;
     add(2, "", "3", "9");
     world.places[0].is_dead = true;
     assert_left(true, "01", 0);
 }
 
-static void what_a_transaction_holds_is_not_finished(void **state)
+TEST(what_a_transaction_holds_is_not_finished)
 {
-    (void)state;
     add(0, "host-1", "3", "9");
     add(1, "host-1", "4", "9");
     world.is_held = true;
@@ -242,10 +219,9 @@ static void what_a_transaction_holds_is_not_finished(void **state)
     assert_int_equal(world.n_questions, 3); // together, then each alone
 }
 
-static void without_an_answer_all_stay(void **state)
+TEST(without_an_answer_all_stay)
 {
     int n_others;
-    (void)state;
     add(0, "host-1", "3", "9");
     world.scanning = STATUS_RETRY;
     assert_int_equal(kafka_verdict_keep(&kafka, undecided, true, &n_others, &error), STATUS_RETRY);
@@ -256,19 +232,4 @@ static void without_an_answer_all_stay(void **state)
     assert_int_equal(undecided->cnt, N_UNDECIDED);
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup_teardown(name, begin, end)
-    const struct CMUnitTest tests[] = {
-        test(results_of_unfinished_jobs_were_not_committed),
-        test(results_of_finished_jobs_were_committed_by_this_process),
-        test(by_another_process_they_are_told_apart),
-        test(a_result_that_was_published_again_is_not_the_one_that_counts),
-        test(the_first_record_decides),
-        test(records_of_other_programs_and_groups_are_nobody_s),
-        test(dead_letters_name_their_jobs_too),
-        test(what_a_transaction_holds_is_not_finished),
-        test(without_an_answer_all_stay),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);

@@ -1,15 +1,8 @@
 // Folders of sentence-transformers: what their files say of vectors is read, or refused by its name.
 #include "engine/model/model_folder_parts.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
 struct sentence_folder {
@@ -60,7 +53,7 @@ static void assert_refused(struct text refused, const char *expected)
                  refused.data ? refused.data : "");
 }
 
-static void pooling_is_read_as_old_and_new_files_name_it(void **state)
+TEST(pooling_is_read_as_old_and_new_files_name_it)
 {
     static const struct {
         const char *json;
@@ -90,7 +83,6 @@ static void pooling_is_read_as_old_and_new_files_name_it(void **state)
         {"{\"pooling_mode\":\"mean\",\"surprise\":1}", 1, NULL,
          "1_Pooling/config.json: surprise 1 is not built"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sentence_folder bench;
         bench_open(&bench);
@@ -108,7 +100,7 @@ static void pooling_is_read_as_old_and_new_files_name_it(void **state)
     "{\"idx\":0,\"name\":\"0\",\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"}"
 #define POOLING(path) "{\"path\":\"" path "\",\"type\":\"sentence_transformers.models.Pooling\"}"
 
-static void modules_are_followed_to_their_folders(void **state)
+TEST(modules_are_followed_to_their_folders)
 {
     static const struct {
         const char *json, *pooling; // where the pooling's file is
@@ -139,7 +131,6 @@ static void modules_are_followed_to_their_folders(void **state)
          "1_Pooling/config.json", 2, false, "modules.json: kwargs [\"task\"] is not built"},
         {"[7,8]", "1_Pooling/config.json", 0, false, "modules.json: a module without a type is not built"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sentence_folder bench;
         bench_open(&bench);
@@ -154,10 +145,9 @@ static void modules_are_followed_to_their_folders(void **state)
     }
 }
 
-static void a_normalized_part_other_than_the_vector_is_refused(void **state)
+TEST(a_normalized_part_other_than_the_vector_is_refused)
 {
     struct sentence_folder bench;
-    (void)state;
     bench_open(&bench);
     put_file(&bench, "modules.json",
              "[" TRANSFORMER "," POOLING("1_Pooling") ",{\"path\":\"2_Normalize\",\"type\":\"Normalize\"}]");
@@ -172,7 +162,7 @@ static void a_normalized_part_other_than_the_vector_is_refused(void **state)
     bench_close(&bench);
 }
 
-static void settings_of_texts_are_read_or_refused(void **state)
+TEST(settings_of_texts_are_read_or_refused)
 {
     static const struct {
         const char *file, *json;
@@ -212,7 +202,6 @@ static void settings_of_texts_are_read_or_refused(void **state)
         {"config_sentence_transformers.json", "{\"model_type\":\"SparseEncoder\"}", 0, NULL,
          "config_sentence_transformers.json: model_type \"SparseEncoder\" is not built"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sentence_folder bench;
         bench_open(&bench);
@@ -225,7 +214,7 @@ static void settings_of_texts_are_read_or_refused(void **state)
     }
 }
 
-static void a_tokenizer_s_longest_text_counts_where_modules_are_listed(void **state)
+TEST(a_tokenizer_s_longest_text_counts_where_modules_are_listed)
 {
     static const struct {
         const char *json;
@@ -239,7 +228,6 @@ static void a_tokenizer_s_longest_text_counts_where_modules_are_listed(void **st
         {"{\"model_max_length\":128,\"truncation_side\":\"left\"}", 128,
          "tokenizer_config.json: truncation_side other than right is not built"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sentence_folder bench;
         bench_open(&bench);
@@ -256,10 +244,9 @@ static void a_tokenizer_s_longest_text_counts_where_modules_are_listed(void **st
     }
 }
 
-static void a_prompt_that_pooling_leaves_out_and_fewer_dimensions_are_refused(void **state)
+TEST(a_prompt_that_pooling_leaves_out_and_fewer_dimensions_are_refused)
 {
     struct sentence_folder bench;
-    (void)state;
     bench_open(&bench);
     put_file(&bench, "1_Pooling/config.json", "{\"pooling_mode\":\"mean\",\"include_prompt\":false}");
     put_file(&bench, "config_sentence_transformers.json", "{\"truncate_dim\":4}");
@@ -276,13 +263,12 @@ static void a_prompt_that_pooling_leaves_out_and_fewer_dimensions_are_refused(vo
     bench_close(&bench);
 }
 
-static void files_of_another_kind_are_refused_by_name(void **state)
+TEST(files_of_another_kind_are_refused_by_name)
 {
     static const char *const rows[][2] = {{"1_Pooling/config.json", "[]"},
                                           {"modules.json", "{"},
                                           {"sentence_bert_config.json", "[]"},
                                           {"config_sentence_transformers.json", "{"}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sentence_folder bench;
         bench_open(&bench);
@@ -291,18 +277,4 @@ static void files_of_another_kind_are_refused_by_name(void **state)
         assert_non_null(strstr(bench.error.text, rows[i][0]));
         bench_close(&bench);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pooling_is_read_as_old_and_new_files_name_it),
-        cmocka_unit_test(modules_are_followed_to_their_folders),
-        cmocka_unit_test(a_normalized_part_other_than_the_vector_is_refused),
-        cmocka_unit_test(settings_of_texts_are_read_or_refused),
-        cmocka_unit_test(a_tokenizer_s_longest_text_counts_where_modules_are_listed),
-        cmocka_unit_test(a_prompt_that_pooling_leaves_out_and_fewer_dimensions_are_refused),
-        cmocka_unit_test(files_of_another_kind_are_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,6 @@
 // The keys of a folder's small files: each is read, has no part in results, or is refused by its name.
 #include "engine/model/model_folder_parts.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/cases.h"
 
 struct checked_keys {
     struct arena arena;
@@ -24,9 +15,8 @@ static void check(struct checked_keys *bench, const char *file, const char *json
     struct error error;
     *bench = (struct checked_keys){0};
     bench->files = (struct folder_files){"folder", &bench->arena, &bench->unknown};
-    assert_int_equal(json_decode(text_from_string(json), &bench->arena, &object, &error), STATUS_OK);
-    assert_int_equal(folder_check_keys(&bench->files, file, file, &object, &bench->refused, &error),
-                     STATUS_OK);
+    assert_ok(json_decode(text_from_string(json), &bench->arena, &object, &error), &error);
+    assert_ok(folder_check_keys(&bench->files, file, file, &object, &bench->refused, &error), &error);
 }
 
 static void finish(struct checked_keys *bench)
@@ -62,7 +52,6 @@ static void check_name(const struct folder_key *key, struct text name, struct te
 {
     struct checked_keys bench;
     char json[256], expected[256];
-    (void)none;
     if (folder_key_find(key->file, name) != key)
         fail_msg("%s: %.*s is listed twice", key->file, (int)name.size, name.data);
     check_neutral(key, TEXT("null"), name);
@@ -76,19 +65,17 @@ static void check_name(const struct folder_key *key, struct text name, struct te
     finish(&bench);
 }
 
-static void each_key_is_listed_once_and_refused_where_it_is_not_built(void **state)
+TEST(each_key_is_listed_once_and_refused_where_it_is_not_built)
 {
     size_t n_keys;
     const struct folder_key *keys = folder_keys(&n_keys);
-    (void)state;
     for (size_t i = 0; i < n_keys; i++)
         each(keys[i].names, check_name, &keys[i], (struct text){0});
 }
 
-static void unknown_keys_are_refused_in_small_files_and_named_in_the_others(void **state)
+TEST(unknown_keys_are_refused_in_small_files_and_named_in_the_others)
 {
     struct checked_keys bench;
-    (void)state;
     check(&bench, "sentence_bert_config.json", "{\"max_seq_length\":3,\"surprise\":1}");
     assert_true(text_equals_string(bench.refused, "sentence_bert_config.json: surprise 1 is not built"));
     finish(&bench);
@@ -124,14 +111,13 @@ static char *read_source(const char *name)
 }
 
 // Settings that model_folder_config.c asks for by name: the first text of such calls.
-static void each_setting_of_config_json_that_is_read_is_listed(void **state)
+TEST(each_setting_of_config_json_that_is_read_is_listed)
 {
     static const char *const calls[] = {"find_setting(config, \"", "read_integer(config, \"",
                                         "read_number(config, \"", "read_truth(config, \"",
                                         "read_integer(&config, \""};
     char *source = read_source("engine/model/model_folder_config.c");
     size_t n_found = 0;
-    (void)state;
     for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
         for (const char *at = source; (at = strstr(at, calls[c])); n_found++) {
             at += strlen(calls[c]);
@@ -139,14 +125,4 @@ static void each_setting_of_config_json_that_is_read_is_listed(void **state)
         }
     assert_true(n_found > 30);
     free(source);
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_key_is_listed_once_and_refused_where_it_is_not_built),
-        cmocka_unit_test(unknown_keys_are_refused_in_small_files_and_named_in_the_others),
-        cmocka_unit_test(each_setting_of_config_json_that_is_read_is_listed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,10 @@
 // Folders of NVFP4: each weight is what the authors' formats say, computed here from the bytes of the files;
 // settings and tensors that are otherwise are refused by name.
 #include "engine/model/model_folder.h"
+#include "tests/cases.h"
 #include "tests/safetensors_writer.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
 
 enum { WIDTH = 128, N_HEADS = 4, HEAD = WIDTH / N_HEADS, N_VOCAB = 8, N_EXPERTS = 3, N_FF = 64 };
 
@@ -183,7 +178,7 @@ static void assert_matrix(const struct gguf *gguf, bool packed, const char *ours
     struct error error;
     snprintf(name, sizeof name, "blk.0.%s.weight", ours);
     const struct tensor *tensor = gguf_tensor(gguf, name);
-    assert_int_equal(gguf_load(gguf, tensor, &error), STATUS_OK);
+    assert_ok(gguf_load(gguf, tensor, &error), &error);
     assert_int_equal(tensor->type, TENSOR_NVFP4);
     size_t n_columns = tensor->dims[0], n_rows = tensor->dims[1];
     tensor_traits(tensor->type)->dequantize(tensor->data, got, n_columns * n_rows * tensor->dims[2]);
@@ -203,7 +198,7 @@ static void assert_matrix(const struct gguf *gguf, bool packed, const char *ours
     assert_true(factor == expected);
 }
 
-static void weights_are_what_the_formats_say(void **state)
+TEST(weights_are_what_the_formats_say)
 {
     static const struct storing ways[] = {
         {.config = modelopt},
@@ -238,7 +233,7 @@ static void weights_are_what_the_formats_say(void **state)
 }
 
 // The largest, the least normal and the least numbers that OCP names, and others worked out by hand.
-static void scales_are_e4m3(void **state)
+TEST(scales_are_e4m3)
 {
     static const struct {
         int byte;
@@ -252,7 +247,7 @@ static void scales_are_e4m3(void **state)
 
 // --- Refusals ---
 
-static void what_is_stored_otherwise_is_refused_by_name(void **state)
+TEST(what_is_stored_otherwise_is_refused_by_name)
 {
     static const char q[] = "model.layers.0.self_attn.q_proj";
     static const struct {
@@ -305,14 +300,4 @@ static void what_is_stored_otherwise_is_refused_by_name(void **state)
             fail_msg("case %zu: expected \"%s\" in: %s", i, refused[i].words, error.text);
         remove_directory(directory);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_are_what_the_formats_say),
-        cmocka_unit_test(scales_are_e4m3),
-        cmocka_unit_test(what_is_stored_otherwise_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

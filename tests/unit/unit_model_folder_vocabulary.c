@@ -5,16 +5,8 @@
 #include "engine/model/model_folder_parts.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/base64.h"
+#include "tests/cases.h"
 #include "tests/gguf_writer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
 
 #define M "\xE2\x96\x81" // U+2581
 
@@ -84,8 +76,7 @@ static void assert_ids(const struct vocabulary_folder *bench, const char *text, 
     char got[256] = "";
     if (!bench->tokenizer)
         fail_msg("%s", bench->error.text);
-    assert_int_equal(tokenizer_encode(bench->tokenizer, text_from_string(text), flags, &ids, &error),
-                     STATUS_OK);
+    assert_ok(tokenizer_encode(bench->tokenizer, text_from_string(text), flags, &ids, &error), &error);
     for (size_t i = 0; i < ids.n_ids; i++)
         snprintf(got + strlen(got), sizeof got - strlen(got), i ? " %d" : "%d", ids.ids[i]);
     if (strcmp(got, expected) != 0)
@@ -207,10 +198,9 @@ static void put_sentencepiece(const struct vocabulary_folder *bench, const struc
     buffer_finish(&model);
 }
 
-static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
+TEST(a_tokenizer_model_gives_the_ids_of_sentencepiece)
 {
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     put_sentencepiece(&bench, &(struct piece_settings){0});
     bench_read(&bench, "{}");
@@ -239,11 +229,10 @@ static void a_tokenizer_model_gives_the_ids_of_sentencepiece(void **state)
     bench_close(&bench);
 }
 
-static void a_decoded_tokenizer_model_gives_its_text_back(void **state)
+TEST(a_decoded_tokenizer_model_gives_its_text_back)
 {
     static const char *const texts[] = {"ab a", "  ab", "a<t>ab b c", "xyz \xE2\x82\xAC\n"};
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     put_sentencepiece(&bench, &(struct piece_settings){.bytes = true});
     bench_read(&bench, "{}");
@@ -263,11 +252,10 @@ static void a_decoded_tokenizer_model_gives_its_text_back(void **state)
     bench_close(&bench);
 }
 
-static void a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_special(void **state)
+TEST(a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_special)
 {
     const unsigned special = TOKENIZER_PARSE_SPECIAL, both = special | TOKENIZER_ADD_SPECIAL;
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     put_sentencepiece(&bench, &(struct piece_settings){0});
     bench_read(&bench, "{\"eos_token_id\":2}");
@@ -290,7 +278,7 @@ static void a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_speci
     bench_close(&bench);
 }
 
-static void what_a_tokenizer_model_wants_beyond_this_is_refused_by_name(void **state)
+TEST(what_a_tokenizer_model_wants_beyond_this_is_refused_by_name)
 {
     static const struct {
         struct piece_settings settings;
@@ -304,7 +292,6 @@ static void what_a_tokenizer_model_wants_beyond_this_is_refused_by_name(void **s
         {{.suffix = true}, "tokenizer.model: treat_whitespace_as_suffix true is not built"},
     };
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put_sentencepiece(&bench, &cases[i].settings);
@@ -340,11 +327,10 @@ static void put_vocabulary(const struct vocabulary_folder *bench, const char *to
     "\"eos_token\":\"<|im_end|>\",\"added_tokens_decoder\":{\"19\":{\"content\":\"<|im_end|>\",\"special\":" \
     "true},\"20\":{\"content\":\"[T]\",\"special\":false,\"lstrip\":true}}}"
 
-static void vocab_json_and_merges_txt_are_read_as_their_class_says(void **state)
+TEST(vocab_json_and_merges_txt_are_read_as_their_class_says)
 {
     const unsigned special = TOKENIZER_PARSE_SPECIAL;
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     put_vocabulary(&bench, "{\"tokenizer_class\":\"GPT2Tokenizer\"," DESCRIBED);
     bench_read(&bench, "{\"model_type\":\"llama\"}");
@@ -368,10 +354,9 @@ static void vocab_json_and_merges_txt_are_read_as_their_class_says(void **state)
     bench_close(&bench);
 }
 
-static void older_folders_list_their_added_tokens_apart(void **state)
+TEST(older_folders_list_their_added_tokens_apart)
 {
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     put_vocabulary(&bench, "{}");
     put_file(&bench, "added_tokens.json", "{\"<|im_end|>\":19,\"[T]\":20}");
@@ -417,14 +402,13 @@ static void put_tekken(const struct vocabulary_folder *bench, const char *specia
     buffer_finish(&json);
 }
 
-static void tekken_json_gives_the_ids_of_mistral_common(void **state)
+TEST(tekken_json_gives_the_ids_of_mistral_common)
 {
     static const char *const special_tokens[] = {
         "",
         ",\"special_tokens\":[{\"rank\":0,\"token_str\":\"<unk>\"},{\"rank\":1,\"token_str\":\"<s>\"},{\"rank\":2,"
         "\"token_str\":\"</s>\"},{\"rank\":3,\"token_str\":\"[X]\"}]"};
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     for (int i = 0; i < 2; i++) {
         put_tekken(&bench, special_tokens[i]);
@@ -451,11 +435,10 @@ static void tekken_json_gives_the_ids_of_mistral_common(void **state)
 
 // --- Others ---
 
-static void tiktoken_files_and_adapters_are_named(void **state)
+TEST(tiktoken_files_and_adapters_are_named)
 {
     static const char *const adapters[] = {"adapter_config.json", "adapter_model.safetensors"};
     struct vocabulary_folder bench;
-    (void)state;
     bench_open(&bench);
     assert_refused(&bench, "{}", "a folder needs tokenizer.json (or tokenizer.model");
     put_file(&bench, "tiktoken.model", "IQ== 0\n");
@@ -474,19 +457,4 @@ static void tiktoken_files_and_adapters_are_named(void **state)
             fail_msg("expected \"%s\" in: %s", expected, bench.error.text);
         bench_close(&bench);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tokenizer_model_gives_the_ids_of_sentencepiece),
-        cmocka_unit_test(a_decoded_tokenizer_model_gives_its_text_back),
-        cmocka_unit_test(a_folder_adds_tokens_to_its_tokenizer_model_and_says_which_are_special),
-        cmocka_unit_test(what_a_tokenizer_model_wants_beyond_this_is_refused_by_name),
-        cmocka_unit_test(vocab_json_and_merges_txt_are_read_as_their_class_says),
-        cmocka_unit_test(older_folders_list_their_added_tokens_apart),
-        cmocka_unit_test(tekken_json_gives_the_ids_of_mistral_common),
-        cmocka_unit_test(tiktoken_files_and_adapters_are_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,16 +2,12 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
+#include "tests/cases.h"
 #include "tests/random.h"
 #include "tests/shared_data.h"
 #include "tests/vocabulary_file.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define BLANK "\xE2\x96\x81"
 
@@ -39,7 +35,7 @@ static void assert_encodes(const struct tokenizer *tokenizer, const char *text, 
     struct token_array ids = {0};
     struct buffer got = {0};
     struct error error;
-    assert_int_equal(tokenizer_encode(tokenizer, text_from_string(text), flags, &ids, &error), STATUS_OK);
+    assert_ok(tokenizer_encode(tokenizer, text_from_string(text), flags, &ids, &error), &error);
     buffer_reserve(&got, 1);
     buffer_add(&got, "", 0);
     for (size_t i = 0; i < ids.n_ids; i++) {
@@ -65,7 +61,7 @@ static void assert_decodes(const struct tokenizer *tokenizer, const struct token
 
 // --- SentencePiece ---
 
-static void spm_merges_the_highest_score_first_and_the_leftmost_of_equals(void **state)
+TEST(spm_merges_the_highest_score_first_and_the_leftmost_of_equals)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -99,7 +95,7 @@ static void spm_merges_the_highest_score_first_and_the_leftmost_of_equals(void *
     tokenizer_close(tokenizer);
 }
 
-static void spm_characters_that_are_no_tokens_still_merge_into_tokens(void **state)
+TEST(spm_characters_that_are_no_tokens_still_merge_into_tokens)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -113,7 +109,7 @@ static void spm_characters_that_are_no_tokens_still_merge_into_tokens(void **sta
     tokenizer_close(tokenizer);
 }
 
-static void without_byte_tokens_spm_gives_the_unknown_token(void **state)
+TEST(without_byte_tokens_spm_gives_the_unknown_token)
 {
     struct vocabulary_file file = {0};
     add_token(&file, "<unk>", 0, TYPE_UNKNOWN);
@@ -127,7 +123,7 @@ static void without_byte_tokens_spm_gives_the_unknown_token(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void user_defined_tokens_are_found_in_any_text_the_longest_first(void **state)
+TEST(user_defined_tokens_are_found_in_any_text_the_longest_first)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -145,7 +141,7 @@ static void user_defined_tokens_are_found_in_any_text_the_longest_first(void **s
     tokenizer_close(tokenizer);
 }
 
-static void phi_3_s_special_tokens_take_the_space_after_them(void **state)
+TEST(phi_3_s_special_tokens_take_the_space_after_them)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -164,7 +160,7 @@ static void phi_3_s_special_tokens_take_the_space_after_them(void **state)
 
 // --- Byte-level BPE ---
 
-static void bpe_merges_by_rank_within_words(void **state)
+TEST(bpe_merges_by_rank_within_words)
 {
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
@@ -194,7 +190,7 @@ static void bpe_merges_by_rank_within_words(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void some_pre_tokenizers_take_whole_words_without_merges(void **state)
+TEST(some_pre_tokenizers_take_whole_words_without_merges)
 {
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
@@ -208,7 +204,7 @@ static void some_pre_tokenizers_take_whole_words_without_merges(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void merges_may_name_symbols_that_are_no_tokens(void **state)
+TEST(merges_may_name_symbols_that_are_no_tokens)
 {
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
@@ -222,7 +218,7 @@ static void merges_may_name_symbols_that_are_no_tokens(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void any_bytes_round_trip_through_byte_level_bpe(void **state)
+TEST(any_bytes_round_trip_through_byte_level_bpe)
 {
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
@@ -239,7 +235,7 @@ static void any_bytes_round_trip_through_byte_level_bpe(void **state)
         }
         struct token_array ids = {0};
         struct error error;
-        assert_int_equal(tokenizer_encode(tokenizer, text, 0, &ids, &error), STATUS_OK);
+        assert_ok(tokenizer_encode(tokenizer, text, 0, &ids, &error), &error);
         assert_decodes(tokenizer, &ids, false, text);
         token_array_finish(&ids);
     }
@@ -248,7 +244,7 @@ static void any_bytes_round_trip_through_byte_level_bpe(void **state)
 
 // --- Decoding, known tokens ---
 
-static void decoding_hides_control_tokens_and_unused_ones(void **state)
+TEST(decoding_hides_control_tokens_and_unused_ones)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -266,7 +262,7 @@ static void decoding_hides_control_tokens_and_unused_ones(void **state)
 }
 
 // Output matrices are padded to more rows than there are tokens: such ids are drawn, and logprobs name them.
-static void ids_outside_the_vocabulary_decode_to_nothing(void **state)
+TEST(ids_outside_the_vocabulary_decode_to_nothing)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -284,7 +280,7 @@ static void ids_outside_the_vocabulary_decode_to_nothing(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void a_byte_level_token_outside_the_alphabet_decodes_to_its_text(void **state)
+TEST(a_byte_level_token_outside_the_alphabet_decodes_to_its_text)
 {
     struct vocabulary_file file = {0};
     add_byte_alphabet(&file);
@@ -303,7 +299,7 @@ static struct tokenizer *open_with_tokens(const char *const *tokens, size_t n_to
     return open_or_fail(&file, "gpt2", "gpt-2");
 }
 
-static void tokens_known_to_end_a_turn_end_the_generation(void **state)
+TEST(tokens_known_to_end_a_turn_end_the_generation)
 {
     static const char *const ends[] = {"<|eot_id|>",
                                        "<|im_end|>",
@@ -334,7 +330,7 @@ static void tokens_known_to_end_a_turn_end_the_generation(void **state)
 
 // gpt-oss and Solar: where a vocabulary has both of its marks, at whichever ids, <|end|> ends one message of
 // several.
-static void an_end_of_a_part_ends_no_answer(void **state)
+TEST(an_end_of_a_part_ends_no_answer)
 {
     static const struct {
         const char *tokens[3];
@@ -357,7 +353,7 @@ static void an_end_of_a_part_ends_no_answer(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
+TEST(spelling_decides_only_the_ends_that_no_key_decides)
 {
     static const struct {
         const char *text;
@@ -395,9 +391,8 @@ static void spelling_decides_only_the_ends_that_no_key_decides(void **state)
 }
 
 // The ids that llama's tokenizers have where no key names any are absent too where there are no such tokens.
-static void ids_outside_a_small_vocabulary_are_absent(void **state)
+TEST(ids_outside_a_small_vocabulary_are_absent)
 {
-    (void)state;
     for (int32_t n = 1; n <= 3; n++) {
         static const char *const tokens[] = {"<unk>", "<s>", "</s>"};
         struct vocabulary_file file = {0};
@@ -411,7 +406,7 @@ static void ids_outside_a_small_vocabulary_are_absent(void **state)
 }
 
 // Gemma's vocabulary has the tags of HTML as user-defined tokens.
-static void a_user_defined_token_ends_nothing_by_its_spelling(void **state)
+TEST(a_user_defined_token_ends_nothing_by_its_spelling)
 {
     struct vocabulary_file file = {0};
     int32_t tag = add_token(&file, "</s>", 0, TYPE_USER);
@@ -422,7 +417,7 @@ static void a_user_defined_token_ends_nothing_by_its_spelling(void **state)
     tokenizer_close(tokenizer);
 }
 
-static void keys_name_further_ends_and_additions(void **state)
+TEST(keys_name_further_ends_and_additions)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
@@ -439,7 +434,7 @@ static void keys_name_further_ends_and_additions(void **state)
 
 // --- What is refused ---
 
-static void vocabularies_that_make_no_sense_are_refused(void **state)
+TEST(vocabularies_that_make_no_sense_are_refused)
 {
     struct vocabulary_file file = {0};
     add_token(&file, "a", 0, TYPE_NORMAL);
@@ -465,7 +460,7 @@ static void vocabularies_that_make_no_sense_are_refused(void **state)
     }
 }
 
-static void a_vocabulary_s_sizes_are_limited(void **state)
+TEST(a_vocabulary_s_sizes_are_limited)
 {
     struct vocabulary_file file = {0};
     static char text[VOCABULARY_TOKEN_BYTES_MAX + 2];
@@ -502,7 +497,7 @@ static void a_vocabulary_s_sizes_are_limited(void **state)
     }
 }
 
-static void a_text_s_size_is_limited(void **state)
+TEST(a_text_s_size_is_limited)
 {
     struct vocabulary_file file = {0};
     static char token[4096 + 1];
@@ -513,7 +508,7 @@ static void a_text_s_size_is_limited(void **state)
     struct token_array ids = {0};
     struct error error;
     memset((char *)text.data, '[', text.size);
-    assert_int_equal(tokenizer_encode(tokenizer, text, 0, &ids, &error), STATUS_OK);
+    assert_ok(tokenizer_encode(tokenizer, text, 0, &ids, &error), &error);
     assert_int_equal(ids.n_ids, TOKENIZER_TEXT_BYTES_MAX / 4096);
     text.size++;
     assert_int_equal(tokenizer_encode(tokenizer, text, 0, &ids, &error), STATUS_REJECT);
@@ -543,7 +538,7 @@ static size_t compare_vocabulary(const char *name, const struct value *cases)
     struct error error;
     snprintf(relative, sizeof relative, "vocab/%s.gguf", name);
     assert_true(shared_path(path, sizeof path, relative));
-    assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
+    assert_ok(gguf_open(&gguf, path, &error), &error);
     if (tokenizer_open(&tokenizer, gguf, NULL, &error) != STATUS_OK)
         fail_msg("%s: %s", name, error.text);
     gguf_close(gguf);
@@ -555,7 +550,7 @@ static size_t compare_vocabulary(const char *name, const struct value *cases)
             struct token_array ids = {0};
             struct text text = texts->array.items[i].text;
             unsigned flags = special ? TOKENIZER_PARSE_SPECIAL : 0;
-            assert_int_equal(tokenizer_encode(tokenizer, text, flags, &ids, &error), STATUS_OK);
+            assert_ok(tokenizer_encode(tokenizer, text, flags, &ids, &error), &error);
             if (!same_ids(&ids, &expected->array.items[i]))
                 fail_msg("%s: text %zu differs: %.*s", name, i, (int)text.size, text.data);
             if (tokenizer_strips_first_space(tokenizer) && ids.n_ids)
@@ -569,7 +564,7 @@ static size_t compare_vocabulary(const char *name, const struct value *cases)
     return n_compared;
 }
 
-static void the_shared_vocabularies_give_the_expected_ids(void **state)
+TEST(the_shared_vocabularies_give_the_expected_ids)
 {
     char path[512];
     if (!shared_path(path, sizeof path, "vocab/cases.json"))
@@ -583,7 +578,7 @@ static void the_shared_vocabularies_give_the_expected_ids(void **state)
     struct arena arena = {0};
     struct value cases;
     struct error error;
-    assert_int_equal(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), STATUS_OK);
+    assert_ok(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), &error);
     const struct value *ids = value_get(&cases, "ids");
     size_t n_compared = 0;
     for (size_t i = 0; i < ids->object.n_members; i++) {
@@ -595,33 +590,4 @@ static void the_shared_vocabularies_give_the_expected_ids(void **state)
     assert_true(n_compared >= 1000);
     arena_finish(&arena);
     buffer_finish(&json);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spm_merges_the_highest_score_first_and_the_leftmost_of_equals),
-        cmocka_unit_test(spm_characters_that_are_no_tokens_still_merge_into_tokens),
-        cmocka_unit_test(without_byte_tokens_spm_gives_the_unknown_token),
-        cmocka_unit_test(user_defined_tokens_are_found_in_any_text_the_longest_first),
-        cmocka_unit_test(phi_3_s_special_tokens_take_the_space_after_them),
-        cmocka_unit_test(bpe_merges_by_rank_within_words),
-        cmocka_unit_test(some_pre_tokenizers_take_whole_words_without_merges),
-        cmocka_unit_test(merges_may_name_symbols_that_are_no_tokens),
-        cmocka_unit_test(any_bytes_round_trip_through_byte_level_bpe),
-        cmocka_unit_test(decoding_hides_control_tokens_and_unused_ones),
-        cmocka_unit_test(ids_outside_the_vocabulary_decode_to_nothing),
-        cmocka_unit_test(a_byte_level_token_outside_the_alphabet_decodes_to_its_text),
-        cmocka_unit_test(tokens_known_to_end_a_turn_end_the_generation),
-        cmocka_unit_test(an_end_of_a_part_ends_no_answer),
-        cmocka_unit_test(spelling_decides_only_the_ends_that_no_key_decides),
-        cmocka_unit_test(ids_outside_a_small_vocabulary_are_absent),
-        cmocka_unit_test(a_user_defined_token_ends_nothing_by_its_spelling),
-        cmocka_unit_test(keys_name_further_ends_and_additions),
-        cmocka_unit_test(vocabularies_that_make_no_sense_are_refused),
-        cmocka_unit_test(a_vocabulary_s_sizes_are_limited),
-        cmocka_unit_test(a_text_s_size_is_limited),
-        cmocka_unit_test(the_shared_vocabularies_give_the_expected_ids),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

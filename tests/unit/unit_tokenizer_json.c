@@ -5,17 +5,8 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
+#include "tests/cases.h"
 #include "tests/shared_data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define BLANK "\xE2\x96\x81"
 
@@ -50,7 +41,7 @@ static void assert_ids(const struct tokenizer *tokenizer, const char *text, unsi
     struct error error;
     char got[256] = "";
     size_t size = 0;
-    assert_int_equal(tokenizer_encode(tokenizer, text_from_string(text), flags, &ids, &error), STATUS_OK);
+    assert_ok(tokenizer_encode(tokenizer, text_from_string(text), flags, &ids, &error), &error);
     for (size_t i = 0; i < ids.n_ids && size < 240; i++)
         size += (size_t)snprintf(got + size, sizeof got - size, i ? " %d" : "%d", ids.ids[i]);
     if (strcmp(got, expected) != 0)
@@ -70,7 +61,7 @@ static void assert_ids(const struct tokenizer *tokenizer, const char *text, unsi
     "\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true},{\"id\":2,\"content\":\"</s>\","      \
     "\"special\":true,\"rstrip\":true},{\"id\":14,\"content\":\"[T]\",\"special\":false,\"lstrip\":true}],"
 
-static void prepended_blanks_and_byte_tokens_make_llama_s_vocabulary(void **state)
+TEST(prepended_blanks_and_byte_tokens_make_llama_s_vocabulary)
 {
     struct tokenizer *tokenizer = create_or_fail(
         "{" PLAIN_ADDED
@@ -101,7 +92,7 @@ static struct tokenizer *metaspace(const char *settings)
     return create_or_fail(json, "");
 }
 
-static void metaspace_prepends_as_its_scheme_says(void **state)
+TEST(metaspace_prepends_as_its_scheme_says)
 {
     struct tokenizer *tokenizer = metaspace("\"prepend_scheme\":\"always\",\"split\":false");
     assert_ids(tokenizer, "ab[T]ab", 0, "8 14 8");
@@ -125,7 +116,7 @@ static void metaspace_prepends_as_its_scheme_says(void **state)
     "ab\":4,\"\xC3\x83\":5,\"\xC2\xA9\":6,\"\xC3\x83\xC2\xA9\":7,\"1\":8,\"11\":9,\"A\":10},"                \
     "\"merges\":[[\"a\",\"b\"],[\"\xC4\xA0\",\"ab\"],[\"\xC3\x83\",\"\xC2\xA9\"],[\"1\",\"1\"]]}"
 
-static void unicode_forms_case_and_replacements_come_before_everything(void **state)
+TEST(unicode_forms_case_and_replacements_come_before_everything)
 {
     struct tokenizer *tokenizer =
         create_or_fail("{\"normalizer\":{\"type\":\"NFC\"},\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_"
@@ -146,7 +137,7 @@ static void unicode_forms_case_and_replacements_come_before_everything(void **st
     tokenizer_close(tokenizer);
 }
 
-static void splits_digits_and_strings_are_stages(void **state)
+TEST(splits_digits_and_strings_are_stages)
 {
     struct tokenizer *tokenizer = create_or_fail(
         "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_"
@@ -170,7 +161,7 @@ static void splits_digits_and_strings_are_stages(void **state)
 }
 
 // Llama 3's expression is dbrx's too: they differ in whether a word that is a token needs merges.
-static void the_same_words_have_another_name_where_merges_do_not_matter(void **state)
+TEST(the_same_words_have_another_name_where_merges_do_not_matter)
 {
     for (int ignores = 0; ignores < 2; ignores++) {
         char json[1024];
@@ -190,7 +181,7 @@ static void the_same_words_have_another_name_where_merges_do_not_matter(void **s
     }
 }
 
-static void what_is_not_known_is_refused_by_name(void **state)
+TEST(what_is_not_known_is_refused_by_name)
 {
     static const struct {
         const char *json, *words;
@@ -237,9 +228,8 @@ static void what_is_not_known_is_refused_by_name(void **state)
     }
 }
 
-static void the_symbols_of_a_merge_are_limited(void **state)
+TEST(the_symbols_of_a_merge_are_limited)
 {
-    (void)state;
     for (int i = 0; i < 8; i++) { // as two strings or one; left or right; at the limit or a byte beyond
         bool is_pair = i & 1, is_left = i & 2, is_beyond = i & 4;
         int n_left = is_left ? VOCABULARY_TOKEN_BYTES_MAX + is_beyond : 1;
@@ -447,11 +437,11 @@ static void put_json(const char *name, struct buffer *json)
     struct source source = {.phi = strcmp(name, "phi-3") == 0};
     snprintf(relative, sizeof relative, "vocab/%s.gguf", name);
     assert_true(shared_path(path, sizeof path, relative));
-    assert_int_equal(gguf_open(&gguf, path, &error), STATUS_OK);
-    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.tokens", &source.tokens, NULL, &error), STATUS_OK);
-    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.token_type", &source.types, NULL, &error), STATUS_OK);
-    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.merges", &source.merges, NULL, &error), STATUS_OK);
-    assert_int_equal(gguf_array(gguf, "tokenizer.ggml.scores", &source.scores, NULL, &error), STATUS_OK);
+    assert_ok(gguf_open(&gguf, path, &error), &error);
+    assert_ok(gguf_array(gguf, "tokenizer.ggml.tokens", &source.tokens, NULL, &error), &error);
+    assert_ok(gguf_array(gguf, "tokenizer.ggml.token_type", &source.types, NULL, &error), &error);
+    assert_ok(gguf_array(gguf, "tokenizer.ggml.merges", &source.merges, NULL, &error), &error);
+    assert_ok(gguf_array(gguf, "tokenizer.ggml.scores", &source.scores, NULL, &error), &error);
     source.spm = source.merges.n_items == 0;
     buffer_add_string(json, "{");
     put_added(&source, json);
@@ -493,16 +483,14 @@ static struct tokenizer *convert_and_write(const char *name, const char *pre)
     put_json(name, &json);
     gguf_writer_text(&source, "tokenizer.huggingface.json", (struct text){json.data, json.size});
     gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
-    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error),
-                     STATUS_OK);
-    assert_int_equal(vocabulary_write_ggml(gguf, &keys, &unknown, &error), STATUS_OK);
+    assert_ok(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), &error);
+    assert_ok(vocabulary_write_ggml(gguf, &keys, &unknown, &error), &error);
     assert_int_equal(unknown.size, 0);
     gguf_close(gguf);
-    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error),
-                     STATUS_OK);
+    assert_ok(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), &error);
     assert_false(gguf_has(gguf, "tokenizer.huggingface.json"));
     assert_true(gguf_has(gguf, "tokenizer.ggml.padding_token_id"));
-    assert_int_equal(gguf_text(gguf, "tokenizer.ggml.pre", &text, NULL, &error), STATUS_OK);
+    assert_ok(gguf_text(gguf, "tokenizer.ggml.pre", &text, NULL, &error), &error);
     if (!text_equals_string(text, pre))
         fail_msg("%s: expected pre-tokenizer %s, got %.*s", name, pre, (int)text.size, text.data);
     if (tokenizer_open(&tokenizer, gguf, NULL, &error) != STATUS_OK)
@@ -559,13 +547,10 @@ static void assert_written(const char *json, const char *config, const char *exp
     struct text unknown;
     gguf_writer_text(&source, "tokenizer.huggingface.json", text_from_string(json));
     gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
-    assert_int_equal(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error),
-                     STATUS_OK);
-    if (vocabulary_write_ggml(gguf, &keys, &unknown, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), &error);
+    assert_ok(vocabulary_write_ggml(gguf, &keys, &unknown, &error), &error);
     gguf_close(gguf);
-    assert_int_equal(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error),
-                     STATUS_OK);
+    assert_ok(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), &error);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char key[64];
         snprintf(key, sizeof key, "tokenizer.ggml.%s", names[i]);
@@ -579,9 +564,8 @@ static void assert_written(const char *json, const char *config, const char *exp
 }
 
 // A score is minus the rank of the first merge that gives the token, from 1.
-static void a_vocabulary_of_blanks_is_written_with_scores(void **state)
+TEST(a_vocabulary_of_blanks_is_written_with_scores)
 {
-    (void)state;
     assert_written(
         "{" PLAIN_ADDED "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\","
         "\"prepend\":\"" BLANK "\"},{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
@@ -600,9 +584,8 @@ static void a_vocabulary_of_blanks_is_written_with_scores(void **state)
         "tokenizer.ggml.add_space_prefix=true\n");
 }
 
-static void a_vocabulary_of_bytes_is_written_with_its_merges(void **state)
+TEST(a_vocabulary_of_bytes_is_written_with_its_merges)
 {
-    (void)state;
     assert_written(
         "{\"added_tokens\":[{\"id\":4,\"content\":\"<end>\",\"special\":true}],"
         "\"pre_tokenizer\":" SEQUENCE(
@@ -631,9 +614,8 @@ static size_t compare_with(struct tokenizer *tokenizer, const char *name, const 
             struct error error;
             struct text text = texts->array.items[i].text;
             const struct value *wanted = &expected->array.items[i];
-            assert_int_equal(tokenizer_encode(tokenizer, text, special ? TOKENIZER_PARSE_SPECIAL : 0, &ids,
-                                              &error),
-                             STATUS_OK);
+            assert_ok(tokenizer_encode(tokenizer, text, special ? TOKENIZER_PARSE_SPECIAL : 0, &ids, &error),
+                      &error);
             bool same = ids.n_ids == wanted->array.n_items;
             for (size_t j = 0; same && j < ids.n_ids; j++)
                 same = ids.ids[j] == wanted->array.items[j].integer;
@@ -647,7 +629,7 @@ static size_t compare_with(struct tokenizer *tokenizer, const char *name, const 
     return n_different;
 }
 
-static void the_shared_vocabularies_as_tokenizer_json_give_the_same_ids(void **state)
+TEST(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids)
 {
     char path[512];
     if (!shared_path(path, sizeof path, "vocab/cases.json"))
@@ -661,7 +643,7 @@ static void the_shared_vocabularies_as_tokenizer_json_give_the_same_ids(void **s
     struct arena arena = {0};
     struct value cases;
     struct error error;
-    assert_int_equal(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), STATUS_OK);
+    assert_ok(json_decode((struct text){json.data, json.size}, &arena, &cases, &error), &error);
     size_t n_different = 0;
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         n_different += compare_with(convert(published[i].name), published[i].name, &cases);
@@ -688,7 +670,7 @@ static void assert_unk_token(const char *config, const char *expected)
     tokenizer_close(tokenizer);
 }
 
-static void templates_see_the_unknown_token_of_the_configuration_before_the_model_s(void **state)
+TEST(templates_see_the_unknown_token_of_the_configuration_before_the_model_s)
 {
     assert_unk_token("", "<unk>");
     assert_unk_token("{}", "<unk>");
@@ -696,22 +678,4 @@ static void templates_see_the_unknown_token_of_the_configuration_before_the_mode
     assert_unk_token("{\"unk_token\":{\"content\":\"<s>\"}}", "<s>");
     assert_unk_token("{\"unk_token\":null}", "");
     assert_unk_token("{\"unk_token\":\"no token\"}", "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(prepended_blanks_and_byte_tokens_make_llama_s_vocabulary),
-        cmocka_unit_test(metaspace_prepends_as_its_scheme_says),
-        cmocka_unit_test(unicode_forms_case_and_replacements_come_before_everything),
-        cmocka_unit_test(splits_digits_and_strings_are_stages),
-        cmocka_unit_test(the_same_words_have_another_name_where_merges_do_not_matter),
-        cmocka_unit_test(what_is_not_known_is_refused_by_name),
-        cmocka_unit_test(the_symbols_of_a_merge_are_limited),
-        cmocka_unit_test(templates_see_the_unknown_token_of_the_configuration_before_the_model_s),
-        cmocka_unit_test(a_vocabulary_of_blanks_is_written_with_scores),
-        cmocka_unit_test(a_vocabulary_of_bytes_is_written_with_its_merges),
-        cmocka_unit_test(the_shared_vocabularies_as_tokenizer_json_give_the_same_ids),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

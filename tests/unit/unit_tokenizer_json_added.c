@@ -2,16 +2,7 @@
 // Hugging Face's tokenizers 0.23.3 for the same files.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/cases.h"
 
 #define M "\xE2\x96\x81" // U+2581
 
@@ -51,7 +42,7 @@ static struct tokenizer *create_or_fail(const char *json)
 }
 
 // add_prefix_space of tokenizer_config.json counts before tokenizer.json's, where ByteLevel is alone.
-static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **state)
+TEST(the_configuration_says_whether_a_blank_is_put_before_bytes)
 {
     static const char words[] = "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xC4\xA0\":1,\"\xC4\xA0"
                                 "a\":2},\"merges\":[\"\xC4\xA0 a\"]}}",
@@ -66,7 +57,6 @@ static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **st
         {alone, "true", "{\"add_prefix_space\":null}", 2},
         {listed, "false", "{\"add_prefix_space\":true}", 0},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct vocabulary vocabulary = {0};
         struct tokenizer *tokenizer = NULL;
@@ -77,9 +67,9 @@ static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **st
                           cases[i].before, cases[i].file, cases[i].before == alone ? "" : "]}", words);
         struct vocabulary_json files = {.tokenizer = {json.data, json.size},
                                         .config = text_from_string(cases[i].config)};
-        assert_int_equal(vocabulary_parse_json(&vocabulary, &files, &error), STATUS_OK);
-        assert_int_equal(tokenizer_create(&tokenizer, &vocabulary, &error), STATUS_OK);
-        assert_int_equal(tokenizer_encode(tokenizer, TEXT("a"), 0, &ids, &error), STATUS_OK);
+        assert_ok(vocabulary_parse_json(&vocabulary, &files, &error), &error);
+        assert_ok(tokenizer_create(&tokenizer, &vocabulary, &error), &error);
+        assert_ok(tokenizer_encode(tokenizer, TEXT("a"), 0, &ids, &error), &error);
         assert_int_equal(ids.n_ids, 1);
         assert_int_equal(ids.ids[0], cases[i].id);
         token_array_finish(&ids);
@@ -89,14 +79,13 @@ static void the_configuration_says_whether_a_blank_is_put_before_bytes(void **st
     }
 }
 
-static void an_expression_that_transformers_would_replace_is_refused(void **state)
+TEST(an_expression_that_transformers_would_replace_is_refused)
 {
     static const char fixed[] =
         "[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]*[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}"
         "\\\\p{M}]+|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]+[\\\\p{Ll}\\\\p{Lm}"
         "\\\\p{Lo}\\\\p{M}]*|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|"
         "\\\\s+";
-    (void)state;
     for (int i = 0; i < 4; i++) {
         struct vocabulary vocabulary = {0};
         struct error error = {0};
@@ -132,9 +121,9 @@ static void assert_ids(const struct tokenizer *tokenizer, const char *text, cons
     struct token_array ids = {0};
     struct error error;
     char got[256];
-    assert_int_equal(tokenizer_encode_around(tokenizer, text_from_string(text), plain,
-                                             TOKENIZER_PARSE_SPECIAL, &ids, &error),
-                     STATUS_OK);
+    assert_ok(tokenizer_encode_around(tokenizer, text_from_string(text), plain, TOKENIZER_PARSE_SPECIAL, &ids,
+                                      &error),
+              &error);
     show(&ids, got);
     if (strcmp(got, expected) != 0)
         fail_msg("\"%s\": expected %s, got %s", text, expected, got);
@@ -160,9 +149,8 @@ static void assert_cases(const char *json, const struct added_case *cases, size_
         assert_cases(json, cases, sizeof cases / sizeof *cases);                                             \
     } while (0)
 
-static void tokens_are_found_where_the_normalizer_has_written_their_blanks(void **state)
+TEST(tokens_are_found_where_the_normalizer_has_written_their_blanks)
 {
-    (void)state;
     CASES("{" ADDED LLAMA MODEL("") "}", {"a <t>ab", "9 16 7"}, {"<t>", "16"}, {"a<t>", "9 12 13 14"},
           {" <s>a<s>", "4 1 5 12 0 14"}, {"<s> <s>", "1 1"}, {"a  <t>", "9 4 16"},
           {"ab>b <tab>", "17 4 6 4 12 13 17"});
@@ -175,27 +163,24 @@ static void tokens_are_found_where_the_normalizer_has_written_their_blanks(void 
           {"<s> <s>", "1 4 1"}, {"a  <t>", "9 4 4 16"}, {"ab>b <tab>", "17 4 6 4 12 13 17"});
 }
 
-static void tokens_are_found_in_the_text_that_a_normalizer_made(void **state)
+TEST(tokens_are_found_in_the_text_that_a_normalizer_made)
 {
-    (void)state;
     CASES(
         "{\"added_tokens\":[{\"id\":16,\"content\":\"<T>\",\"normalized\":true},{\"id\":17,\"content\":\"<C>\","
         "\"normalized\":false}],\"normalizer\":{\"type\":\"Lowercase\"}," MODEL("") "}",
         {"a<t>a", "5 16 5"}, {"<T>A", "16 5"}, {"<c><C>", "12 15 14 17"}, {"Ab", "7"});
 }
 
-static void tokens_of_the_given_text_come_before_those_of_the_normalized(void **state)
+TEST(tokens_of_the_given_text_come_before_those_of_the_normalized)
 {
-    (void)state;
     CASES(
         "{\"added_tokens\":[{\"id\":16,\"content\":\"ab<\",\"normalized\":true},{\"id\":17,\"content\":\"<t>\","
         "\"normalized\":false}]," MODEL("") "}",
         {"ab<t>ab<", "7 17 16"}, {"ab<t", "16 13"});
 }
 
-static void white_space_of_any_script_is_taken_away(void **state)
+TEST(white_space_of_any_script_is_taken_away)
 {
-    (void)state;
     CASES("{\"added_tokens\":[{\"id\":16,\"content\":\"<t>\",\"lstrip\":true,\"rstrip\":true}]," MODEL(
               "") "}",
           {"a\xE3\x80\x80\xC2\xA0\n<t>\xE2\x80\x83\xE1\x9A\x80"
@@ -204,19 +189,17 @@ static void white_space_of_any_script_is_taken_away(void **state)
           {"a\x1F<t>", "5 0 16"});
 }
 
-static void unknown_characters_in_a_row_are_one_token_where_they_are_fused(void **state)
+TEST(unknown_characters_in_a_row_are_one_token_where_they_are_fused)
 {
-    (void)state;
     CASES("{" LLAMA MODEL("") "}", {"xyza xx", "4 0 0 0 5 4 0 0"}, {"\xC3\xA9x y", "4 11 0 4 0"});
     CASES("{" LLAMA MODEL("\"fuse_unk\":true,") "}", {"xyza xx", "4 0 5 4 0"}, {"\xC3\xA9x y", "4 11 0 4 0"});
 }
 
 // "<s>" of a message is text, in the normalized text too; what stands around it is found.
-static void a_message_s_control_tokens_stay_text_in_normalized_text(void **state)
+TEST(a_message_s_control_tokens_stay_text_in_normalized_text)
 {
     static const char text[] = "a b <s>a <s> b <s>"; // the message is "b <s>a"
     struct text_spans plain = {0};
-    (void)state;
     struct tokenizer *tokenizer = create_or_fail("{" ADDED LLAMA MODEL("") "}");
     assert_ids(tokenizer, text, NULL, "9 4 6 1 5 1 4 6 1");
     text_spans_add(&plain, 2, 8);
@@ -256,7 +239,7 @@ static void assert_text(const struct tokenizer *tokenizer, const char *ids, cons
 #define METASPACE(scheme)                                                                                    \
     "{\"type\":\"Metaspace\",\"replacement\":\"" M "\",\"prepend_scheme\":\"" scheme "\",\"split\":true}"
 
-static void tokens_become_text_as_the_decoder_says(void **state)
+TEST(tokens_become_text_as_the_decoder_says)
 {
     static const struct {
         const char *decoder, *texts[3]; // of "ab a!", "  ab" and "a <t>"
@@ -272,7 +255,6 @@ static void tokens_become_text_as_the_decoder_says(void **state)
          {" <ab> a!", "   <ab>", " a <t>"}},
         {"null", {"ab a!", "  ab", "a<t>"}},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char json[2048];
         snprintf(json, sizeof json, "{%s%s\"decoder\":%s,%s}", ADDED, LLAMA, cases[i].decoder, MODEL(""));
@@ -288,7 +270,7 @@ static void tokens_become_text_as_the_decoder_says(void **state)
     "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true},"              \
     "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}"
 
-static void what_is_not_built_is_refused_by_name(void **state)
+TEST(what_is_not_built_is_refused_by_name)
 {
     static const struct {
         const char *json, *words;
@@ -313,28 +295,10 @@ static void what_is_not_built_is_refused_by_name(void **state)
          "\"normalized\":true}]," MODEL("") "}",
          "special token \"<T>\": it is found in normalized text, and the normalizer changes it"},
     };
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct error error = {0};
         struct tokenizer *tokenizer = create(cases[i].json, &error);
         if (tokenizer || !strstr(error.text, cases[i].words))
             fail_msg("case %zu: expected \"%s\" in: %s", i, cases[i].words, error.text);
     }
-}
-
-int main(void)
-{
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_are_found_where_the_normalizer_has_written_their_blanks),
-        cmocka_unit_test(tokens_are_found_in_the_text_that_a_normalizer_made),
-        cmocka_unit_test(tokens_of_the_given_text_come_before_those_of_the_normalized),
-        cmocka_unit_test(white_space_of_any_script_is_taken_away),
-        cmocka_unit_test(unknown_characters_in_a_row_are_one_token_where_they_are_fused),
-        cmocka_unit_test(a_message_s_control_tokens_stay_text_in_normalized_text),
-        cmocka_unit_test(tokens_become_text_as_the_decoder_says),
-        cmocka_unit_test(an_expression_that_transformers_would_replace_is_refused),
-        cmocka_unit_test(the_configuration_says_whether_a_blank_is_put_before_bytes),
-        cmocka_unit_test(what_is_not_built_is_refused_by_name),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

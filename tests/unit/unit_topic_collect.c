@@ -4,14 +4,7 @@
 #include "consumer/kafka/control.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka/kafka_finished.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/cases.h"
 
 enum { RECORDS_MAX = 8 };
 
@@ -67,8 +60,6 @@ static int number_of(const char *topic)
 }
 
 enum status __wrap_kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *of,
-                                       struct error *fault);
-enum status __wrap_kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *of,
                                        struct error *fault)
 {
     assert_ptr_equal(of, &config);
@@ -77,15 +68,12 @@ enum status __wrap_kafka_finished_read(struct kafka_finished *finished, const st
     return world.is_group_unreadable ? error_set(fault, STATUS_RETRY, ERROR_BROKER, "held") : status;
 }
 
-bool __wrap_kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset);
 bool __wrap_kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset)
 {
     assert_int_equal(partition, 3);
     return finished->has_offsets && offset < world.finished;
 }
 
-enum status __wrap_kafka_read_topic_bounded(const struct kafka_config *of, const char *topic, int32_t *n_held,
-                                            kafka_receive *receive, void *context, struct error *fault);
 enum status __wrap_kafka_read_topic_bounded(const struct kafka_config *of, const char *topic, int32_t *n_held,
                                             kafka_receive *receive, void *context, struct error *fault)
 {
@@ -109,8 +97,6 @@ enum status __wrap_kafka_read_topic_bounded(const struct kafka_config *of, const
 }
 
 enum status __wrap_kafka_topic_start(const struct kafka_config *of, const char *topic, int64_t *start,
-                                     struct error *fault);
-enum status __wrap_kafka_topic_start(const struct kafka_config *of, const char *topic, int64_t *start,
                                      struct error *fault)
 {
     int number = number_of(topic);
@@ -119,8 +105,6 @@ enum status __wrap_kafka_topic_start(const struct kafka_config *of, const char *
     return answer(number ? START_RESULTS : START_JOBS, number ? 'R' : 'J', fault);
 }
 
-enum status __wrap_control_read(struct control *control, const struct kafka_config *of, struct text dataset,
-                                enum kafka_end end, struct error *fault);
 enum status __wrap_control_read(struct control *control, const struct kafka_config *of, struct text dataset,
                                 enum kafka_end end, struct error *fault)
 {
@@ -132,8 +116,6 @@ enum status __wrap_control_read(struct control *control, const struct kafka_conf
 }
 
 enum status __wrap_control_check_marker(const struct control *control, const struct kafka_config *of,
-                                        bool *counts, struct error *fault);
-enum status __wrap_control_check_marker(const struct control *control, const struct kafka_config *of,
                                         bool *counts, struct error *fault)
 {
     assert_ptr_equal(of, &config);
@@ -142,14 +124,11 @@ enum status __wrap_control_check_marker(const struct control *control, const str
     return answer(CHECK_MARKER, 'm', fault);
 }
 
-void __wrap_control_finish(struct control *control);
 void __wrap_control_finish(struct control *control)
 {
-    (void)control;
     world.n_finished++;
 }
 
-enum status __wrap_output_add(struct output *to, struct text record, struct error *fault);
 enum status __wrap_output_add(struct output *to, struct text record, struct error *fault)
 {
     const char *id = memmem(record.data, record.size, "\"job_id\":\"", 10);
@@ -165,7 +144,6 @@ enum status __wrap_output_add(struct output *to, struct text record, struct erro
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     world.finished = -1;
     error = (struct error){0};
@@ -212,9 +190,8 @@ static void assert_collected(int64_t n_results, int64_t n_expected, int64_t n_mi
     assert_int_equal(collected.n_gone, n_gone);
 }
 
-static void results_are_written_once_in_the_order_of_their_jobs(void **state)
+TEST(results_are_written_once_in_the_order_of_their_jobs)
 {
-    (void)state;
     add_job("d", "a");
     add_job("d", "b");
     add_job("d", "b"); // submitted twice
@@ -239,9 +216,8 @@ static void results_are_written_once_in_the_order_of_their_jobs(void **state)
 }
 
 // The identity of the headers goes before that of the record.
-static void a_job_is_of_its_headers_dataset(void **state)
+TEST(a_job_is_of_its_headers_dataset)
 {
-    (void)state;
     struct topic_record *record = add_record(0, "{\"job_id\":\"a\",\"dataset\":\"d\",\"prompt\":\"p\"}");
     add_header(record, HEADER_DATASET, "e");
     add_header(record, HEADER_JOB_ID, "a");
@@ -253,9 +229,8 @@ static void a_job_is_of_its_headers_dataset(void **state)
     assert_collected(0, 2, 2, 0);
 }
 
-static void what_is_missing_is_waited_for_or_was_deleted(void **state)
+TEST(what_is_missing_is_waited_for_or_was_deleted)
 {
-    (void)state;
     add_job("d", "a");
     add_job("d", "b");
     add_record(1, RESULT("b", "1", "d"));
@@ -289,9 +264,8 @@ static void assert_lost(int64_t n_lost, int group)
     assert_int_equal(collected.group, group);
 }
 
-static void results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_missing(void **state)
+TEST(results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_missing)
 {
-    (void)state;
     add_job("d", "a");
     add_job("d", "b");
     add_record(0, "{\"job_id\":\"c\",\"dataset\":\"d\",\"prompt\":\"p\"}");
@@ -311,9 +285,8 @@ static void results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_
 }
 
 // Producers without markers have added jobs.
-static void a_marker_of_fewer_jobs_than_there_are_takes_none_away(void **state)
+TEST(a_marker_of_fewer_jobs_than_there_are_takes_none_away)
 {
-    (void)state;
     for (int i = 0; i < 3; i++)
         add_job("d", i == 0 ? "a" : i == 1 ? "b" : "c");
     add_record(1, RESULT("b", "1", "d"));
@@ -323,9 +296,8 @@ static void a_marker_of_fewer_jobs_than_there_are_takes_none_away(void **state)
     assert_string_equal(world.steps, "cgjrRmw");
 }
 
-static void a_dataset_that_nobody_knows_is_refused(void **state)
+TEST(a_dataset_that_nobody_knows_is_refused)
 {
-    (void)state;
     assert_int_equal(collect_it(), STATUS_REFUSE);
     assert_string_equal(error.text, "topic jobs: there is no dataset d");
     add_record(1, RESULT("b", "1", "d")); // its jobs were deleted
@@ -338,9 +310,8 @@ static void a_dataset_that_nobody_knows_is_refused(void **state)
     assert_int_equal(world.n_finished, 3);
 }
 
-static void each_part_that_fails_ends_it(void **state)
+TEST(each_part_that_fails_ends_it)
 {
-    (void)state;
     add_job("d", "a");
     add_job("d", "b");
     add_record(1, RESULT("b", "1", "d"));
@@ -355,17 +326,4 @@ static void each_part_that_fails_ends_it(void **state)
     }
 }
 
-int main(void)
-{
-#define test(name) cmocka_unit_test_setup(name, begin)
-    const struct CMUnitTest tests[] = {
-        test(results_are_written_once_in_the_order_of_their_jobs),
-        test(a_job_is_of_its_headers_dataset),
-        test(what_is_missing_is_waited_for_or_was_deleted),
-        test(results_of_jobs_that_the_group_has_finished_are_lost_where_they_are_missing),
-        test(a_marker_of_fewer_jobs_than_there_are_takes_none_away),
-        test(a_dataset_that_nobody_knows_is_refused),
-        test(each_part_that_fails_ends_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, NULL);

@@ -6,17 +6,10 @@
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/log.h"
+#include "tests/cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { TOPIC_MAX = 4, CREATED_S = 1700000000 };
 
@@ -59,7 +52,6 @@ static enum status lose_broker(struct error *fault)
 
 // ---- the log and the clock ----
 
-void __wrap_log_write(enum log_level level, const char *format, ...);
 void __wrap_log_write(enum log_level level, const char *format, ...)
 {
     char text[512];
@@ -71,22 +63,18 @@ void __wrap_log_write(enum log_level level, const char *format, ...)
     buffer_add_format(&world.warnings, "%s\n", text);
 }
 
-int64_t __wrap_clock_ms(void);
 int64_t __wrap_clock_ms(void)
 {
     return world.now_ms;
 }
 
-int64_t __wrap_clock_wall_us(void);
 int64_t __wrap_clock_wall_us(void)
 {
     return INT64_C(1000000) * CREATED_S + 999999;
 }
 
-int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left);
 int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 {
-    (void)left;
     world.now_ms += wanted->tv_sec * 1000 + wanted->tv_nsec / 1000000;
     world.n_waits++;
     return 0;
@@ -94,9 +82,6 @@ int __wrap_nanosleep(const struct timespec *wanted, struct timespec *left)
 
 // ---- the producer ----
 
-enum status __wrap_kafka_producer_open_transactional(struct kafka_producer **opened,
-                                                     const struct kafka_config *of, const char *id,
-                                                     struct error *fault);
 enum status __wrap_kafka_producer_open_transactional(struct kafka_producer **opened,
                                                      const struct kafka_config *of, const char *id,
                                                      struct error *fault)
@@ -111,8 +96,6 @@ enum status __wrap_kafka_producer_open_transactional(struct kafka_producer **ope
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct kafka_record *record,
-                                       struct error *fault);
 enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct kafka_record *record,
                                        struct error *fault)
 {
@@ -134,16 +117,13 @@ enum status __wrap_kafka_producer_send(struct kafka_producer *to, const struct k
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_producer_flush(struct kafka_producer *of, int timeout_ms, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, producer);
     assert_int_equal(timeout_ms, 60000);
     return STATUS_OK;
 }
 
-int64_t __wrap_kafka_producer_throttled_ms(struct kafka_producer *of, int *left_ms);
 int64_t __wrap_kafka_producer_throttled_ms(struct kafka_producer *of, int *left_ms)
 {
     assert_ptr_equal(of, producer);
@@ -152,7 +132,6 @@ int64_t __wrap_kafka_producer_throttled_ms(struct kafka_producer *of, int *left_
     return world.throttled_ms;
 }
 
-void __wrap_kafka_producer_last(const struct kafka_producer *of, int32_t *partition, int64_t *offset);
 void __wrap_kafka_producer_last(const struct kafka_producer *of, int32_t *partition, int64_t *offset)
 {
     assert_ptr_equal(of, producer);
@@ -161,8 +140,6 @@ void __wrap_kafka_producer_last(const struct kafka_producer *of, int32_t *partit
 }
 
 // Keys and values of the control topic, without the fingerprint.
-enum status __wrap_kafka_producer_commit(struct kafka_producer *of, const struct kafka_record *controls,
-                                         size_t n_controls, int timeout_ms, struct error *fault);
 enum status __wrap_kafka_producer_commit(struct kafka_producer *of, const struct kafka_record *controls,
                                          size_t n_controls, int timeout_ms, struct error *fault)
 {
@@ -173,9 +150,9 @@ enum status __wrap_kafka_producer_commit(struct kafka_producer *of, const struct
         return lose_broker(fault);
     if (world.keeps_markers) {
         world.control.has_marker = world.counts = true;
-        assert_int_equal(marker_decode(controls[0].key, controls[0].value, &world.markers,
-                                       &world.control.marker, fault),
-                         STATUS_OK);
+        assert_ok(marker_decode(controls[0].key, controls[0].value, &world.markers, &world.control.marker,
+                                fault),
+                  fault);
     }
     world.throttled_ms += world.throttle_ms;
     if (world.throttle_ms)
@@ -199,7 +176,6 @@ enum status __wrap_kafka_producer_commit(struct kafka_producer *of, const struct
     return STATUS_OK;
 }
 
-void __wrap_kafka_producer_close(struct kafka_producer *of);
 void __wrap_kafka_producer_close(struct kafka_producer *of)
 {
     if (!of)
@@ -211,11 +187,8 @@ void __wrap_kafka_producer_close(struct kafka_producer *of)
 // ---- the topics ----
 
 enum status __wrap_control_read(struct control *control, const struct kafka_config *of, struct text dataset,
-                                enum kafka_end end, struct error *fault);
-enum status __wrap_control_read(struct control *control, const struct kafka_config *of, struct text dataset,
                                 enum kafka_end end, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &config);
     assert_int_equal(end, KAFKA_END_LOG);
     assert_true(text_equals_string(dataset, "d"));
@@ -224,19 +197,14 @@ enum status __wrap_control_read(struct control *control, const struct kafka_conf
     return STATUS_OK;
 }
 
-void __wrap_control_finish(struct control *control);
 void __wrap_control_finish(struct control *control)
 {
-    (void)control;
     world.n_controls_finished++;
 }
 
 enum status __wrap_control_check_marker(const struct control *control, const struct kafka_config *of,
-                                        bool *counts, struct error *fault);
-enum status __wrap_control_check_marker(const struct control *control, const struct kafka_config *of,
                                         bool *counts, struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &config);
     assert_true(control->has_marker);
     *counts = world.counts;
@@ -244,19 +212,14 @@ enum status __wrap_control_check_marker(const struct control *control, const str
 }
 
 enum status __wrap_kafka_topic_start(const struct kafka_config *of, const char *topic, int64_t *start,
-                                     struct error *fault);
-enum status __wrap_kafka_topic_start(const struct kafka_config *of, const char *topic, int64_t *start,
                                      struct error *fault)
 {
-    (void)fault;
     assert_ptr_equal(of, &config);
     assert_string_equal(topic, "control");
     *start = world.control_start;
     return STATUS_OK;
 }
 
-enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end,
-                                    kafka_receive *receive, void *context, struct error *fault);
 enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *topic, enum kafka_end end,
                                     kafka_receive *receive, void *context, struct error *fault)
 {
@@ -287,7 +250,6 @@ enum status __wrap_kafka_read_topic(const struct kafka_config *of, const char *t
 
 static int begin(void **state)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
     error = (struct error){0};
     world.now_ms = 5000;
@@ -302,7 +264,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-    (void)state;
     buffer_finish(&world.log);
     buffer_finish(&world.warnings);
     occurrences_finish(&world.control.marked);
@@ -327,8 +288,7 @@ static enum status submit(const char *lines)
     buffer_clear(&world.log);
     buffer_clear(&world.warnings);
     memset(&submitted, 0x55, sizeof submitted);
-    if (input_open(&input, path, dataset, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
+    assert_ok(input_open(&input, path, dataset, &error), &error);
     enum status status = topic_submit(&config, dataset, &input, &submitted, &error);
     input_close(&input);
     buffer_add_string(&world.log, "");
@@ -349,18 +309,16 @@ static void assert_submitted(int64_t n_before, int64_t n_new)
     ",\"complete\":" complete ",\"created\":" created ",\"partition\":" offset "}"
 #define NEW "1700000000"
 
-static void lines_and_a_marker_are_committed_together(void **state)
+TEST(lines_and_a_marker_are_committed_together)
 {
-    (void)state;
     assert_int_equal(submit(LINE("a") "\n\n" LINE("b") "\n"), STATUS_OK);
     assert_string_equal(world.log.data, "open\n" SENT("1", "a", NEW) SENT("3", "b", NEW) "commit " MARKER(
                                             "3", "2", "true", NEW, "3,\"offset\":102") "\nclose\n");
     assert_submitted(0, 2);
 }
 
-static void a_file_without_jobs_has_a_marker_too(void **state)
+TEST(a_file_without_jobs_has_a_marker_too)
 {
-    (void)state;
     assert_int_equal(submit("\n"), STATUS_OK);
     assert_string_equal(world.log.data,
                         "open\ncommit " MARKER("1", "0", "true", NEW, "-1,\"offset\":-1") "\nclose\n");
@@ -372,7 +330,7 @@ static void mark_lines(const char *lines, bool complete)
 {
     struct input input;
     write_input(lines);
-    assert_int_equal(input_open(&input, path, TEXT("d"), &error), STATUS_OK);
+    assert_ok(input_open(&input, path, TEXT("d"), &error), &error);
     world.control.has_marker = world.counts = true;
     world.control.marker = (struct marker){.topic = TEXT("jobs"),
                                            .dataset = TEXT("d"),
@@ -391,9 +349,8 @@ static void mark(bool complete)
     mark_lines(LINE("a") "\n" LINE("b") "\n", complete);
 }
 
-static void a_submission_goes_on_behind_its_marker(void **state)
+TEST(a_submission_goes_on_behind_its_marker)
 {
-    (void)state;
     mark(false); // interrupted: the jobs are of one time
     assert_int_equal(submit(LINE("a") "\n" LINE("b") "\n" LINE("c") "\n"), STATUS_OK);
     assert_string_equal(world.log.data, "open\n" SENT("3", "c", "1600000000") "commit " MARKER(
@@ -407,9 +364,8 @@ static void a_submission_goes_on_behind_its_marker(void **state)
     assert_submitted(2, 1);
 }
 
-static void a_complete_submission_sends_and_commits_nothing(void **state)
+TEST(a_complete_submission_sends_and_commits_nothing)
 {
-    (void)state;
     mark(true);
     assert_int_equal(submit(LINE("a") "\n" LINE("b") "\n"), STATUS_OK);
     assert_string_equal(world.log.data, "open\nclose\n");
@@ -421,9 +377,8 @@ static void a_complete_submission_sends_and_commits_nothing(void **state)
     assert_submitted(2, 0);
 }
 
-static void a_marker_of_another_topic_of_this_name_does_not_count(void **state)
+TEST(a_marker_of_another_topic_of_this_name_does_not_count)
 {
-    (void)state;
     mark(true);
     world.counts = false;
     assert_int_equal(submit(LINE("x") "\n"), STATUS_OK);
@@ -455,9 +410,8 @@ static void check_change(const char *lines, int64_t number)
         fail_msg("not line %lld: %s", (long long)number, error.text);
 }
 
-static void other_lines_are_refused_by_the_first_that_differs(void **state)
+TEST(other_lines_are_refused_by_the_first_that_differs)
 {
-    (void)state;
     static char kept[1001];
     const struct submitted_record a = {"d", 1, LINE("a")}, b = {"d", 2, LINE("b")};
     memcpy(kept, LONG_LINE("1"), 1000);
@@ -499,9 +453,8 @@ static void other_lines_are_refused_by_the_first_that_differs(void **state)
     assert_int_equal(world.n_sent, 0);
 }
 
-static void a_difference_in_more_lines_than_are_kept_is_not_looked_for(void **state)
+TEST(a_difference_in_more_lines_than_are_kept_is_not_looked_for)
 {
-    (void)state;
     mark(true);
     world.topic[0] = (struct submitted_record){"d", 1, LINE("a")};
     world.n_topic = 1;
@@ -513,9 +466,8 @@ static void a_difference_in_more_lines_than_are_kept_is_not_looked_for(void **st
     assert_null(strstr(error.text, "one submitted before"));
 }
 
-static void a_topic_that_can_not_be_read_names_no_line(void **state)
+TEST(a_topic_that_can_not_be_read_names_no_line)
 {
-    (void)state;
     mark(true);
     world.topic[0] = (struct submitted_record){"d", 1, LINE("a")};
     world.n_topic = 1;
@@ -523,9 +475,8 @@ static void a_topic_that_can_not_be_read_names_no_line(void **state)
     check_change(LINE("x") "\n" LINE("b"), 0);
 }
 
-static void a_cancelled_dataset_is_refused(void **state)
+TEST(a_cancelled_dataset_is_refused)
 {
-    (void)state;
     world.control.is_cancelled = true;
     assert_int_equal(submit(LINE("a") "\n"), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_CANCELLED);
@@ -536,9 +487,8 @@ static void a_cancelled_dataset_is_refused(void **state)
 
 #define SEARCHED(list) " [\"submit\",\"jobs\"] {\"topic\":\"jobs\",\"start\":9,\"unmarked\":[" list "]}"
 
-static void the_topic_is_searched_once_for_datasets_without_a_marker(void **state)
+TEST(the_topic_is_searched_once_for_datasets_without_a_marker)
 {
-    (void)state;
     uint64_t n_before;
     world.control.search.is_done = false;
     world.control_start = 9;
@@ -559,9 +509,8 @@ static void the_topic_is_searched_once_for_datasets_without_a_marker(void **stat
     assert_non_null(strstr(world.log.data, SEARCHED("") "\n"));
 }
 
-static void the_outcome_of_a_search_is_committed_once(void **state)
+TEST(the_outcome_of_a_search_is_committed_once)
 {
-    (void)state;
     world.control.search.is_done = false;
     world.control_start = 9;
     world.send_ms = 2000; // a chunk each group
@@ -578,9 +527,8 @@ static void the_outcome_of_a_search_is_committed_once(void **state)
     assert_non_null(strstr(first, "\"lines\":1001,\"jobs\":1001"));
 }
 
-static void a_list_beyond_the_records_limit_is_not_committed(void **state)
+TEST(a_list_beyond_the_records_limit_is_not_committed)
 {
-    (void)state;
     static char name[MARKER_SEARCH_BYTES_MAX + 1];
     memset(name, 'n', MARKER_SEARCH_BYTES_MAX);
     world.control.search.is_done = false;
@@ -591,9 +539,8 @@ static void a_list_beyond_the_records_limit_is_not_committed(void **state)
     assert_null(strstr(world.log.data, "[\"submit\",\"jobs\"]"));
 }
 
-static void jobs_of_the_dataset_without_a_marker_are_refused(void **state)
+TEST(jobs_of_the_dataset_without_a_marker_are_refused)
 {
-    (void)state;
     world.control.search.is_done = false;
     world.topic[0] = (struct submitted_record){"e", 1, "{}"};
     world.topic[1] = (struct submitted_record){"d", 1, "{}"};
@@ -604,9 +551,8 @@ static void jobs_of_the_dataset_without_a_marker_are_refused(void **state)
     assert_non_null(strstr(error.text, "partition 2 has a job of it at offset 41"));
 }
 
-static void a_search_holds_while_the_control_topic_is_whole_and_names_others(void **state)
+TEST(a_search_holds_while_the_control_topic_is_whole_and_names_others)
 {
-    (void)state;
     world.control.search.start = world.control_start = 4;
     assert_int_equal(submit(LINE("a") "\n"), STATUS_OK);
     assert_null(strstr(world.log.data, "search\n"));
@@ -624,9 +570,8 @@ static void a_search_holds_while_the_control_topic_is_whole_and_names_others(voi
 
 // ---- chunks and faults ----
 
-static void a_record_that_the_topic_refuses_is_submitted_by_its_start(void **state)
+TEST(a_record_that_the_topic_refuses_is_submitted_by_its_start)
 {
-    (void)state;
     struct buffer line = {0};
     buffer_add_string(&line, "{\"custom_id\":\"a\",\"prompt\":\"");
     while (line.size < 3000)
@@ -648,9 +593,8 @@ static void a_record_that_the_topic_refuses_is_submitted_by_its_start(void **sta
     buffer_finish(&line);
 }
 
-static void a_chunk_ends_after_its_time_or_bytes(void **state)
+TEST(a_chunk_ends_after_its_time_or_bytes)
 {
-    (void)state;
     struct buffer lines = {0};
     for (int i = 0; i < 3 * INPUT_GROUP_JOBS; i++)
         buffer_add_string(&lines, "{\"prompt\":\"p\"}\n");
@@ -678,9 +622,8 @@ static void a_chunk_ends_after_its_time_or_bytes(void **state)
 }
 
 // The first chunk of three groups costs four times as much as a chunk may.
-static void a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited(void **state)
+TEST(a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited)
 {
-    (void)state;
     enum { LINE_BYTES = 100, N_GROUPS = 5, THROTTLE_MS = 20000 };
     struct buffer lines = {0};
     for (int i = 0; i < N_GROUPS * INPUT_GROUP_JOBS; i++)
@@ -699,9 +642,8 @@ static void a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited(void **s
     buffer_finish(&lines);
 }
 
-static void lost_records_are_sent_again_by_a_new_producer(void **state)
+TEST(lost_records_are_sent_again_by_a_new_producer)
 {
-    (void)state;
     world.failing_send = 2;
     world.n_unanswered = 2;
     assert_int_equal(submit(LINE("a") "\n" LINE("b") "\n"), STATUS_OK);
@@ -717,9 +659,8 @@ static void lost_records_are_sent_again_by_a_new_producer(void **state)
     assert_submitted(0, 2);
 }
 
-static void committed_lines_are_not_sent_again(void **state)
+TEST(committed_lines_are_not_sent_again)
 {
-    (void)state;
     struct buffer lines = {0};
     for (int i = 0; i <= INPUT_GROUP_JOBS; i++)
         buffer_add_string(&lines, "{\"prompt\":\"p\"}\n");
@@ -735,9 +676,8 @@ static void committed_lines_are_not_sent_again(void **state)
     buffer_finish(&lines);
 }
 
-static void brokers_are_waited_for_a_minute_since_the_last_commit(void **state)
+TEST(brokers_are_waited_for_a_minute_since_the_last_commit)
 {
-    (void)state;
     world.failing_commit = 1;
     world.n_failing = 1000;
     assert_int_equal(submit(LINE("a") "\n"), STATUS_RETRY);
@@ -759,9 +699,8 @@ static void brokers_are_waited_for_a_minute_since_the_last_commit(void **state)
     buffer_finish(&lines);
 }
 
-static void a_fault_that_stays_ends_the_submission(void **state)
+TEST(a_fault_that_stays_ends_the_submission)
 {
-    (void)state;
     world.fault = STATUS_REFUSE;
     world.failing_send = 2;
     assert_int_equal(submit(LINE("a") "\n" LINE("b") "\n"), STATUS_REFUSE);
@@ -774,34 +713,4 @@ static void a_fault_that_stays_ends_the_submission(void **state)
     assert_string_equal(error.text, "no broker");
 }
 
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(lines_and_a_marker_are_committed_together, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_without_jobs_has_a_marker_too, begin, end),
-        cmocka_unit_test_setup_teardown(a_submission_goes_on_behind_its_marker, begin, end),
-        cmocka_unit_test_setup_teardown(a_complete_submission_sends_and_commits_nothing, begin, end),
-        cmocka_unit_test_setup_teardown(a_marker_of_another_topic_of_this_name_does_not_count, begin, end),
-        cmocka_unit_test_setup_teardown(other_lines_are_refused_by_the_first_that_differs, begin, end),
-        cmocka_unit_test_setup_teardown(a_difference_in_more_lines_than_are_kept_is_not_looked_for, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_topic_that_can_not_be_read_names_no_line, begin, end),
-        cmocka_unit_test_setup_teardown(a_cancelled_dataset_is_refused, begin, end),
-        cmocka_unit_test_setup_teardown(the_topic_is_searched_once_for_datasets_without_a_marker, begin, end),
-        cmocka_unit_test_setup_teardown(the_outcome_of_a_search_is_committed_once, begin, end),
-        cmocka_unit_test_setup_teardown(a_list_beyond_the_records_limit_is_not_committed, begin, end),
-        cmocka_unit_test_setup_teardown(jobs_of_the_dataset_without_a_marker_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_search_holds_while_the_control_topic_is_whole_and_names_others,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(a_record_that_the_topic_refuses_is_submitted_by_its_start, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_chunk_ends_after_its_time_or_bytes, begin, end),
-        cmocka_unit_test_setup_teardown(a_chunk_is_as_large_as_a_quota_takes_and_its_end_is_awaited, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(lost_records_are_sent_again_by_a_new_producer, begin, end),
-        cmocka_unit_test_setup_teardown(committed_lines_are_not_sent_again, begin, end),
-        cmocka_unit_test_setup_teardown(brokers_are_waited_for_a_minute_since_the_last_commit, begin, end),
-        cmocka_unit_test_setup_teardown(a_fault_that_stays_ends_the_submission, begin, end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_FIXTURE(begin, end);
