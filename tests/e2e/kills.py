@@ -1,6 +1,7 @@
 """Killed with SIGKILL at any instant and started again: every line is answered exactly once."""
 import os
 import random
+import re
 import signal
 import time
 
@@ -123,7 +124,7 @@ def a_worker_says_that_it_computes_the_jobs_of_a_dead_one_a_few_at_a_time(test):
     (suspects,), = test.query("SELECT count(*) FROM jobs WHERE attempts > 1")
     lines = [line for line in last.err.splitlines() if "when a worker died" in line]
     assert len(lines) >= 2 and "until they are answered at most 64" in lines[0] and "full batches again" in lines[-1], last
-    assert 0 < int(lines[0].split()[1]) <= suspects, (lines, suspects)
+    assert 0 < int(re.search(r"sheaf: (\d+) jobs", lines[0])[1]) <= suspects, (lines, suspects)
 
 
 @case

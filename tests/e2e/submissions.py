@@ -460,7 +460,7 @@ def datasets_of_one_name_on_two_jobs_topics_are_collected_and_mirrored_apart(tes
     assert "0 of 30 jobs have results" in partly.err, partly
     second.work_to_the_end("--store", "b.db")
     for topics, expected in ((first, range(20)), (second, range(100, 130))):
-        test.run("collect", "--dataset", "d", "-o", "out.jsonl", *topics.options)
+        test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--overwrite", *topics.options)
         assert [answer["custom_id"] for answer in test.answers()] == [f"line {i}" for i in expected]
     for topics, store, n in ((first, "fleet-a.db", 20), (second, "fleet-b.db", 30)):
         kafka = [*topics.options[:6], "--group", topics.group]
@@ -545,7 +545,7 @@ def collect_says_which_jobs_are_gone_from_the_topic_and_not_to_wait_for_them(tes
     test.write("again.jsonl", lines_of(60))
     submit(test, topics, "d-2", "again.jsonl")
     topics.work_to_the_end()
-    test.run(*collect, "d-2")
+    test.run(*collect, "d-2", "--overwrite")
     assert len(test.answers()) == 60
     delete_below(topics.prefix + "results", 0, 50)
     lost = test.run(*collect, "d-2", status=1).err
