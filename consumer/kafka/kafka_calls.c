@@ -26,7 +26,8 @@ static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_
            open_ms < kafka->publishing.transaction_timeout_ms / 2;
 }
 
-// The right to read the jobs topic, which offsets need too, was taken away: the worker waits for it (kafka_stall.c).
+// The right to read the jobs topic, which offsets need too, was taken away: the worker waits for it
+// (kafka_stall.c).
 static bool needs_read(const rd_kafka_error_t *fault)
 {
     return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&

@@ -415,8 +415,8 @@ enum status kafka_read_place(const struct kafka_config *config, const char *topi
 
 // ---- cancelling ----
 
-// The log ends of the jobs topic, below which are the jobs to cancel, whatever their clocks say. Without them,
-// where the topic is not known or must not be described, clocks decide.
+// The log ends of the jobs topic, below which are the jobs to cancel, whatever their clocks say. Without
+// them, where the topic is not known or must not be described, clocks decide.
 static void find_ends(const struct kafka_config *config, struct cancel *cancel, int64_t ends[CANCEL_ENDS_MAX])
 {
     struct kafka_handle admin = {0};

@@ -583,14 +583,14 @@ static void await_member_id(struct kafka_transport *kafka, int64_t deadline_ms)
         ;
 }
 
-// Sends LeaveGroup, also for a static member. librdkafka sends it when it has unsubscribed, and resets the member
-// id in the same step; but a static member whose close has begun sends none (KIP-345). So the request must be on
-// its way before the close, which waits for the answer.
+// Sends LeaveGroup, also for a static member. librdkafka sends it when it has unsubscribed, and resets the
+// member id in the same step; but a static member whose close has begun sends none (KIP-345). So the request
+// must be on its way before the close, which waits for the answer.
 //
-// All events are answered before the close too. With a closed group librdkafka answers no call about the group:
-// such a call never returns, also if the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated()
-// empties the queue of calls). Closing while an assignment waits unread makes that assignment stale and lets the
-// group close at any time.
+// All events are answered before the close too. With a closed group librdkafka answers no call about the
+// group: such a call never returns, also if the group closes meanwhile (librdkafka 2.0.2:
+// rd_kafka_cgrp_terminated() empties the queue of calls). Closing while an assignment waits unread makes that
+// assignment stale and lets the group close at any time.
 static void leave_before_close(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
     // With KIP-848 the member is dynamic, the close sends the request, and the id stays.

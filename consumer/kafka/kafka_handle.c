@@ -38,8 +38,8 @@ static const struct kafka_property settings_consumer[] = {
     {NULL, NULL},
 };
 
-// Members learn of a rebalance by the answer to a heartbeat, and the group waits for the last of them: with the
-// default of 3 s it stood for that long.
+// Members learn of a rebalance by the answer to a heartbeat, and the group waits for the last of them: with
+// the default of 3 s it stood for that long.
 static const struct kafka_property settings_eager[] = {{"session.timeout.ms", "45000"},
                                                        {"heartbeat.interval.ms", "500"},
                                                        {"partition.assignment.strategy", "range,roundrobin"},
@@ -203,10 +203,10 @@ static bool has_property(const struct kafka_config *config, const char *name)
     return false;
 }
 
-// A request that a broker does not answer is not sent to another one before this time has passed, whatever time
-// the call is given: with the default of 60 s, 30 s for transactions, one of several brokers that hangs would
-// keep the group's offsets, and commits, from the one that has taken its place. librdkafka wants no longer time
-// than a transaction has.
+// A request that a broker does not answer is not sent to another one before this time has passed, whatever
+// time the call is given: with the default of 60 s, 30 s for transactions, one of several brokers that hangs
+// would keep the group's offsets, and commits, from the one that has taken its place. librdkafka wants no
+// longer time than a transaction has.
 static enum status limit_answers(rd_kafka_conf_t *conf, const struct kafka_config *config,
                                  enum kafka_role role, struct error *error)
 {

@@ -201,8 +201,8 @@ static enum status call_until_deadline(struct kafka_producer *producer,
     return judge_fault(producer, fault, what, error);
 }
 
-// Aborts records that an earlier transaction of this id left undecided (kafka_settle.c): the next commit would
-// commit them too.
+// Aborts records that an earlier transaction of this id left undecided (kafka_settle.c): the next commit
+// would commit them too.
 static enum status sweep(struct kafka_producer *producer, const rd_kafka_topic_partition_list_t *undecided,
                          struct error *error)
 {

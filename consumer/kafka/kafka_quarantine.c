@@ -1,7 +1,7 @@
-// Records that the worker leaves unfinished (the transport's `quarantine`): in the offset map they are running,
-// so that the committed offset stays at the first of them and the offsets above it are in the map. A partition
-// goes on until the map's window is full, and is paused then. When it leaves the worker they are released, and
-// its next owner judges them anew.
+// Records that the worker leaves unfinished (the transport's `quarantine`): in the offset map they are
+// running, so that the committed offset stays at the first of them and the offsets above it are in the map. A
+// partition goes on until the map's window is full, and is paused then. When it leaves the worker they are
+// released, and its next owner judges them anew.
 #include "consumer/kafka/kafka_transport.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
-// Partitions whose next record cannot be delivered. librdkafka asks for it again and again, and each answer is
-// an error that names the partition: a batch that inflates beyond receive.message.max.bytes, is corrupt or
+// Partitions whose next record cannot be delivered. librdkafka asks for it again and again, and each answer
+// is an error that names the partition: a batch that inflates beyond receive.message.max.bytes, is corrupt or
 // has an unknown codec, or a right that was taken away. The partition is stalled until a record or its end
 // arrives; the others go on. A partition that delivers nothing for STALL_SILENT_MS without an error is too.
 //

@@ -1,6 +1,6 @@
 // Quotas. A broker that throttles a client answers its Produce request at once, says for how long, and reads
-// nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 sends on all the same: what it sends waits
-// there, and is an error after socket.timeout.ms. So
+// nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 sends on all the same: what it sends
+// waits there, and is an error after socket.timeout.ms. So
 //
 //   no transaction begins while a broker throttles: its offsets go over the same connection
 //   a group of jobs is so large that its records are throttled for about GROUP_MS
