@@ -11,7 +11,7 @@
 //
 //   - jobs of a submission, because its marker (marker.h) says when they were created;
 //   - jobs below `ends`, the log ends of the topic `jobs` by partition when the cancellation was written
-//     (absent: unknown). Jobs created more than CANCEL_SKEW_S after `at` are excepted: the topic was recreated.
+//     (absent: unknown). Jobs created more than CANCEL_SKEW_S after `at` are not: the topic was recreated.
 #pragma once
 
 #include "schemas/arena.h"
