@@ -9,12 +9,11 @@
 
 struct control {
     bool has_marker;
-    struct marker marker; // its texts are in the arena
-    int64_t created_s;    // latest creation time of its submissions' jobs, on any topic; -1: none
-    bool is_withdrawn;    // its marker, by a tombstone
-    bool is_cancelled;    // the whole dataset
-    struct occurrences
-        marked; // hash_dataset of each dataset of the jobs topic that has or had a marker
+    struct marker marker;      // its texts are in the arena
+    int64_t created_s;         // latest creation time of its submissions' jobs, on any topic; -1: none
+    bool is_withdrawn;         // its marker, by a tombstone
+    bool is_cancelled;         // the whole dataset
+    struct occurrences marked; // hash_dataset of each dataset of the jobs topic that has or had a marker
     // A search of the jobs topic for datasets without a marker (marker.h).
     struct {
         bool is_done;
@@ -29,7 +28,7 @@ struct control {
 enum status control_read(struct control *control, const struct kafka_config *config, struct text dataset,
                          enum kafka_end end, struct error *error) WARN_UNUSED;
 // Whether the jobs topic has the jobs that the marker counts, or had them until retention deleted them,
-// judged by the place of one of the last. False: the topic was recreated.
+// judged by the place of one of the last jobs. False: the topic was recreated.
 enum status control_check_marker(const struct control *control, const struct kafka_config *config,
                                  bool *counts, struct error *error) WARN_UNUSED;
 void control_finish(struct control *control);

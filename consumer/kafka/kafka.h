@@ -45,7 +45,7 @@ struct kafka_group_config {
     int64_t membership_timeout_ms;
 };
 
-// All that it points to must outlive what is opened with it.
+// Everything it points to must outlive the transport or client opened with it.
 struct kafka_config {
     const char *brokers; // HOST:PORT[,HOST:PORT...]
     struct kafka_topic_names topics;
@@ -104,7 +104,7 @@ enum status kafka_check_config(const struct kafka_config *config, struct error *
 // property is invalid, an offset map is foreign, or config->is_stopping.
 enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
                                  struct error *error) WARN_UNUSED;
-// "2.0.2": version of the loaded library, which may differ from that of the build.
+// "2.0.2": version of the loaded library, which may differ from the build's.
 const char *kafka_library_version(void);
 // "eager", "cooperative" or "consumer".
 bool kafka_find_protocol(const char *name, enum group_protocol *protocol);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    CALL_TIMEOUT_MS = 2000, // of one call among several tries
+    CALL_TIMEOUT_MS = 2000, // per call; the caller retries
     RETRY_WAIT_MS = 20,
 };
 

@@ -108,8 +108,8 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
 }
 
 // While a transaction has pending offsets, librdkafka repeats the request, which the coordinator answers with
-// UNSTABLE_OFFSET_COMMIT, and reports only the timeout. The transaction is one of the partition's previous
-// owner, or of a dead worker, which the broker aborts after transaction.timeout.ms. If the coordinator
+// UNSTABLE_OFFSET_COMMIT, and reports only the timeout. The transaction belongs to the partition's previous
+// owner, or to a dead worker; then the broker aborts it after transaction.timeout.ms. If the coordinator
 // answers another request within the same time, such a transaction is the cause, perhaps in one partition of
 // the list; otherwise a slow connection.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,

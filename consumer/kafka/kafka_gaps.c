@@ -88,7 +88,7 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
 static int64_t count_lost(const struct gap *gap, int64_t log_start)
 {
     int64_t end = gap->to < log_start ? gap->to : log_start;
-    // which of the delivered ones are below the log start is not known
+    // unknown how many of the delivered ones are below the log start
     int64_t n_delivered = log_start < gap->to ? 0 : gap->n_delivered;
     return end - gap->from - gap->n_finished - n_delivered;
 }

@@ -54,7 +54,7 @@ static const struct kafka_property settings_cooperative[] = {{"session.timeout.m
 // The broker configures session timeout and assignor.
 static const struct kafka_property settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
-enum { ANSWER_TIMEOUT_MS = 10000 }; // of a broker, for the clients of a worker
+enum { ANSWER_TIMEOUT_MS = 10000 }; // for a broker's answer to a worker's clients
 
 enum {
     // Cooperative rebalancing can loop, hang at close and crash in earlier versions (librdkafka's issues
@@ -341,7 +341,7 @@ bool kafka_is_unreadable(rd_kafka_resp_err_t code)
 {
     switch (code) {
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
-    case RD_KAFKA_RESP_ERR__BAD_MSG: // CRC, if librdkafka survives it (ops/RUNBOOK.md), or layout
+    case RD_KAFKA_RESP_ERR__BAD_MSG:         // CRC, if librdkafka survives it (ops/RUNBOOK.md), or layout
     case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // unknown codec or version
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_INVALID_MSG: // reported by the broker

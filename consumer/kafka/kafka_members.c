@@ -82,7 +82,7 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
     *is_stable = false;
-    if (asking->asked_ms) { // of an earlier call, so its answer is too old
+    if (asking->asked_ms) { // an earlier call's request, so its answer is too old
         rd_kafka_event_t *event = await_answer(asking, deadline_ms);
         if (!event)
             return RD_KAFKA_RESP_ERR__TIMED_OUT;

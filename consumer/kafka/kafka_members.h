@@ -12,14 +12,15 @@
 
 // A zeroed struct is valid and closed.
 struct kafka_asking {
-    struct kafka_handle handle; // opened by the first question; last_error: also why it can't be opened
+    struct kafka_handle handle; // opened by the first request; last_error: also why it can't be opened
     rd_kafka_queue_t *answers;
-    int64_t asked_ms; // of the request without an answer; 0: none
+    int64_t asked_ms; // when the unanswered request was sent; 0: none
 };
 
-// Calls `receive` for each member. *is_stable: no rebalance is in progress, so the assignments are those of
-// the group's generation. The answer belongs to a request sent by this call. RD_KAFKA_RESP_ERR__TIMED_OUT:
-// none in time. RD_KAFKA_RESP_ERR__FAIL: no client can be opened, for the reason in the handle's last_error.
+// Calls `receive` for each member. *is_stable: no rebalance is in progress, so the assignments belong to the
+// group's current generation. The answer belongs to a request sent by this call.
+// RD_KAFKA_RESP_ERR__TIMED_OUT: none in time. RD_KAFKA_RESP_ERR__FAIL: no client can be opened, for the
+// reason in the handle's last_error.
 rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafka_config *config,
                                   int timeout_ms,
                                   void (*receive)(void *context, const rd_kafka_MemberDescription_t *member),

@@ -17,13 +17,13 @@ enum {
     SEND_WAIT_MS = 100,
     INIT_TIMEOUT_MS = 30000, // to fence the predecessor and end its transaction
     LIMIT_TIMEOUT_MS = 3000, // for the topic's max.message.bytes
-    CALL_TIMEOUT_MS = 2000,  // of one call among several attempts
+    CALL_TIMEOUT_MS = 2000,  // per call; the caller retries
     RETRY_WAIT_MS = 20,
     LOOK_WAIT_MS = 100,
     SWEEP_PATIENCE_MS = 3000, // how long records may stay undecided before a sweep
     SWEEPS_MAX = 3,
     DOUBT_MS = 2000,             // a shorter transaction cannot have outlasted a broker's session
-    RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; headers are counted
+    RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; header bytes are added
 };
 
 struct kafka_producer {
@@ -35,7 +35,7 @@ struct kafka_producer {
     int64_t began_ms;
     int32_t last_partition;
     int64_t last_offset;
-    rd_kafka_resp_err_t failure; // of the first record that could not be delivered
+    rd_kafka_resp_err_t failure; // error of the first record that could not be delivered
 };
 
 // ---- opening ----

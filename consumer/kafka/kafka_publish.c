@@ -159,10 +159,10 @@ struct outgoing {
     const char *topic_name;
     size_t bytes_max;
     struct text key, value;       // data NULL: none
-    const struct header *headers; // of the job, passed through whole
+    const struct header *headers; // the job's own, copied unchanged
     int32_t n_headers;
     const struct record_headers *own;
-    size_t index; // of the job in its commit
+    size_t index; // the job's number in its commit
 };
 
 static size_t header_bytes(const struct header *headers, int32_t n_headers)
@@ -229,7 +229,7 @@ static enum status encode_result(struct kafka_transport *kafka, const struct job
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
 }
 
-// The key of a job without one is its id: a compacted topic refuses records without a key.
+// A job without a key gets its id as key: a compacted topic refuses records without a key.
 static struct text key_of(const struct job *job)
 {
     return job->source.key.data ? job->source.key : job->job_id;

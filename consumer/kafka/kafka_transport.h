@@ -65,7 +65,7 @@ struct transaction {
 // The search for records that brokers left undecided although their transaction is over.
 struct kafka_settling {
     bool is_needed;   // the last transaction was not committed, or a dead process's may not have been
-    bool is_sweeping; // a transaction is open that is to be aborted
+    bool is_sweeping; // a sweep's transaction is open and must be aborted
     int n_sweeps;
     int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
     // partitions with undecided records, and their log ends when the search began: records below are
@@ -90,7 +90,7 @@ struct kafka_refusals {
     bool is_exact; // the broker named records, not batches
     // an error of this commit that is a host's fault, not the record's: then no record counts as refused
     rd_kafka_resp_err_t host_fault;
-    rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
+    rd_kafka_resp_err_t code; // of the last refusal, also in an earlier commit
     int32_t partition;
     char topic[256];
     int32_t n_given_up; // consecutive, over all commits
@@ -112,7 +112,7 @@ struct kafka_control {
 // This process among the group's workers.
 struct kafka_identity {
     struct slot slot;
-    char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // of the transaction and the group's member
+    char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // client.id, transactional.id
     uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
 };
 
@@ -133,7 +133,7 @@ enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
 struct kafka_held_search {
     int32_t first; // partition of the list, to notice another list
     int n_partitions, next;
-    // of this pass over the list, and of the last complete one
+    // found in this pass over the list, and in the last complete pass
     char ids[KAFKA_HELD_IDS_BYTES + 8], last_ids[KAFKA_HELD_IDS_BYTES + 8];
     bool is_cut; // `ids` has no room for more
 };
@@ -149,7 +149,7 @@ struct kafka_group {
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
     int64_t rejoined_ms;   // 0: never
-    int32_t n_partitions;  // of the topic, when last looked at for an exit; 0: never
+    int32_t n_partitions;  // of the topic, at the last kafka_confirm_drained; 0: none
     struct kafka_held_search held_search;
     int64_t held_since_ms; // since when the offsets of `assigned` can't be read; 0: they can
 };
@@ -176,7 +176,7 @@ struct kafka_watch {
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // it had no answer for some partition
-    int figures_kept_ms;    // of a partition that another worker was assigned: until that one shows its own
+    int figures_kept_ms;    // how long a lost partition's figures stay, until its new owner shows its own
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last search for held records
@@ -229,7 +229,7 @@ struct kafka_throttling {
     int64_t patient_until_ms; // until then a last commit waits for a throttle to end
     int64_t warned_ms;
     int socket_timeout_ms;   // the producer's
-    bool are_limits_refused; // brokers take no longer transaction.timeout.ms
+    bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
 };
 
 struct kafka_publishing {
@@ -318,8 +318,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka);
 // ---- kafka_membership.c ----
 
 void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata);
-// Sets `membership` to that of the current assignment; NULL if librdkafka has another member id or generation
-// now.
+// Sets `membership` to the current assignment's; NULL if librdkafka has another member id or generation now.
 void kafka_take_membership(struct kafka_transport *kafka);
 // Must be called before a commit collects the owned partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka);

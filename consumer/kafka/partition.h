@@ -50,7 +50,7 @@ struct stall_skip {
 struct stall {
     int64_t since_ms; // 0: not stalled, or not noticed yet
     int64_t offset;
-    char what[256]; // the error; "": no error, but nothing arrives
+    char what[256]; // the error; "": none, but nothing arrives
     bool is_denied, is_reported;
     bool is_doubted; // a later record arrived, perhaps because librdkafka skipped the batch
     struct stall_skip skip;
