@@ -50,7 +50,7 @@ struct kafka_config {
     const char *brokers; // HOST:PORT[,HOST:PORT...]
     struct kafka_topic_names topics;
     struct kafka_group_config group;
-    const char *directory;                   // of the worker's slot (slot.h): the store's folder
+    const char *directory;                   // folder of the worker's slot (slot.h): the store's
     const char *worker;                      // this worker's name, in the results' headers
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;

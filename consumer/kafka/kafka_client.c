@@ -37,7 +37,7 @@ static enum status require_topic(const struct kafka_config *config, const struct
     existing.topics.create = false;
     struct kafka_handle admin = {0};
     enum status status = open_handle(&admin, &existing, KAFKA_ADMIN, error);
-    if (status == STATUS_OK && config->topics.create) // they were created by this command
+    if (status == STATUS_OK && config->topics.create) // this command may just have created it
         status = kafka_topic_await(&admin, topic->name, n_partitions, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);

@@ -6,14 +6,14 @@
 
 // ---- topics ----
 
-// Creates the missing ones of the jobs, results, dead and control topics in the config, and waits until they
-// have leaders. Without config->create_topics it only checks: STATUS_REFUSE names the missing topic.
+// Creates the config's topics that are missing (jobs, results, dead, control), and waits until they have
+// leaders. Without config->topics.create it only checks: STATUS_REFUSE names a missing topic.
 enum status kafka_create_topics(const struct kafka_config *config, struct error *error) WARN_UNUSED;
 
 // ---- collecting ----
 
-// Called for each record, in order within a partition. Another status than STATUS_OK ends the read with that
-// status.
+// Called for each record, in order within a partition. A status other than STATUS_OK ends the read and is
+// returned.
 typedef enum status kafka_receive(void *context, const struct record *record, struct error *error);
 
 enum kafka_end {

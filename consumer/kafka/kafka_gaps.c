@@ -135,8 +135,9 @@ static rd_kafka_topic_partition_list_t *list_unexplained(const struct kafka_tran
     return list;
 }
 
-// One query for all partitions, to the producer's connections: a broker answers the requests of a connection
-// in order, and on the consumer's a fetch may wait for fetch.wait.max.ms. *code: of the query.
+// One query for all partitions, on the producer's connections: a broker answers the requests of a connection
+// in order, and on the consumer's connections a fetch may wait for fetch.wait.max.ms. *code: the query's
+// error.
 static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                       rd_kafka_resp_err_t *code, struct error *error)
 {

@@ -14,7 +14,7 @@
 
 enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions are revoked
-    DUPLICATE_ID_MS = 60000,   // fenced twice within: another worker has the same member name
+    DUPLICATE_ID_MS = 60000,   // fenced twice in this time: another worker has the same member name
     CHECK_ID_MS = 5000,        // for the query whether another worker has it
     HELD_MARGIN_MS = 5000,     // beyond transaction.timeout.ms, for the coordinator to abort the transaction
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
@@ -210,8 +210,8 @@ static enum status assign_partitions(struct kafka_transport *kafka, struct error
     return STATUS_OK;
 }
 
-// Offsets that are held for longer than any transaction which its coordinator knows of may last: perhaps a
-// transaction of ours was left open, so settles.
+// Settles if the offsets have been held for longer than a transaction known to its coordinator can last: a
+// transaction of ours may have been left open.
 static void suspect_ourselves(struct kafka_transport *kafka)
 {
     if (kafka->group.held_since_ms == 0)
@@ -327,8 +327,8 @@ void kafka_report_lost(struct kafka_transport *kafka)
     free(ids);
 }
 
-// Unassigns the listed partitions that librdkafka has assigned. It refuses the others: an empty answer to
-// their assignment has already returned them.
+// Unassigns the listed partitions that librdkafka has assigned. It refuses the others, which
+// answer_without_partitions has already returned.
 static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);

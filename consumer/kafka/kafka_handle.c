@@ -341,7 +341,7 @@ bool kafka_is_unreadable(rd_kafka_resp_err_t code)
 {
     switch (code) {
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
-    case RD_KAFKA_RESP_ERR__BAD_MSG:         // CRC, if librdkafka survives it (ops/RUNBOOK.md), or layout
+    case RD_KAFKA_RESP_ERR__BAD_MSG: // wrong CRC, if librdkafka survives it (ops/RUNBOOK.md), or layout
     case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // unknown codec or version
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_INVALID_MSG: // reported by the broker

@@ -133,7 +133,8 @@ static void note_owned(void *context, const rd_kafka_MemberDescription_t *member
     }
 }
 
-// With KIP-848 the coordinator notices added partitions itself, and has time for it until the next call.
+// With KIP-848 the coordinator assigns added partitions itself. It has had time to if the count is the same
+// as at the last call.
 static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
 {
     bool is_known = kafka->group.n_partitions == n_partitions;

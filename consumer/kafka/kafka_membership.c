@@ -192,9 +192,9 @@ static void look_for_others(void *context, const rd_kafka_MemberDescription_t *m
 }
 
 // A cooperative group revokes partitions in the next generation, in which they have no owner: finished jobs
-// can be committed only as a member of it. But librdkafka may have rejoined the group meanwhile, and another
-// member may own them by now: so the coordinator is queried after the metadata was read. Else the membership
-// is left unchanged, and the commit is refused.
+// can be committed only as a member of that generation. But librdkafka may have rejoined the group meanwhile,
+// and another member may own them by now: so the coordinator is queried after the metadata was read. If the
+// query fails or shows another owner, the membership stays unchanged, and the coordinator refuses the commit.
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                            int timeout_ms)
 {

@@ -23,8 +23,8 @@ struct kafka_metadata_topic {
     const char *name;     // the caller's
     int32_t n_partitions; // in the last answer that has the topic; 0: none had it
     int n_missing;        // consecutive answers without it
-    int32_t n_in_sync;    // replicas of the partition that has the fewest; 0: not known
-    int32_t partition;    // this one
+    int32_t n_in_sync;    // in-sync replicas of the partition with the fewest; 0: unknown
+    int32_t partition;    // the partition with the fewest
 };
 
 struct kafka_metadata {

@@ -56,7 +56,7 @@ void kafka_quiet_compare(struct kafka_transport *kafka)
     if (kafka->watch.watched_ms)
         kafka_gaps_warn_when_idle(kafka);
     kafka->watch.watched_ms = now_ms;
-    // the queued records may be of any partition
+    // the queued records may be of any partition, so none counts as quiet
     if (rd_kafka_queue_length(kafka->intake.records) > 0) {
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
             if (kafka->partitions.items[i])

@@ -5,10 +5,12 @@
 // froze). In those partitions the transaction stays open. The next commit of the same producer id would
 // commit its records too, so results published again would appear twice:
 //
-//   partition 0, had a leader    r1 r2 [abort]                    transaction 1 is decided
-//   partition 1, had none        r3                               transaction 1 is open: readers wait at r3
-//   then without a sweep         r3 r3' [commit]                  published again: r3 appears twice
-//   with a sweep                 r3 mark [abort] r3' [commit]     r3 appears once
+//   transaction 1 is aborted; the log of
+//     partition 0, which has a leader        r1 r2 [abort]
+//     partition 1, which has none            r3                              open: readers wait at r3
+//   its results are published again
+//     partition 1, without a sweep           r3 r3' [commit]                 r3 appears twice
+//     partition 1, after a sweep             r3 mark [abort] r3' [commit]    r3 appears once
 //
 // So before anything is published again:
 //

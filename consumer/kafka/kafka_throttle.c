@@ -1,6 +1,6 @@
 // Quotas. A broker that throttles a client responds to its Produce request at once with the throttle time,
 // and reads nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 keeps sending: its requests
-// wait there, and fail after socket.timeout.ms. So
+// wait there, and fail after socket.timeout.ms. Therefore
 //
 //   - no transaction begins while a broker throttles, because its offsets use the same connection;
 //   - a group of jobs is so large that its records are throttled for about GROUP_MS;

@@ -128,7 +128,7 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
     transaction->n_entries = n_kept;
 }
 
-// Ownership and membership of the transaction are consistent: no callback runs before it ends.
+// Ownership and membership do not change during the transaction, because no callback runs before it ends.
 static enum status choose_actions(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   enum commit_action *actions, struct error *error)
 {
@@ -154,7 +154,7 @@ static enum status choose_actions(struct kafka_transport *kafka, struct job *con
     return STATUS_OK;
 }
 
-// The outcome is known and the caller may free the jobs.
+// The outcome is known: sets committed[]; the caller may free the jobs.
 static void set_committed(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                           const enum commit_action *actions, bool *committed)
 {

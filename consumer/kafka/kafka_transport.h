@@ -127,7 +127,7 @@ struct kafka_outputs {
     int64_t in_sync_asked_ms;                         // last query of unknown ones; 0: never
 };
 
-enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
+enum { KAFKA_HELD_IDS_BYTES = 96 }; // without ", ..."
 
 // Partitions of a list whose offsets a transaction holds, found over several calls.
 struct kafka_held_search {
@@ -162,23 +162,23 @@ struct kafka_outside {
     int64_t timeout_ms;             // limit of time_ms
 };
 
-// A worker without jobs is not ready when a transaction has held its next ones back for this time: the
-// default of transaction.timeout.ms, so that a producer with the default has ended by then.
+// A worker is not ready if it has no jobs, and a transaction has held back its next jobs for this time: the
+// default of transaction.timeout.ms, so the transaction of a producer with the default has ended by then.
 enum { KAFKA_HELD_UNREADY_MS = 60000 };
 
 // Checks at intervals.
 struct kafka_watch {
-    int64_t watched_ms, idle_commit_ms; // last ones: of quiet partitions, idle commit
+    int64_t watched_ms, idle_commit_ms; // last check of quiet partitions, last idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
     bool is_stuck;  // the consumer does not fetch available records
     bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
-    bool gaps_failed;       // it had no answer for some partition
+    bool gaps_failed;       // the last query had no answer for some partition
     int figures_kept_ms;    // how long a lost partition's figures stay, until its new owner shows its own
     int held_ms;            // a transaction that stays open for longer is reported
-    int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
+    int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last search for held records
     int64_t stalls_looked_ms;
 };
@@ -469,7 +469,7 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 
 // After a commit that failed with `error`: adds the refusals to the jobs and replaces results that were
 // refused too often. STATUS_RETRY: commit the jobs again, refused ones alone; the code is
-// ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
+// ERROR_RESULT_REFUSED if records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
 
@@ -502,7 +502,7 @@ enum kafka_outcome { KAFKA_OUTCOME_DONE, KAFKA_OUTCOME_RETRY, KAFKA_OUTCOME_ABOR
 int kafka_call_ms(int64_t deadline_ms);
 // Whether to make the call again now; waits a little.
 bool kafka_try_again(struct kafka_transport *kafka, enum kafka_outcome outcome, int64_t deadline_ms);
-// Classifies a fault (NULL: none) and destroys it; sets `error` where there is one. Stops the transport where
+// Classifies a fault (NULL: none) and destroys it; sets `error` if there is one. Stops the transport if
 // access was denied, or another worker has our id.
 enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                                struct error *error);
@@ -513,7 +513,7 @@ enum kafka_outcome kafka_send_offsets(struct kafka_transport *kafka,
                                       const rd_kafka_topic_partition_list_t *offsets,
                                       const rd_kafka_consumer_group_metadata_t *group, int64_t deadline_ms,
                                       const char *what, struct error *error);
-// Offsets sent as no member of the group, in a transaction that is aborted. Repeats the call.
+// Sends offsets without a group member, in a transaction that is aborted later. Repeats the call.
 enum kafka_outcome kafka_send_no_offsets(struct kafka_transport *kafka, int64_t deadline_ms, const char *what,
                                          struct error *error);
 
@@ -545,7 +545,7 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
 // Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
-// under our id since. STATUS_RESTART: one has.
+// under our id since this process began its own. STATUS_RESTART: one has.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
                                        struct error *error) WARN_UNUSED;
 void kafka_transaction_finish(struct kafka_transport *kafka);

@@ -1,7 +1,7 @@
 // Whether the first open transaction of a partition was committed.
 //
-// If only some partitions had no leader when a transaction was committed, the group's offsets show its jobs
-// as finished while its results in those partitions are still undecided. They must not be aborted: the
+// If a transaction was committed while some of its partitions had no leader, the group's offsets show its
+// jobs as finished, but its results in those partitions are undecided. They must not be aborted: the
 // producer's next commit to the partition makes them visible. The first undecided record belongs to the first
 // open transaction:
 //

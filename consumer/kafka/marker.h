@@ -50,7 +50,7 @@ struct marker_search {
 // of the value; a longer list is not written, and then each new dataset is searched for
 enum { MARKER_SEARCH_BYTES_MAX = 1 << 18 };
 
-// Whether the record is a marker or a search, not another kind of the control topic.
+// Whether the record is a marker or a search, not another kind of record of the control topic.
 bool marker_is_key(struct text key);
 void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
 // `unmarked`: the list's strings in JSON, with commas between them.

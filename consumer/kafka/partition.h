@@ -12,7 +12,7 @@ enum { PARTITION_GAPS_MAX = 32 };
 struct gap {
     int64_t from, to;
     int64_t n_finished;  // undelivered offsets that the offset map has as finished
-    int64_t n_delivered; // between gaps that this item joins
+    int64_t n_delivered; // records delivered between the gaps of an item that covers several
 };
 
 // The gaps since the log start was last queried, by offset.
@@ -26,7 +26,7 @@ struct gaps {
 struct held {
     int64_t since_ms; // 0: none are
     int64_t offset;   // of the transaction's first record, or a little below
-    bool is_reported; // held for longer than a transaction of ours may take
+    bool is_reported; // held for longer than watch.held_ms
 };
 
 // Records that are left unfinished; running in the map.

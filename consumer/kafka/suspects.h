@@ -11,20 +11,18 @@
 //   - the owner: the id of a process. A worker that leaves or releases a partition commits that it computes
 //     nothing there, so its successor counts no crash.
 //
-// The text is ".S1:" and the base64 of these fields, little-endian, from `promised` on as varints (7 bits a
-// byte, low bits first):
+// The text is ".S1:" and the base64 of these fields (little-endian; a varint has 7 bits a byte, low bits
+// first):
 //
-//   CRC-32 of the following fields and the offset
+//   CRC-32 of the following fields and the offset, 4 bytes
 //   owner, 8 bytes
-//   flags: 1 = jobs are being computed
-//   promised - offset
-//   max(doubtful - offset, 0)
-//   n, the number of listed suspects
-//   n times: offset - previous suspect's offset, crashes * 4 + state
+//   flags, 1 byte: 1 = jobs are being computed
+//   promised - offset, varint
+//   max(doubtful - offset, 0), varint
+//   n, the number of listed suspects, varint
+//   n times: offset - the previous suspect's (at first the committed) offset, varint; crashes * 4 + state, 1 byte
 //
-// state: 0 = may be computed, 1 = is computed among few, 2 = is computed alone.
-//
-// Plain memory, no thread.
+// state: 0 = may be computed, 1 = is computed among few, 2 = is computed alone. Plain memory, no thread.
 #pragma once
 
 #include "consumer/kafka/offset_map.h"
