@@ -20,7 +20,7 @@
 //   promised - offset, varint
 //   max(doubtful - offset, 0), varint
 //   n, the number of listed suspects, varint
-//   n times: offset - the previous suspect's (at first the committed) offset, varint; crashes * 4 + state, 1 byte
+//   n times: offset - the previous one (at first the committed one), varint; crashes * 4 + state, 1 byte
 //
 // state: 0 = may be computed, 1 = is computed among few, 2 = is computed alone. Plain memory, no thread.
 #pragma once
