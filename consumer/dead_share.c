@@ -13,7 +13,7 @@ enum { SHOWN_NAME_BYTES = 60 };
 
 struct producer {
     enum kind kind;
-    struct text name; // of a dataset or key
+    struct text name; // the dataset or key
 };
 
 static struct producer find_producer(const struct record *record)
@@ -34,7 +34,8 @@ static uint64_t hash_producer(const struct producer *producer, int32_t partition
     return hash ? hash : 1;
 }
 
-// Its counts, or empty ones in place of the producer of the set with the fewest records.
+// The producer's counts. If it has none, empty counts replace those of the producer with the fewest records
+// in its set.
 static struct producer_share *find_share(struct dead_share *shares, uint64_t name)
 {
     struct producer_share *set = shares->producers[name % DEAD_SHARE_SETS], *least = set;
@@ -63,12 +64,12 @@ static bool exceeds(const struct producer_share *share, int32_t least, int32_t p
     return share->n >= least && (int64_t)share->n_dead * 100 > (int64_t)share->n * percent;
 }
 
-// Takes the first records of a producer, which is judged by itself from now on, from the sum.
+// Subtracts the first records of a producer from the sum, because it is judged by itself from now on.
 static void take_from_few(struct producer_share *few, const struct producer_share *share)
 {
     few->n = few->n > share->n ? few->n - share->n : 0;
     few->n_dead = few->n_dead > share->n_dead ? few->n_dead - share->n_dead : 0;
-    few->n_dead = few->n_dead > few->n ? few->n : few->n_dead; // halved at different times
+    few->n_dead = few->n_dead > few->n ? few->n : few->n_dead; // the counts were halved at different times
 }
 
 static void write_report(const struct producer *producer, const struct record *record,

@@ -1,19 +1,18 @@
-// The share of records that are no jobs, counted for each producer: by the dataset in a record's headers, else
-// by its key, else by its partition. Where it exceeds --dead-share, the producer's further bad records are
-// quarantined (transport.h) instead of becoming dead letters; its good records are computed.
-// Producers with few records, as keys that are used once, are counted together for each partition.
-// Thread: main.
+// The share of records that are no jobs, counted per producer: the dataset in a record's headers, else its
+// key, else its partition. If the share exceeds --dead-share, the producer's further bad records are
+// quarantined (transport.h) instead of becoming dead letters; its good records are computed. Producers with
+// few records, such as keys that are used once, are counted together per partition. Thread: main.
 #pragma once
 
 #include "consumer/transport.h"
 
 enum {
     DEAD_SHARE_LEAST = 100,        // records of a producer before its share is judged
-    DEAD_SHARE_LEAST_OF_FEW = 500, // of all producers with fewer records in a partition
+    DEAD_SHARE_LEAST_OF_FEW = 500, // the same, of a partition's producers with fewer records
     DEAD_SHARE_SPAN = 2000,        // moving average over this many records
     DEAD_SHARE_SETS = 512,
-    DEAD_SHARE_WAYS = 8,          // producers of one set: the one with the fewest records makes room
-    DEAD_SHARE_PARTITIONS = 1024, // partitions of equal remainder are counted together
+    DEAD_SHARE_WAYS = 8,          // producers per set; a new one replaces the one with the fewest records
+    DEAD_SHARE_PARTITIONS = 1024, // partitions with equal remainders are counted together
 };
 
 struct producer_share {
@@ -25,10 +24,10 @@ struct producer_share {
 // A zeroed struct is empty.
 struct dead_share {
     struct producer_share producers[DEAD_SHARE_SETS][DEAD_SHARE_WAYS];
-    struct producer_share few[DEAD_SHARE_PARTITIONS]; // of producers with fewer records than DEAD_SHARE_LEAST
+    struct producer_share few[DEAD_SHARE_PARTITIONS]; // per partition, producers below DEAD_SHARE_LEAST
 };
 
-// Counts a record that is a job or, if `is_dead`, none. Whether it is to be quarantined: `is_dead`, and the
-// share exceeds `percent`. Then `report` is the message where this producer was not reported yet, else "".
+// Counts a record: a job or, if `is_dead`, none. Returns whether to quarantine it: it `is_dead`, and the
+// share exceeds `percent`. Then `report` is the message if this producer was not reported yet, else "".
 bool dead_share_exceeds(struct dead_share *shares, const struct record *record, bool is_dead, int32_t percent,
                         char report[ERROR_TEXT_BYTES]);

@@ -24,7 +24,7 @@
 enum {
     EXPORTER_PARTITIONS_MAX = 4096,
     EXPORTER_WAIT_MS = 500,
-    EXPORTER_FIGURES_MS = 1000, // interval of copies when nobody asks
+    EXPORTER_FIGURES_MS = 1000, // interval of copies without a request
     // Limits on the time since main's last turn. Ready: a commit may take KAFKA_COMMIT_TIMEOUT_MS before it
     // is retried. Alive: a turn has a few calls of librdkafka, each of which may wait for socket.timeout.ms,
     // 60 s, whatever its timeout argument.

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RECEIVE_SHARE = 4, RECEIVE_BYTES_LEAST = 100000000 }; // librdkafka's default, which is the least
+enum { RECEIVE_SHARE = 4, RECEIVE_BYTES_LEAST = 100000000 }; // the least is librdkafka's default
 
 static const char *or_default(const char *given, const char *otherwise)
 {
@@ -45,7 +45,8 @@ static char *folder_of(const char *store_path)
     return folder;
 }
 
-// A small batch may inflate to more than librdkafka's default of 100 MB, which Kafka's own clients read.
+// A small batch may decompress to more than librdkafka's default of 100 MB. Kafka's own clients read such
+// batches.
 static int64_t receive_bytes_max(void)
 {
     uint64_t share = machine_available_bytes() / RECEIVE_SHARE;

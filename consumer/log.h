@@ -1,6 +1,14 @@
-// Messages for people, on standard error: "sheaf: text", of a service "TIME sheaf: text". With --log-json one JSON object a line. Only
-// consumer/ logs, each fault once, where it is handled. A reader that stops reading must not stop the work:
-// after a second lines are lost, and counted in the next one that is written. Thread: main.
+// Messages for people. Only consumer/ logs, each fault once, where it is handled.
+//
+//   standard error                     sheaf: TEXT
+//   standard error of a service (*)    2026-11-22T12:00:00.000Z sheaf: TEXT
+//   a file (--log)                     2026-11-22T12:00:00.000Z TEXT
+//   --log-json                         {"time":"2026-11-22T12:00:00.000Z","level":"info","message":"TEXT"}
+//
+//   (*) unless it is a terminal, or systemd's journal, which adds times itself
+//
+// A reader that stops reading must not stop the work: after a second lines are dropped, and the next line
+// that is written has their number. Thread: main.
 #pragma once
 
 #include "schemas/error.h"
@@ -12,8 +20,8 @@ enum log_level { LOG_ERROR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
 struct log_settings {
     enum log_level level;
     int json;
-    const char *path; // NULL: standard error. Lines in a file have a timestamp
-    // so have those on standard error, where that is no terminal and not the journal, which has its own
+    const char *path; // NULL: standard error
+    // lines on standard error have a time, unless it is a terminal or the journal
     bool is_service;
 };
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    GROUP_RECORDS_MAX = 2000,  // of one transaction
+    GROUP_RECORDS_MAX = 2000,  // per transaction
     GROUP_BYTES_MAX = 1 << 24, // exceeded by up to CHUNK_RECORDS records, whose size the topic bounds
     GROUP_MS = 200,            // waiting time for a transaction's records
     CHUNK_RECORDS = 50,

@@ -1,4 +1,4 @@
-// Help texts: groups of options, and which of them are rare.
+// Help texts: groups of options, and the rare options.
 #pragma once
 
 #include "consumer/option_table.h"

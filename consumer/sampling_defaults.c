@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Parameters by name of their field, of their option and of the model's key (NULL: models have none).
+// Parameters, by the names of their field, their option and the model's key (NULL: models have none).
 static const struct parameter {
     const char *field, *option, *key;
     enum sampling_parameter bit;

@@ -35,7 +35,7 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
-    struct text unreadable; // why `value`, which is empty, stands for records that can't be read; else empty
+    struct text unreadable; // why this record, without a value, replaces unreadable ones; else empty
     int32_t attempts;       // earlier starts; on Kafka the number of crashes
     int32_t crashes;        // crashes of workers that may have been computing it
 };
@@ -68,12 +68,12 @@ struct partition_figures {
     int32_t n_map_covered; // finished above `committed`, in the offset map
     int64_t n_deleted;     // records deleted before they were read
     int32_t n_quarantined; // records left unfinished, not in flight
-    int64_t stalled_s; // since when records wait, none is in flight and none can be delivered; 0: it goes on
-    bool is_past;      // assigned to another worker, or to none in a rebalance: the last known figures
+    int64_t stalled_s;     // for how long records wait, none in flight and none deliverable; 0: not stalled
+    bool is_past;          // assigned to another worker, or to none in a rebalance: the last known figures
 };
 
 struct commit_advice {
-    size_t jobs_max;       // of one commit; 0: no limit
+    size_t jobs_max;       // per commit; 0: no limit
     int64_t not_before_ms; // by clock_ms(); 0: at any time
 };
 
@@ -112,21 +112,22 @@ struct transport_impl {
     // crashes are not counted.
     enum status (*start)(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                          enum suspect_state how, struct error *error);
-    // Called when is_drained has been true for the worker's idle time, before it exits: false, if a part of
-    // the queue has no reader yet, or it can't be known. May take some seconds. NULL: is_drained covers all.
+    // Called before the worker exits, when is_drained has been true for its idle time. False: a part of the
+    // queue has no reader yet, or its readers are unknown. May block for some seconds. NULL: is_drained
+    // suffices.
     bool (*confirm_drained)(struct transport *transport);
-    // Leaves the record that `receive` is given unfinished: it is no job in flight, has no result, and is
-    // delivered again to the next process that reads its partition. Called within `receive`. `waiting` names
-    // such records. NULL: a record must be answered.
+    // Leaves the record passed to `receive` unfinished: it is not in flight, has no result, and is delivered
+    // again to the next process that reads its partition. Called within `receive`. `waiting` names such
+    // records. NULL: every record must be answered.
     void (*quarantine)(struct transport *transport, int32_t partition, int64_t offset);
-    // Why no job can be delivered now, or which records are not; "": all can. Valid until the next call of
-    // poll. NULL: always possible.
+    // Why no job can be delivered now, or which records cannot; "": all can. Valid until the next poll. NULL:
+    // delivery is always possible.
     const char *(*waiting)(struct transport *transport);
-    // How results are committed best, where a broker's quota limits that. An earlier or larger commit is not wrong:
-    // it waits, or is tried again. NULL: there is no limit.
+    // How to commit within a broker's quota. An earlier or larger commit is allowed, but waits or is retried.
+    // NULL: there is no limit.
     void (*commit_advice)(struct transport *transport, struct commit_advice *advice);
-    // For running jobs to finish after a stop: other workers wait for the partitions meanwhile. 0: nobody waits,
-    // WORKER_GRACE_MS.
+    // Time for running jobs to finish after a stop, while other workers wait for the partitions. 0: no worker
+    // waits, and WORKER_GRACE_MS applies.
     int grace_ms;
 };
 

@@ -89,7 +89,7 @@ static void cancel_if_asked(struct transport *transport, struct job *job)
     job_fail(job, &error);
 }
 
-// Known answer or not: whether there is one depends on the store.
+// Also if the answer is known already: whether it is depends on the store.
 static void fail_if_late(struct job *job)
 {
     struct error error;
@@ -110,14 +110,14 @@ static enum status check_model(struct worker *worker, struct error *error)
     return trial_check(&worker->trial, error);
 }
 
-// Whether the record is no job and stays where it is, since most of its producer's are none.
+// Quarantines a record that is no job if too many of its producer's records are none. Returns whether it did.
 static bool is_quarantined(struct worker *worker, const struct record *record, const struct job *job)
 {
     const struct worker_config *config = worker->config;
     char report[ERROR_TEXT_BYTES];
-    // a job that crashed workers is a dead letter too, and no rubbish
+    // a job that crashed workers is a dead letter, too, but a valid record
     bool is_dead = job->source.record.data != NULL && job->result.error.code != ERROR_CRASHED;
-    if (!worker->records.shares || record->unreadable.size || // nobody's
+    if (!worker->records.shares || record->unreadable.size || // its producer is unknown
         !dead_share_exceeds(worker->records.shares, record, is_dead, config->limits.dead_percent, report))
         return false;
     if (report[0])

@@ -26,7 +26,7 @@ struct worker_progress {
     int64_t generated_tokens, prefill_tokens;
     int64_t prompt_tokens, cached_tokens; // of committed jobs
     int64_t n_duplicates;                 // of committed jobs: those answered by an equal request's answer
-    char last_error[ERROR_TEXT_BYTES];    // of the last job that failed; "": none has
+    char last_error[ERROR_TEXT_BYTES];    // the last failed job's; "": none
 };
 
 struct worker_config {
@@ -56,13 +56,13 @@ struct worker_config {
         int32_t crashes;       // a job suspected of this many crashes is not computed again; 0: no limit
         // end if this many first jobs fail because of the model (trial.h); 0: no limit
         int32_t model_failures;
-        // of records that are no jobs among those of a producer, above which they are quarantined; 0: no limit
+        // percentage of a producer's records that are no jobs, above which they are quarantined; 0: no limit
         int32_t dead_percent;
     } limits;
     struct {
         // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
         int fd;
-        bool on_terminal; // SIGHUP stops the worker, unless a log file is to be reopened
+        bool on_terminal; // SIGHUP stops the worker, unless it has a log file to reopen
     } stop;
     // Called before each commit: checks that the model file was not changed during the computation. On an
     // error nothing is committed and worker_run returns it. May be NULL.

@@ -22,7 +22,7 @@ struct retry {
 struct worker_engine {
     struct engine_thread *thread;
     bool ended;
-    struct error error; // of its last round
+    struct error error; // error of its last round
 };
 
 struct worker_commits {
@@ -51,7 +51,7 @@ struct worker_figures {
 struct worker_records {
     struct dead_share *shares; // NULL: bad records are dead letters, however many
     struct job_ids *ids;       // NULL: the store compares them
-    int64_t n_ids_met;         // records with the job_id of another one, since the last warning
+    int64_t n_ids_met;         // records with another record's job_id, since the last warning
     int64_t ids_warned_ms;     // 0: never
     int32_t n_suspects;        // jobs in flight that may have killed a worker
     bool suspects_reported;

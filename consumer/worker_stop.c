@@ -11,7 +11,7 @@
 
 enum { IDLE_STEP_MS_MAX = 5 * WORKER_BEAT_MS };
 
-// SIGHUP reopens the log file; without one, on a terminal, it means that the terminal was closed.
+// SIGHUP reopens the log file. Without a log file, on a terminal, it means that the terminal was closed.
 void worker_stop_on_signals(struct worker *worker)
 {
     for (int signal; (signal = stop_fd_read(worker->config->stop.fd)) != 0;) {

@@ -175,7 +175,7 @@ static enum status add_item(struct cancel_set *set, struct cancel_item *item, st
     return STATUS_OK;
 }
 
-// As the set grows with submissions, it has room for each cancellation besides.
+// Cancellations and submissions have a limit each: submissions take no room from cancellations.
 static bool has_room(const struct cancel_set *set, bool is_cancel)
 {
     return is_cancel ? set->n_cancelled < CANCEL_SET_MAX

@@ -1,14 +1,17 @@
-// Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted and
-// every worker reads all of it before it starts, so the key names what is cancelled: the JSON array
-// ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]. The value is a JSON object {"dataset", "job_id", "at",
-// "jobs", "ends"};
-// `at`, in seconds since 1970 UTC, spares jobs that are created later under the same name, by other producers
-// than `sheaf submit`, which refuses a cancelled name. An empty value (a tombstone) withdraws the cancellation.
+// Cancellations: records of the control topic that cancel a dataset or one job. The topic is compacted, and
+// every worker reads all of it before it starts, so the key names what is cancelled:
 //
-// Clocks of hosts differ. So jobs of a submission are cancelled whatever `at` is, because its marker (marker.h)
-// says when they were created; and so are those below `ends`, the log ends of the topic `jobs` by partition when
-// the cancellation was written (absent: unknown), unless they are newer than any difference of clocks: then the
-// topic was made again.
+//   key    ["cancel", DATASET] or ["cancel", DATASET, JOB_ID]
+//   value  {"dataset", "job_id", "at", "jobs", "ends"}; empty (a tombstone): withdraws the cancellation
+//
+// Jobs created under the same name after `at`, in seconds since 1970 UTC, are not cancelled. Only producers
+// other than `sheaf submit` create them, because submit refuses a cancelled name.
+//
+// Clocks of hosts differ, so two kinds of jobs are cancelled although their creation time is after `at`:
+//
+//   - jobs of a submission, because its marker (marker.h) says when they were created;
+//   - jobs below `ends`, the log ends of the topic `jobs` by partition when the cancellation was written
+//     (absent: unknown). Jobs created more than CANCEL_SKEW_S after `at` are not: the topic was recreated.
 #pragma once
 
 #include "schemas/arena.h"
@@ -21,7 +24,7 @@
 enum {
     CANCEL_BYTES_MAX = 16384, // key or value; names of 128 and 256 bytes fit, each byte escaped
     CANCEL_ENDS_MAX = 512,    // partitions: their ends fit CANCEL_BYTES_MAX
-    CANCEL_SKEW_S = 86400,    // more than clocks of hosts differ
+    CANCEL_SKEW_S = 86400,    // upper bound of the difference between hosts' clocks
     CANCEL_SET_MAX = 1 << 18, // cancellations in force, and datasets with a submission
 };
 
@@ -60,20 +63,22 @@ struct cancel_set {
     struct arena arena; // their names
 };
 
-// The newest record of a name counts. Its ends must be of the topic whose jobs are asked for, or none.
-// STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
+// Adds a cancellation, which replaces an earlier one of the same name. Its ends must belong to the jobs topic
+// of this set, or be empty. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
-// The jobs of the dataset's submission were created at this time; CANCEL_NEVER: its marker was withdrawn. Beyond
-// CANCEL_SET_MAX further ones are ignored. Then `at` alone counts for their datasets. STATUS_RESTART: no memory.
+// Records when the jobs of a dataset's submission were created; CANCEL_NEVER: its marker was withdrawn.
+// Submissions beyond CANCEL_SET_MAX are ignored: only `at` counts for their datasets. STATUS_RESTART: no
+// memory.
 enum status cancel_set_put_submission(struct cancel_set *set, struct text dataset, int64_t created_s,
                                       struct error *error) WARN_UNUSED;
-// A cancellation of the set applies to jobs submitted up to this time; CANCEL_NEVER: there is none.
+// The latest submission time that a cancellation of this name applies to; CANCEL_NEVER: it is not cancelled.
 int64_t cancel_set_until(const struct cancel_set *set, struct text dataset, struct text job_id);
-// `created`: job_submitted(), in seconds since 1970 UTC; 0: unknown, as if it were before every cancellation.
+// `submitted_s`: job_submitted_s(), in seconds since 1970 UTC; 0: unknown, treated as before every
+// cancellation.
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
                     int64_t submitted_s);
-// The same of the job's record in the jobs topic.
+// The same, but also by `ends`, for the job's record at an offset of the jobs topic.
 bool cancel_set_has_record(const struct cancel_set *set, struct text dataset, struct text job_id,
                            int64_t submitted_s, int32_t partition, int64_t offset);
 void cancel_set_finish(struct cancel_set *set);

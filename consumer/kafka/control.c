@@ -91,7 +91,7 @@ enum status control_read(struct control *control, const struct kafka_config *con
 
 struct marked_job {
     const struct marker *marker;
-    bool is_found; // where the marker says
+    bool is_found; // the record at the marker's place is the job
 };
 
 static enum status compare_job(void *context, const struct record *record, struct error *error)
@@ -100,7 +100,8 @@ static enum status compare_job(void *context, const struct record *record, struc
     int64_t created_s = 0;
     bool is_dated = headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &created_s);
     (void)error;
-    // An aborted submission to a new topic may have left a job of the dataset there, of another time.
+    // An aborted submission to a recreated topic may have left a job of the same dataset there, with another
+    // creation time.
     job->is_found =
         text_equal(headers_find(record->headers, record->n_headers, HEADER_DATASET), job->marker->dataset) &&
         (!is_dated || created_s == job->marker->created_s);

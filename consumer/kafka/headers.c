@@ -18,8 +18,8 @@ static void add_header(struct record_headers *headers, struct text name, struct 
     headers->items[headers->n_items++] = (struct header){name, value};
 }
 
-// The bytes of the next value. Sufficient for all values: outside texts (topic, worker, an error's text) are
-// bounded, and truncated here.
+// Appends to a value. `text` has room for all values, because texts from outside (topic, worker, an error's
+// text) are bounded, and truncated here.
 static void append_value(struct record_headers *headers, struct text *value, struct text part)
 {
     size_t room = sizeof headers->text - headers->used_bytes;
@@ -161,7 +161,7 @@ static void append_segment(struct record_headers *headers, struct text *value, s
            n_plain = 0;
     while (n_plain < size && is_plain[(unsigned char)segment.data[n_plain]])
         n_plain++;
-    append_value(headers, value, (struct text){segment.data, n_plain}); // all of most names
+    append_value(headers, value, (struct text){segment.data, n_plain}); // most names need no escape
     for (size_t i = n_plain; i < size; i++)
         n_bytes += escape_byte(segment.data[i], escaped + n_bytes);
     append_value(headers, value, (struct text){escaped, n_bytes});
@@ -175,8 +175,8 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     add_header(headers, TEXT("content-type"),
                text_from_string(job->source.encoding == ENCODING_JSON ? CONTENT_TYPE_JSON
                                                                       : CONTENT_TYPE_MSGPACK));
-    // A result's identity is its group and its job's place in the log: published again after a crash it would
-    // have the same.
+    // A result's identity is its group and its job's place in the log, so a result that is published again
+    // after a crash keeps its identity.
     add_header(headers, TEXT("ce_specversion"), TEXT("1.0"));
     struct text id = {0}, from = {0}, maker = {0};
     append_integer(headers, &id, source->partition);

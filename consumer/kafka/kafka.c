@@ -15,9 +15,9 @@
 enum {
     BEGIN_TIMEOUT_MS = 1000, // one attempt to begin with assigned partitions, or to resolve a transaction
     WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
-    GAPS_INTERVAL_MS = 200,  // between two queries of where logs start
+    GAPS_INTERVAL_MS = 200,  // between two queries of log starts
     CLOSE_ASK_MS = 5000,
-    FIGURES_KEPT_MS = 30000, // the next owner may wait for a transaction for so long before it knows any
+    FIGURES_KEPT_MS = 30000, // the next owner may wait this long for a transaction before it has figures
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -127,7 +127,7 @@ static enum status reach_end(struct kafka_transport *kafka, const rd_kafka_messa
     return STATUS_OK;
 }
 
-// After its creation a topic may be unknown to some brokers.
+// Only after a record was delivered: some brokers do not know a new topic yet.
 static bool is_topic_gone(const struct kafka_transport *kafka, rd_kafka_resp_err_t code)
 {
     if (code != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART && code != RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC)
@@ -223,7 +223,7 @@ static enum status receive_records(struct kafka_transport *kafka, int timeout_ms
     return status == STATUS_OK ? waiting.status : status;
 }
 
-// ---- what is done beside receiving ----
+// ---- before receiving ----
 
 static enum status check_brokers(struct kafka_transport *kafka, struct error *error)
 {
@@ -242,8 +242,8 @@ static enum status join_group(struct kafka_transport *kafka, struct error *error
     return kafka_group_join(kafka, error) == STATUS_OK ? STATUS_OK : kafka_stop(kafka, error);
 }
 
-// Reads the control topic before anything else; then resolves what an earlier call, or a process of before,
-// left in doubt. The first consumer joins the group only then, one that replaces another at once.
+// Reads the control topic first, then resolves a transaction that an earlier call or process left in doubt.
+// The first consumer joins the group only after that; a consumer that replaces another joins at once.
 static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     if (kafka->control.handle.rk &&
@@ -259,7 +259,7 @@ static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, s
     return status == STATUS_OK ? join_group(kafka, error) : status;
 }
 
-// ---- the seam ----
+// ---- the transport's functions ----
 
 static enum status kafka_poll(struct transport *transport, int timeout_ms, int n_max,
                               const struct transport_events *events, struct error *error)
@@ -338,7 +338,7 @@ static enum status kafka_release(struct transport *transport, struct job *const 
         offset_map_release(&partition->map, jobs[i]->source.offset);
         partition->fetching.rewind = partition->owned;
         partition->stall.skip =
-            (struct stall_skip){0}; // its probes would take what the rewind fetches for theirs
+            (struct stall_skip){0}; // its probes would mistake the rewind's records for theirs
         partition->fetching.at_end = false;
     }
     return STATUS_OK;
@@ -394,8 +394,8 @@ static bool kafka_is_cancelled(struct transport *transport, const struct job *jo
 
 // ---- closing ----
 
-// A call of a transaction may wait for half a minute for a broker that takes connections and answers nothing,
-// whatever time it is given. So one is asked first, which keeps to its time.
+// A transaction call may block for half a minute on a broker that accepts connections but does not answer,
+// whatever its timeout. So a metadata request, which keeps its timeout, is sent first.
 static bool broker_answers(struct kafka_transport *kafka, int64_t deadline_ms)
 {
     const rd_kafka_metadata_t *metadata;

@@ -9,7 +9,7 @@ enum {
     KAFKA_START_TIMEOUT_MS = 10000,  // for a broker to answer at start
     KAFKA_COMMIT_TIMEOUT_MS = 10000, // for one commit; then the caller retries
     KAFKA_CLOSE_TIMEOUT_MS = 10000,
-    KAFKA_GRACE_MS = 2000,        // for running jobs after a stop: then others compute them
+    KAFKA_GRACE_MS = 2000,        // for running jobs after a stop; then other workers compute them
     KAFKA_HEADERS_MAX = 1024,     // of one record; further ones are dropped, which a dead letter reports
     KAFKA_PARTITIONS_MAX = 65536, // of the jobs topic
 };
@@ -38,31 +38,32 @@ struct kafka_topic_names {
 
 struct kafka_group_config {
     const char *name;
-    const char *member_name; // NULL: the slot's; group.instance.id and transactional.id
+    const char *member_name; // group.instance.id and transactional.id; NULL: the slot's id
     enum group_protocol protocol;
     bool is_dynamic; // else the worker's slot is a static member (KIP-345); both leave the group at close
-    // without confirmed membership the worker ends; 0: 3 * max.poll.interval.ms
+    // the worker ends after this time without confirmed membership; 0: 3 * max.poll.interval.ms
     int64_t membership_timeout_ms;
 };
 
-// All that it points to must outlive what is opened with it.
+// Everything it points to must outlive the transport or client opened with it.
 struct kafka_config {
     const char *brokers; // HOST:PORT[,HOST:PORT...]
     struct kafka_topic_names topics;
     struct kafka_group_config group;
-    const char *directory;                   // of the worker's slot (slot.h): the store's folder
+    const char *directory;                   // folder of the worker's slot (slot.h): the store's
     const char *worker;                      // this worker's name, in the results' headers
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
     bool refuse_deleted;  // end, instead of a warning, if records were deleted before they were read
-    bool skip_unreadable; // pass over batches that can't be read; else their partitions wait
-    // of a response, and of a batch once it is inflated (receive.message.max.bytes); 0: librdkafka's default
+    bool skip_unreadable; // skip unreadable batches; else their partitions wait
+    // of a response, and of a decompressed batch (receive.message.max.bytes); 0: librdkafka's default
     int64_t receive_bytes_max;
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
     int submission_ms; // of a submission's transaction, for slow quotas; KAFKA_SUBMIT_TRANSACTION_MS at least
-    // for topics, and for the coordinator of transactions; 0: KAFKA_START_TIMEOUT_MS, and three times that
+    // at start, for topics and for the transaction coordinator; 0: KAFKA_START_TIMEOUT_MS and
+    // KAFKA_START_PATIENCE_MS
     int start_timeout_ms;
-    // Asked while the transport opens, several times a second: ends that early. NULL: never.
+    // Called several times a second while the transport opens; true ends the opening early. NULL: never.
     bool (*is_stopping)(void *context);
     void *stop_context;
     // librdkafka's own log lines; `level` is syslog's. Thread: the caller of poll. NULL: dropped.
@@ -92,7 +93,7 @@ struct kafka_figures {
     int64_t n_dropped;     // finished jobs of revoked partitions
     int32_t map_bytes_max; // longest offset map of the last commit
     int64_t commit_us;     // time of the last commit
-    int64_t throttled_ms;  // that brokers said to wait for a quota, of all answers
+    int64_t throttled_ms;  // sum of the throttle times in all responses
     bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 
@@ -103,7 +104,7 @@ enum status kafka_check_config(const struct kafka_config *config, struct error *
 // property is invalid, an offset map is foreign, or config->is_stopping.
 enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
                                  struct error *error) WARN_UNUSED;
-// "2.0.2": version of the loaded library, which may differ from that of the build.
+// "2.0.2": version of the loaded library, which may differ from the build's.
 const char *kafka_library_version(void);
 // "eager", "cooperative" or "consumer".
 bool kafka_find_protocol(const char *name, enum group_protocol *protocol);

@@ -1,4 +1,4 @@
-// The calls of a transaction: their time, and what librdkafka's answers mean.
+// The calls of a transaction: their timeouts, and how librdkafka's errors are classified.
 #include "consumer/kafka/kafka_offsets_call.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-    CALL_TIMEOUT_MS = 2000, // of one call among several tries
+    CALL_TIMEOUT_MS = 2000, // per call; the caller retries
     RETRY_WAIT_MS = 20,
 };
 
@@ -26,7 +26,8 @@ static bool is_duplicate_id(const struct kafka_transport *kafka, const rd_kafka_
            open_ms < kafka->publishing.transaction_timeout_ms / 2;
 }
 
-// The right to read the jobs topic, which offsets need too, was taken away: the worker waits for it (kafka_stall.c).
+// Whether the worker lost the right Read on the jobs topic, which offsets need, too. It waits for it
+// (kafka_stall.c).
 static bool needs_read(const rd_kafka_error_t *fault)
 {
     return rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED &&
@@ -45,7 +46,7 @@ enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *
     error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: %s: %s", kafka->config->brokers, what,
               rd_kafka_error_string(fault));
     bool is_read = needs_read(fault);
-    // librdkafka names the topic in its log alone.
+    // librdkafka names the topic only in its log.
     if (is_read)
         error_set(error, STATUS_RETRY, ERROR_BROKER,
                   "Kafka at %s: %s: %s: the worker needs the right Read on topic %s", kafka->config->brokers,
@@ -79,7 +80,7 @@ bool kafka_try_again(struct kafka_transport *kafka, enum kafka_outcome outcome, 
     return !kafka->clients.producer.is_down;
 }
 
-// A producer whose call does not return is broken: nothing else can be asked of it.
+// A producer whose call does not return is broken: it can make no other call.
 enum kafka_outcome kafka_send_offsets(struct kafka_transport *kafka,
                                       const rd_kafka_topic_partition_list_t *offsets,
                                       const rd_kafka_consumer_group_metadata_t *group, int64_t deadline_ms,

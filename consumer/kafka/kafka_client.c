@@ -19,7 +19,7 @@ enum {
     READ_SILENCE_MS = 60000, // time without a record or the end until the read fails
     CANCEL_TIMEOUT_MS = 30000,
     ABSENT_ANSWERS = 20,       // until a topic counts as absent: a broker may learn of it after the others,
-    ABSENT_WAIT_NS = 50000000, // between two
+    ABSENT_WAIT_NS = 50000000, // between two answers
 };
 
 static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
@@ -37,7 +37,7 @@ static enum status require_topic(const struct kafka_config *config, const struct
     existing.topics.create = false;
     struct kafka_handle admin = {0};
     enum status status = open_handle(&admin, &existing, KAFKA_ADMIN, error);
-    if (status == STATUS_OK && config->topics.create) // they were created by this command
+    if (status == STATUS_OK && config->topics.create) // this command may just have created it
         status = kafka_topic_await(&admin, topic->name, n_partitions, error);
     if (status == STATUS_OK)
         status = kafka_topics_require(&admin, topic, 1, error);
@@ -77,7 +77,7 @@ struct topic_reading {
     void *context;
     int32_t n_partitions;
     int32_t n_unread;  // partitions
-    int32_t n_waiting; // unread ones that an open transaction holds up
+    int32_t n_waiting; // unread partitions that an open transaction holds back
     struct unread {
         int64_t end; // -1: read
         bool waits;  // at the last stable offset, below the end
@@ -143,7 +143,7 @@ static enum status take_message(struct topic_reading *reading, const rd_kafka_me
                                 struct error *error)
 {
     bool is_end = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF;
-    // librdkafka searches a coordinator, which is not needed to read partitions without a group.
+    // librdkafka looks up a group coordinator, which is not needed to read assigned partitions.
     if (message->err == RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED)
         return STATUS_OK;
     if (kafka_is_unreadable(message->err))
@@ -303,7 +303,7 @@ struct place_reading {
     void *context;
 };
 
-// Open transactions, whose records follow the last stable offset, must not hide the place.
+// Reads uncommitted records, too: the offset may be after the last stable offset.
 static enum status open_place(struct place_reading *reading, const struct kafka_config *config,
                               struct error *error)
 {
@@ -315,7 +315,7 @@ static enum status open_place(struct place_reading *reading, const struct kafka_
     return kafka_handle_open(&reading->handle, config, KAFKA_READER, conf, error);
 }
 
-// KAFKA_PLACE_RECORD: the place is within the log.
+// Sets *place by the ends of the log; KAFKA_PLACE_RECORD: the offset is within the log.
 static enum status compare_ends(struct place_reading *reading, enum kafka_place *place, struct error *error)
 {
     *place = KAFKA_PLACE_NONE;
@@ -344,7 +344,7 @@ static enum status take_place(struct place_reading *reading, const rd_kafka_mess
     struct header headers[KAFKA_HEADERS_MAX];
     bool is_record = message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
     if (message->err == RD_KAFKA_RESP_ERR__AUTO_OFFSET_RESET) {
-        *place = KAFKA_PLACE_DELETED; // a moment ago
+        *place = KAFKA_PLACE_DELETED; // just now
         *is_known = true;
     } else if (is_record && message->offset == reading->offset) {
         *is_known = true;
@@ -383,7 +383,7 @@ static enum status read_place(struct place_reading *reading, enum kafka_place *p
     return kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic, code);
 }
 
-// False where it may not be read.
+// False if the setting cannot be read.
 static bool is_compacted(const struct kafka_config *config, const char *topic)
 {
     struct error unreadable;
@@ -415,8 +415,8 @@ enum status kafka_read_place(const struct kafka_config *config, const char *topi
 
 // ---- cancelling ----
 
-// The log ends of the jobs topic, below which are the jobs to cancel, whatever their clocks say. Without them,
-// where the topic is not known or must not be described, clocks decide.
+// Reads the log ends of the jobs topic: jobs below them are cancelled whatever their creation times. Without
+// the ends, if the topic is unknown or may not be described, the creation times decide.
 static void find_ends(const struct kafka_config *config, struct cancel *cancel, int64_t ends[CANCEL_ENDS_MAX])
 {
     struct kafka_handle admin = {0};

@@ -9,10 +9,10 @@
 #include <string.h>
 
 enum {
-    ANSWER_TIMEOUT_MS_MAX = 500, // asking the coordinator whether it answers
+    ANSWER_TIMEOUT_MS_MAX = 500, // for the coordinator to answer another request
     HELD_TIMEOUT_MS = 100,       // of one partition; the coordinator has answered just before
-    HELD_ASK_MS = 300,           // asking partitions one by one, in one call; the next one goes on
-    HELD_ID_BYTES = 16,          // of one partition and what separates it, with the end of the text
+    HELD_ASK_MS = 300,           // for queries of single partitions, per call; the next call continues
+    HELD_ID_BYTES = 16,          // a partition's number with separator and final zero
 };
 
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
@@ -27,7 +27,7 @@ enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset
         offset_map_restart_empty(map, committed->offset);
         if (suspects)
             *suspects = (struct suspects){0};
-        *error = (struct error){0}; // callers ask it too
+        *error = (struct error){0}; // callers check it, too
         return STATUS_OK;
     }
     if (status != STATUS_OK)
@@ -71,7 +71,7 @@ static void name_held(struct kafka_held_search *search, int32_t partition)
         snprintf(search->ids + size, HELD_ID_BYTES, "%s%" PRId32, size ? ", " : "", partition);
 }
 
-// Asks for each partition alone, as many as the time allows; the next call continues behind them.
+// Queries partitions one by one while time remains; the next call continues after them.
 static void search_held(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     struct kafka_held_search *search = &kafka->group.held_search;
@@ -107,11 +107,11 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
         kafka->config->brokers, *ids ? "of partition(s) " : some, ids, kafka->config->topics.jobs);
 }
 
-// While a transaction has pending offsets, of the previous owner of the partition or of a dead worker (whose
-// transaction the broker aborts after transaction.timeout.ms), librdkafka repeats the request, which is
-// answered by UNSTABLE_OFFSET_COMMIT, and reports only the timeout. If the coordinator answers another
-// request within the same time, the cause is such a transaction, perhaps of one partition of the list; else a
-// slow connection.
+// While a transaction has pending offsets, librdkafka repeats the request, which the coordinator answers with
+// UNSTABLE_OFFSET_COMMIT, and reports only the timeout. The transaction belongs to the partition's previous
+// owner, or to a dead worker; then the broker aborts it after transaction.timeout.ms. If the coordinator
+// answers another request within the same time, such a transaction is the cause, perhaps in one partition of
+// the list; otherwise a slow connection.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error)
 {

@@ -12,9 +12,9 @@
 #include <time.h>
 
 enum {
-    INIT_TIMEOUT_MS = 1000,   // of one call of init_transactions, which continues the one before
-    INIT_WAIT_NS = 200000000, // between two
-    CHECK_TIMEOUT_MS = 3000,  // reading the maps at start; later anyway
+    INIT_TIMEOUT_MS = 1000,   // of one call of init_transactions; the next call continues it
+    INIT_WAIT_NS = 200000000, // between two calls
+    CHECK_TIMEOUT_MS = 3000,  // for reading the maps at start; an assignment reads them again
 };
 
 // Compaction keeps the newest record of each key.
@@ -117,7 +117,7 @@ static int patience_ms(const struct kafka_config *config)
     return config->start_timeout_ms ? config->start_timeout_ms : KAFKA_START_PATIENCE_MS;
 }
 
-// A coordinator that moves, loads or elects answers with errors that pass.
+// Retries: a coordinator that is moving, loading or being elected answers with transient errors.
 static enum status begin_publishing(struct kafka_transport *kafka, struct error *error)
 {
     int64_t deadline_ms = clock_ms() + patience_ms(kafka->config);
@@ -158,7 +158,7 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
         status = kafka_hindrance_open(kafka, error);
     if (status == STATUS_OK)
         status = begin_publishing(kafka, error);
-    kafka_settle_begin(kafka); // a process of before may have left something
+    kafka_settle_begin(kafka); // an earlier process may have left a transaction open
     if (status == STATUS_OK)
         status = kafka_check_committed(kafka, CHECK_TIMEOUT_MS, error);
     if (status == STATUS_RETRY) // another worker is committing: the assignment reads them again

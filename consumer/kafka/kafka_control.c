@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 enum {
-    LOOK_TIMEOUT_MS = 10000,  // one look at its ends
+    LOOK_TIMEOUT_MS = 10000,  // one query of its ends
     REOPEN_TIMEOUT_MS = 2000, // for closing the old reader, and for opening the new one
     CONTROL_PARTITIONS_MAX = 64,
-    CONTROL_RECORDS_MAX = 1000, // of one poll, once the topic was read
+    CONTROL_RECORDS_MAX = 1000, // per poll
 };
 
-// A broker that starts, or is asked before it knows a topic, may say for seconds that there is no such
-// partition; the topic was found before.
+// Transient errors: a broker that is starting, or has not learned of the topic yet, may report an unknown
+// partition for seconds. The topic was found before.
 static bool may_pass(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
@@ -150,7 +150,8 @@ static enum status take_cancel(struct kafka_control *control, struct cancel *can
     return STATUS_OK;
 }
 
-// After a cancellation too: a submission that was under way then goes on, and its jobs are cancelled.
+// A marker may follow the cancellation: the submission was in progress then, continues, and its jobs are
+// cancelled.
 static enum status take_marker(struct kafka_control *control, struct text key, struct text value,
                                const struct transport_events *events, struct error *error)
 {

@@ -11,7 +11,7 @@
 enum {
     CLOSE_TIMEOUT_MS = 5000,
     OFFSETS_TIMEOUT_MS = 5000,
-    OFFSETS_STEP_MS = 500, // between two looks for a denial, of which rd_kafka_committed says nothing
+    OFFSETS_STEP_MS = 500, // between two checks for a denial, which rd_kafka_committed does not report
 };
 
 static enum status open_handle(struct kafka_handle *handle, const struct kafka_config *config,
@@ -69,7 +69,7 @@ static enum status read_offsets(struct kafka_handle *reader, rd_kafka_topic_part
                            "reading the group's offsets", code);
 }
 
-// An offset whose metadata is another program's counts without it.
+// Metadata of another program is ignored: then only the offsets below the committed one are finished.
 static void start_map(struct kafka_finished *finished, const rd_kafka_topic_partition_t *committed)
 {
     struct offset_map *map = &finished->maps[committed->partition];

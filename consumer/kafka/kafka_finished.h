@@ -1,5 +1,5 @@
-// Jobs that the group has finished, by its committed offsets and their maps (offset_map.h): no worker of the group
-// computes them again. Thread: main.
+// Jobs that the group has finished, by its committed offsets and their maps (offset_map.h): no worker of the
+// group computes them again. Thread: main.
 #pragma once
 
 #include "consumer/kafka/kafka_client.h"
@@ -13,9 +13,9 @@ struct kafka_finished {
     bool has_offsets;        // in one partition at least
 };
 
-// Reads them on a connection of its own. Results that are read later are those of all jobs finished here.
-// STATUS_RETRY: not in time, for a producer's transaction holds them, or no broker answers. STATUS_REFUSE: access
-// was denied, or there is no such topic. `finished` is zeroed then.
+// Reads them on a connection of its own. A later read of the results topic finds the results of all jobs that
+// are finished here. STATUS_RETRY: not in time, because a producer's transaction holds the offsets or no
+// broker answers. STATUS_REFUSE: access was denied, or there is no such topic. `finished` is zeroed then.
 enum status kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *config,
                                 struct error *error) WARN_UNUSED;
 bool kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset);

@@ -16,14 +16,14 @@
 
 enum {
     CLOSE_TIMEOUT_MS = 5000,
-    LOOK_INTERVAL_MS = 30000, // for partitions that were added
+    LOOK_INTERVAL_MS = 30000, // between two searches for added partitions
     LOOK_TIMEOUT_MS = 5000,   // for one answer, while running
 };
 
 struct followed_partition {
-    int64_t next;                   // to be delivered; OFFSET_UNKNOWN: from the first record on
-    int64_t end;                    // the log's when the partition was found; 0: not looked up
-    int64_t at_stable_ms;           // when the last stable offset was reached last; 0: never
+    int64_t next;                   // next offset to deliver; OFFSET_UNKNOWN: from the first record on
+    int64_t end;                    // log end when the partition was found; 0: not queried
+    int64_t at_stable_ms;           // last time that the last stable offset was reached; 0: never
     int64_t last_offset, last_hash; // of the last record delivered; -1: none
 };
 
@@ -260,7 +260,7 @@ enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n
     return status;
 }
 
-// A transaction that was open at the log's end is waited for (KAFKA_OPEN_TRANSACTION_MS).
+// Whether the partition was read to `end`, or a transaction stays open there for KAFKA_OPEN_TRANSACTION_MS.
 static bool is_at_end(const struct followed_partition *partition)
 {
     return partition->at_stable_ms && (partition->next >= partition->end ||

@@ -1,6 +1,6 @@
 // Follows topics from given offsets, without a consumer group, for the mirror. Partitions added later are
-// found within half a minute. Also reads the progress of a group on one of the topics, for which no record is
-// read. Thread: main.
+// found within half a minute. Also reads the progress of a group on one of the topics, without reading
+// records. Thread: main.
 #pragma once
 
 #include "consumer/kafka/kafka_client.h"
@@ -10,20 +10,21 @@ enum { FOLLOW_TOPICS_MAX = 4 };
 struct kafka_follow;
 
 // `start` returns the first offset to read in a partition, or OFFSET_UNKNOWN (offset_map.h) for its first
-// record. An offset outside the log is replaced by the first record. NULL: no record is read, and _poll must not
-// be called. STATUS_REFUSE: no broker answers, or a topic is missing.
+// record. An offset outside the log is replaced by the first record. NULL: no record is read, and _poll must
+// not be called. STATUS_REFUSE: no broker answers, or a topic is missing.
 enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
                               const char *const *topics, size_t n_topics,
                               int64_t (*start)(void *context, const char *topic, int32_t partition),
                               void *context, struct error *error) WARN_UNUSED;
-// Delivers committed records for up to timeout_ms, at most n_max. Another status of `receive` than STATUS_OK
-// ends the call with that status. STATUS_REFUSE: a broker denied access.
+// Delivers committed records for up to timeout_ms, at most n_max. A status of `receive` other than STATUS_OK
+// ends the call and is returned. STATUS_REFUSE: a broker denied access.
 enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max, kafka_receive *receive,
                               void *context, struct error *error) WARN_UNUSED;
-// Whether every partition was read to the log end that it had at the start. Transactions that were open there
-// are waited for, up to KAFKA_OPEN_TRANSACTION_MS.
+// Whether every partition was read to the log end that it had at the start. A transaction that was open there
+// delays this by KAFKA_OPEN_TRANSACTION_MS at most.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
-// At the end: STATUS_REFUSE, if a transaction stays open there, so that what follows it was not read.
+// Called at the end. STATUS_REFUSE: a transaction stays open there, so the records after its start were not
+// read.
 enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error) WARN_UNUSED;
 // The offset after the last delivered or skipped one; OFFSET_UNKNOWN: none.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
@@ -31,7 +32,7 @@ int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, i
 void kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition, int64_t *offset,
                        int64_t *hash);
 int64_t kafka_follow_hash(const struct record *record); // at least 0
-// Whether a topic was not there, or shorter than before, since the last call: it may have been made again.
+// Whether, since the last call, a topic was missing or shorter than before: it may have been recreated.
 bool kafka_follow_take_doubt(struct kafka_follow *follow);
 int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);
 
@@ -44,7 +45,8 @@ struct kafka_standing {
     char owner[320];     // member's name and host; "": none
 };
 
-// Jobs that the group has not finished. Ends of transactions in the log count too until a worker has passed them.
+// Jobs that the group has not finished. Transaction markers in the log count, too, until a worker has passed
+// them.
 int64_t kafka_standing_unfinished(const struct kafka_standing *standing);
 // Looks for added partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_follow_look(struct kafka_follow *follow, struct error *error) WARN_UNUSED;

@@ -1,14 +1,18 @@
 // Gaps between the last delivered offset and the next one; before the group's first commit, from offset 0 on.
 // Transaction markers, aborted records and compaction leave gaps without losing a job. Retention leaves one
 // if it deletes records that this group had not read: only then does the log start beyond the position. Each
-// answer to a fetch has the log start. If it is no later than the position, all offsets of the gap were there
-// when they were fetched, and nothing is lost. Else the gap is kept, and the log starts of all partitions
-// that have some are queried at once: at most every watch.gaps_interval_ms, and with config->refuse_deleted
-// before each commit, which would skip them.
+// fetch response has the log start. If it is not beyond the position, the log still had all offsets of the
+// gap when it was fetched, and nothing is lost. Otherwise the gap is kept, and the log starts of all
+// partitions with gaps are queried in one call: at most every watch.gaps_interval_ms and, with
+// config->refuse_deleted, before each commit, which would skip the gaps.
+//
+//   position 500, next record 520     log start   0   nothing lost: markers, aborted or compacted records
+//                                     log start 510   the 10 offsets from 500 to 509 were deleted unread
 //
 // The figure is an upper bound: all offsets that were deleted unread are counted, and among them may be
-// markers, aborted records and records that compaction had removed. Where retention passes a gap between the
-// fetch of the record behind it and its delivery, the gap's offsets count as well.
+// markers, aborted records and records that compaction had removed. If retention deletes a gap after the
+// record that follows it was fetched, but before this record is delivered, the gap's offsets are counted as
+// well.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -32,7 +36,7 @@ static int64_t count_finished(const struct offset_map *map, int64_t from, int64_
     return n_finished;
 }
 
-// Released jobs are delivered again, and so are the gaps behind them.
+// Released jobs are delivered again, and the gaps after them are noted again.
 static void drop_from(struct gaps *gaps, int64_t offset)
 {
     while (gaps->n_items > 0 && gaps->items[gaps->n_items - 1].from >= offset)
@@ -46,14 +50,15 @@ static void add_gap(struct gaps *gaps, const struct gap *gap)
         return;
     }
     struct gap *last = &gaps->items[PARTITION_GAPS_MAX - 1];
-    if (gap->from >= last->to) { // else it is delivered again, and was counted
+    if (gap->from >= last->to) { // else the gap was counted before, and its records are delivered again
         last->n_delivered += gap->from - last->to;
         last->n_finished += gap->n_finished;
     }
     last->to = gap->to > last->to ? gap->to : last->to;
 }
 
-// By the last answer to a fetch, which is no older than the one that the record behind the gap was in.
+// Whether the log had all offsets of the gap. Log start from the latest fetch response: at least as recent as
+// the one that carried the record after the gap.
 static bool was_whole(const struct kafka_transport *kafka, const struct partition *partition, int64_t from)
 {
     int64_t low = -1, high;
@@ -83,7 +88,7 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
 static int64_t count_lost(const struct gap *gap, int64_t log_start)
 {
     int64_t end = gap->to < log_start ? gap->to : log_start;
-    // which of the delivered ones are below the log start is not known
+    // unknown how many of the delivered ones are below the log start
     int64_t n_delivered = log_start < gap->to ? 0 : gap->n_delivered;
     return end - gap->from - gap->n_finished - n_delivered;
 }
@@ -130,8 +135,9 @@ static rd_kafka_topic_partition_list_t *list_unexplained(const struct kafka_tran
     return list;
 }
 
-// One query for all partitions, to the producer's connections: a broker answers the requests of a connection
-// in order, and on the consumer's a fetch may wait for fetch.wait.max.ms. *code: of the query.
+// One query for all partitions, on the producer's connections: a broker answers the requests of a connection
+// in order, and on the consumer's connections a fetch may wait for fetch.wait.max.ms. *code: the query's
+// error.
 static enum status look_at_log_starts(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                       rd_kafka_resp_err_t *code, struct error *error)
 {

@@ -14,11 +14,11 @@
 
 enum {
     REVOKE_TIMEOUT_MS = 10000, // for the commit before partitions are revoked
-    DUPLICATE_ID_MS = 60000,   // fenced twice within: another worker has the same member name
-    CHECK_ID_MS = 5000,        // asking whether that is so
-    HELD_MARGIN_MS = 5000,     // beyond a transaction's time, until its coordinator has ended it
+    DUPLICATE_ID_MS = 60000,   // fenced twice in this time: another worker has the same member name
+    CHECK_ID_MS = 5000,        // for the query whether another worker has it
+    HELD_MARGIN_MS = 5000,     // beyond transaction.timeout.ms, for the coordinator to abort the transaction
     LOCAL_TIMEOUT_MS = 2000,   // calls that only librdkafka's own threads answer
-    JOIN_ANSWER_MS = 5000,     // of the coordinator, when the worker ends while it joins
+    JOIN_ANSWER_MS = 5000,     // for the coordinator's answer, if the worker ends while it joins
     LEAVE_STEP_MS = 5,
 };
 
@@ -58,7 +58,7 @@ static void rewind_partition(struct kafka_transport *kafka, struct partition *pa
     add_partition(list, kafka, partition->id);
     list->elems[0].offset = offset;
     rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->clients.consumer.rk, list, LOCAL_TIMEOUT_MS);
-    // Not fetching yet after an assignment: the next poll tries again.
+    // Fails while the partition is not fetched yet after its assignment: the next poll tries again.
     partition->fetching.rewind = fault || list->elems[0].err;
     if (!partition->fetching.rewind) {
         kafka->figures.n_rewinds++;
@@ -83,7 +83,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
     }
 }
 
-// ---- partitions come ----
+// ---- starting partitions ----
 
 static enum status check_end(const struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
                              int64_t end, struct error *error)
@@ -178,7 +178,8 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
 
 // ---- assigning ----
 
-// Before it is assigned: librdkafka leaves a queue that was forwarded where it is.
+// Must be called before the partition is assigned: librdkafka keeps the target of a queue that is already
+// forwarded.
 static void set_records_apart(struct kafka_transport *kafka, int32_t id)
 {
     rd_kafka_queue_t *queue =
@@ -209,8 +210,8 @@ static enum status assign_partitions(struct kafka_transport *kafka, struct error
     return STATUS_OK;
 }
 
-// Held for longer than any transaction lasts that its coordinator knows of: perhaps by what a transaction of
-// ours left.
+// Settles if the offsets have been held for longer than a transaction known to its coordinator can last: a
+// transaction of ours may have been left open.
 static void suspect_ourselves(struct kafka_transport *kafka)
 {
     if (kafka->group.held_since_ms == 0)
@@ -276,7 +277,7 @@ enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms, 
     return STATUS_OK;
 }
 
-// ---- partitions go ----
+// ---- revoking ----
 
 static void drop_assigned(struct kafka_transport *kafka)
 {
@@ -292,8 +293,8 @@ static void disown_partitions(struct kafka_transport *kafka, const rd_kafka_topi
         struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
         if (!partition)
             continue;
-        // librdkafka keeps the pause of a partition that it keeps over an assignment: ours is reset, so its
-        // pause must be too.
+        // The next assignment resets our `paused`, but librdkafka keeps a partition's pause over an
+        // assignment: resume it now.
         set_paused(kafka, partition, false);
         kafka_quarantine_release(partition);
         partition->stall = (struct stall){0};
@@ -326,8 +327,8 @@ void kafka_report_lost(struct kafka_transport *kafka)
     free(ids);
 }
 
-// Unassigns the listed partitions that librdkafka has assigned. It refuses the others: an empty answer to
-// their assignment has already returned them.
+// Unassigns the listed partitions that librdkafka has assigned. It refuses the others, which
+// answer_without_partitions has already returned.
 static void unassign_cooperative(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     rd_kafka_topic_partition_list_t *fetched = rd_kafka_topic_partition_list_new(list->cnt);
@@ -373,16 +374,17 @@ static void give_partitions(struct kafka_transport *kafka, rd_kafka_topic_partit
         kafka->intake.events->revoke(kafka->intake.events->context);
     if (!lost)
         kafka_say_leaving(kafka);
-    if (!lost && kafka->stopped.status == STATUS_OK) // later the log may start behind gaps that lost nothing
+    if (!lost && kafka->stopped.status == STATUS_OK) // later the log may start after gaps that lost nothing
         (void)!kafka_gaps_explain(kafka, &error);
-    // Still in doubt: the broker withholds the offsets from the next owner until the transaction is decided.
+    // If it stays in doubt, the broker withholds the offsets from the next owner until the transaction is
+    // decided.
     (void)!kafka_transaction_resolve(kafka, deadline_ms, &error);
     disown_partitions(kafka, list);
     if (cooperative)
         unassign_cooperative(kafka, list);
     else
         rd_kafka_assign(kafka->clients.consumer.rk, NULL);
-    if (lost && kafka->stopped.status == STATUS_OK) // it joins again, as another member perhaps
+    if (lost && kafka->stopped.status == STATUS_OK) // it rejoins, perhaps as another member
         slot_note_member(&kafka->identity.slot, SLOT_MEMBER_JOINING);
     if (lost || !cooperative)
         kafka_drop_metadata(&kafka->group.membership);
@@ -534,7 +536,7 @@ enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error
 
 // A static member whose session expired while the broker was unavailable can rejoin and find its name in use
 // by its own earlier attempt (librdkafka 2.0.2). A new consumer gets the name, unless another worker has it:
-// that one began transactions under it before it joined, and would be fenced in turn.
+// that worker began transactions under the name before it joined, and would be fenced in turn.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error)
 {
     int64_t now_ms = clock_ms();
@@ -583,28 +585,36 @@ static void await_member_id(struct kafka_transport *kafka, int64_t deadline_ms)
         ;
 }
 
-// Sends LeaveGroup, also for a static member. librdkafka sends it when it has unsubscribed, and resets the member
-// id in the same step; but a static member whose close has begun sends none (KIP-345). So the request must be on
-// its way before the close, which waits for the answer.
+// Sends LeaveGroup, also for a static member. librdkafka sends it once the consumer has unsubscribed, and
+// clears the member id in the same step; but a static member whose close has begun sends none (KIP-345). So
+// the request must be sent before the close, which waits for the response:
 //
-// All events are answered before the close too. With a closed group librdkafka answers no call about the group:
-// such a call never returns, also if the group closes meanwhile (librdkafka 2.0.2: rd_kafka_cgrp_terminated()
-// empties the queue of calls). Closing while an assignment waits unread makes that assignment stale and lets the
-// group close at any time.
+//   this worker                            librdkafka                        coordinator
+//   await_member_id                        JoinGroup                    ->
+//                                          member id "m1"               <-   adds m1
+//   rd_kafka_unsubscribe                   queues a revocation
+//   serve_event: kafka_rebalance           LeaveGroup, member id ""     ->   removes m1
+//   until has_member_id is false
+//   rd_kafka_consumer_close_queue          waits for the response       <-
+//
+// All events are also answered before the close. With a closed group librdkafka answers no call about the
+// group: such a call never returns, nor does one during which the group closes (librdkafka 2.0.2:
+// rd_kafka_cgrp_terminated() empties the queue of calls). A close while an assignment is unread makes the
+// assignment stale, and then the group may close at any time.
 static void leave_before_close(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms)
 {
     // With KIP-848 the member is dynamic, the close sends the request, and the id stays.
     bool may_wait = is_answered && kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER;
     if (may_wait && kafka->group.subscribed)
         await_member_id(kafka, deadline_ms);
-    // when it returns, the resulting events are in the queue; likewise for each answer
+    // when this returns, the events it caused are queued; the same holds for each answer to an event
     rd_kafka_unsubscribe(kafka->clients.consumer.rk);
     while ((serve_event(kafka) != SERVED_NOTHING || (may_wait && has_member_id(kafka))) &&
            kafka_remaining_ms(deadline_ms) > 0)
         ;
 }
 
-// With KIP-848 partitions may still be asked back while the group closes; the group waits for the answer.
+// With KIP-848 partitions may still be revoked while the group closes, and the group waits for the answer.
 static void answer_late_event(struct kafka_transport *kafka, rd_kafka_event_t *event)
 {
     if (rd_kafka_event_type(event) == RD_KAFKA_EVENT_REBALANCE &&
@@ -617,7 +627,7 @@ void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t 
 {
     leave_before_close(kafka, is_answered, deadline_ms);
     rd_kafka_queue_t *queue = rd_kafka_queue_new(kafka->clients.consumer.rk);
-    // unlike _close it can be bounded
+    // unlike rd_kafka_consumer_close it can be bounded in time
     rd_kafka_error_t *fault = rd_kafka_consumer_close_queue(kafka->clients.consumer.rk, queue);
     if (fault)
         rd_kafka_error_destroy(fault);

@@ -32,14 +32,14 @@ static const struct kafka_property settings_consumer[] = {
     {"enable.partition.eof", "true"},
     {"queued.max.messages.kbytes", "16384"},
     {"check.crcs", "true"},
-    // Computing happens on other threads. The value is also the rebalance timeout, for which a dead member
-    // stalls the group.
+    // Computing happens on other threads. The value is also the rebalance timeout: a dead member stalls a
+    // rebalance for this time.
     {"max.poll.interval.ms", "60000"},
     {NULL, NULL},
 };
 
-// Members learn of a rebalance by the answer to a heartbeat, and the group waits for the last of them: with the
-// default of 3 s it stood for that long.
+// Members learn of a rebalance from a heartbeat response, and the group waits for the last member: with the
+// default interval of 3 s rebalances took that long.
 static const struct kafka_property settings_eager[] = {{"session.timeout.ms", "45000"},
                                                        {"heartbeat.interval.ms", "500"},
                                                        {"partition.assignment.strategy", "range,roundrobin"},
@@ -54,7 +54,7 @@ static const struct kafka_property settings_cooperative[] = {{"session.timeout.m
 // The broker configures session timeout and assignor.
 static const struct kafka_property settings_kip_848[] = {{"group.protocol", "consumer"}, {NULL, NULL}};
 
-enum { ANSWER_TIMEOUT_MS = 10000 }; // of a broker, for the clients of a worker
+enum { ANSWER_TIMEOUT_MS = 10000 }; // for a broker's answer to a worker's clients
 
 enum {
     // Cooperative rebalancing can loop, hang at close and crash in earlier versions (librdkafka's issues
@@ -86,21 +86,21 @@ static const struct kafka_property settings_reader[] = {
 };
 
 static const struct kafka_property settings_transactional[] = {
-    // It asks for ends of logs; the consumer asks for ends of committed records (kafka_undecided.h).
+    // The producer queries log ends, the consumer last stable offsets (kafka_undecided.h).
     {"isolation.level", "read_uncommitted"},
     {"transaction.timeout.ms", "30000"},
     {"compression.type", "zstd"},
-    // Of results no larger than the default of 3 (2,000 of them: 82.5 and 87.3 KB), and its tables are 96 KB
-    // instead of 768, which are allocated and cleared again for each batch.
+    // Compresses results no worse than the default level 3 (2,000 results: 82.5 and 87.3 KB), and its tables,
+    // which are allocated and cleared for each batch, have 96 KB instead of 768.
     {"compression.level", "1"},
-    // A commit flushes the queue, so that the results of a group (worker.h) that go to one partition are one
-    // batch. Where a partition has an answer outstanding and more that is due, librdkafka 2.0's thread asks
-    // the socket without a pause: 60,000 jobs took 4,600 to 160,000 polls with 5 ms and up to 4,800,000 with
-    // larger groups, with both as they are 1,900. It must be less than the transaction's time, which is 1,000
-    // ms at least.
+    // A commit flushes the queue, so the results of a group (worker.h) for one partition are one batch. While
+    // a partition has a response outstanding and another batch due, the thread of librdkafka 2.0 polls the
+    // socket without a pause: 60,000 jobs took 4,600 to 160,000 polls with 5 ms, up to 4,800,000 with 5 ms
+    // and larger groups, and 1,900 with this value and the present groups. Must be below
+    // transaction.timeout.ms, which is at least 1,000 ms.
     {"linger.ms", "500"},
     {"partitioner", "murmur2_random"},
-    {"delivery.report.only.error", "true"}, // a commit asks for all records at once
+    {"delivery.report.only.error", "true"}, // a commit's answer is for all records
     // The coordinator is still ending the last transaction when the next one begins soon after: with the
     // default of 100 ms a commit then took 48 ms, with this 15 ms.
     {"retry.backoff.ms", "5"},
@@ -203,10 +203,10 @@ static bool has_property(const struct kafka_config *config, const char *name)
     return false;
 }
 
-// A request that a broker does not answer is not sent to another one before this time has passed, whatever time
-// the call is given: with the default of 60 s, 30 s for transactions, one of several brokers that hangs would
-// keep the group's offsets, and commits, from the one that has taken its place. librdkafka wants no longer time
-// than a transaction has.
+// Limits socket.timeout.ms. librdkafka sends an unanswered request to another broker only after this time,
+// whatever timeout the call has: with the default of 60 s, 30 s for transactions, one hung broker of several
+// would keep commits and the group's offsets from the broker that has taken its place. librdkafka requires at
+// most transaction.timeout.ms.
 static enum status limit_answers(rd_kafka_conf_t *conf, const struct kafka_config *config,
                                  enum kafka_role role, struct error *error)
 {
@@ -341,10 +341,10 @@ bool kafka_is_unreadable(rd_kafka_resp_err_t code)
 {
     switch (code) {
     case RD_KAFKA_RESP_ERR__BAD_COMPRESSION:
-    case RD_KAFKA_RESP_ERR__BAD_MSG: // its CRC, where librdkafka survives that (ops/RUNBOOK.md), or its layout
-    case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // its codec or version
+    case RD_KAFKA_RESP_ERR__BAD_MSG: // wrong CRC, if librdkafka survives it (ops/RUNBOOK.md), or layout
+    case RD_KAFKA_RESP_ERR__NOT_IMPLEMENTED: // unknown codec or version
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
-    case RD_KAFKA_RESP_ERR_INVALID_MSG: // the broker says so
+    case RD_KAFKA_RESP_ERR_INVALID_MSG: // reported by the broker
     case RD_KAFKA_RESP_ERR_UNSUPPORTED_COMPRESSION_TYPE:
         return true;
     default:
@@ -357,11 +357,11 @@ static void handle_error(rd_kafka_t *rk, int code, const char *reason, void *opa
     struct kafka_handle *handle = opaque;
     if (code == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN) {
         handle->is_down = true;
-        return; // its reason only counts brokers
+        return; // the reason has only the number of brokers
     }
     if (kafka_is_denial((rd_kafka_resp_err_t)code))
         handle->denied = (rd_kafka_resp_err_t)code;
-    // The brokers reject the password.
+    // Brokers answer a refused nonce like a wrong password.
     bool may_be_the_nonce = code == RD_KAFKA_RESP_ERR__AUTHENTICATION && strstr(reason, "SCRAM") &&
                             rd_kafka_version() < VERSION_2_6_1;
     snprintf(handle->last_error, sizeof handle->last_error, "%s%s%s%s", reason,
@@ -376,7 +376,7 @@ static void handle_throttle(rd_kafka_t *rk, const char *broker, int32_t broker_i
 {
     struct kafka_throttle *throttle = &((struct kafka_handle *)opaque)->throttle;
     int64_t until_ms = clock_ms() + throttle_ms;
-    if (throttle_ms <= 0) // the quota is kept again
+    if (throttle_ms <= 0) // the client is within its quota again
         return;
     throttle->total_ms += throttle_ms;
     if (throttle->until_ms < until_ms)
@@ -473,7 +473,7 @@ bool kafka_is_stopping(const struct kafka_config *config, struct error *error)
     return true;
 }
 
-// The time of our records is this host's clock.
+// Adds the time of this host's clock, which is the timestamp of our records.
 static enum status name_clock(struct error *error, enum status status, const struct kafka_handle *handle,
                               const char *what, rd_kafka_resp_err_t code)
 {
@@ -481,7 +481,7 @@ static enum status name_clock(struct error *error, enum status status, const str
     struct tm parts;
     char text[32] = "";
     if (gmtime_r(&now_s, &parts))
-        strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", &parts); // no seconds: a warning is not repeated
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%MZ", &parts); // no seconds: the same text each time
     return error_set(
         error, status, ERROR_BROKER,
         "Kafka at %s: %s: %s: this host's clock says %s; is it right? (message.timestamp.after.max.ms"

@@ -20,9 +20,9 @@ enum kafka_role {
     KAFKA_ADMIN,         // looks up and creates topics
 };
 
-// What brokers said of quotas.
+// Throttle times that brokers reported for quotas.
 struct kafka_throttle {
-    int64_t until_ms; // one reads nothing from us before
+    int64_t until_ms; // a broker reads nothing from us before
     int64_t total_ms, longest_ms;
 };
 
@@ -55,10 +55,10 @@ void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 // Runs the handle's callbacks; a consumer's run while it is polled.
 void kafka_handle_serve(struct kafka_handle *handle);
 
-// A thread in which all signals are blocked, for they are main's. False: there is none.
+// Starts a thread with all signals blocked, because main handles them. False: it could not be started.
 bool kafka_start_thread(pthread_t *thread, const char *name, void *(*run)(void *context), void *context);
 
-// Whether opening the transport is to end; `error` (may be NULL) says so then.
+// Whether opening the transport must end early; then sets `error` (may be NULL).
 bool kafka_is_stopping(const struct kafka_config *config, struct error *error);
 
 // Whether the code means that access was denied.

@@ -1,6 +1,6 @@
-// Obstacles to the work of a confirmed member of the group, for /readyz: a topic that was deleted, brokers
-// that take connections and do not answer, records behind a transaction that stays open. Nothing here is
-// mended by a restart, so nothing but a deleted jobs topic ends the worker.
+// Obstacles to the work of a confirmed member of the group, for /readyz: a deleted topic, brokers that accept
+// connections and do not answer, records held back by a transaction that stays open. A restart would not help
+// against them, so only a deleted jobs topic ends the worker.
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 
@@ -34,7 +34,8 @@ static bool has_delivered(const struct kafka_transport *kafka)
     return false;
 }
 
-// The reader may stand beyond the first records of the new topic.
+// The reader's position may be beyond the first records of the recreated topic, so reads it from the
+// beginning.
 static bool read_control_again(struct kafka_transport *kafka, int32_t n_partitions)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;
@@ -90,9 +91,9 @@ static void look_at_silence(struct kafka_transport *kafka)
         kafka_warn(kafka->config, hindrance->text);
 }
 
-// An outage ends with the first answer to a question asked after it began, however long the answer takes.
-// librdkafka reports that all brokers are down, and not that one is up again. Where no question can be asked,
-// the calls that an outage keeps from being made are made again, and find out.
+// An outage ends with the first answer to a query sent after it began, however long the answer takes:
+// librdkafka reports that all brokers are down, but not that one is up again. If no query can be sent
+// (is_unable), the calls that were suppressed during the outage are made again, and show whether it is over.
 static void look_for_brokers(struct kafka_transport *kafka)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;

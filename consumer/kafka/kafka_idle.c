@@ -12,10 +12,11 @@
 
 enum {
     CONFIRM_TIMEOUT_MS = 2000, // of each of the queries of kafka_confirm_drained
-    HELD_INTERVAL_MS = 200,    // between two looks for records that are held back
+    HELD_INTERVAL_MS = 200,    // between two searches for held records
 };
 
-// Whether records of an open transaction stand behind the end that was reached: they may be committed yet.
+// Whether the log has records after the end that was read: an open transaction's, which may still be
+// committed.
 static bool is_held_up(const struct kafka_transport *kafka, const struct partition *partition)
 {
     int64_t low, high = -1;
@@ -24,7 +25,7 @@ static bool is_held_up(const struct kafka_transport *kafka, const struct partiti
            high > partition->fetching.end;
 }
 
-// For how long what follows the partition's last record has been held back.
+// How long the records after the last delivered one have been held back; 0: there are none.
 static int64_t held_for_ms(struct kafka_transport *kafka, struct partition *partition)
 {
     struct held *held = &partition->held;
@@ -32,7 +33,7 @@ static int64_t held_for_ms(struct kafka_transport *kafka, struct partition *part
         *held = (struct held){0};
         return 0;
     }
-    if (held->since_ms == 0 || held->offset != partition->fetching.end) // else one transaction after another
+    if (held->since_ms == 0 || held->offset != partition->fetching.end) // a new offset: another transaction
         *held = (struct held){.since_ms = clock_ms(), .offset = partition->fetching.end};
     return clock_ms() - held->since_ms;
 }
@@ -52,7 +53,7 @@ static void report_held(const struct kafka_transport *kafka, const struct partit
     kafka_warn(kafka->config, line);
 }
 
-// A worker that has jobs of other partitions makes progress.
+// Not a hindrance while the worker has jobs of other partitions: it makes progress.
 static void set_held(struct kafka_transport *kafka, const struct partition *longest, int64_t held_ms)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;
@@ -132,7 +133,8 @@ static void note_owned(void *context, const rd_kafka_MemberDescription_t *member
     }
 }
 
-// With KIP-848 the coordinator itself notices added partitions: it gets until the next call.
+// With KIP-848 the coordinator assigns added partitions itself. It has had time to if the count is the same
+// as at the last call.
 static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
 {
     bool is_known = kafka->group.n_partitions == n_partitions;
@@ -140,7 +142,7 @@ static bool is_count_known(struct kafka_transport *kafka, int32_t n_partitions)
     return is_known;
 }
 
-// The worker stays, and says why.
+// Logs why the worker does not exit.
 static void warn_of_no_client(const struct kafka_transport *kafka)
 {
     char line[ERROR_TEXT_BYTES];
@@ -171,8 +173,8 @@ static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
     return is_covered;
 }
 
-// librdkafka looks for added partitions every 5 minutes (topic.metadata.refresh.interval.ms), and its group
-// only in an answer that lists all topics.
+// Makes librdkafka notice added partitions. It queries them only every 5 minutes
+// (topic.metadata.refresh.interval.ms), and its group code reads only an answer that lists all topics.
 static void find_added(struct kafka_transport *kafka)
 {
     const rd_kafka_metadata_t *metadata;

@@ -1,17 +1,16 @@
-// Records that a broker refuses for good: a record without a key on a compacted topic, one that breaks the
-// topic's schema or size, a policy. Retried together with its neighbors such a record would keep them, and
-// its partition, for ever.
+// Records that a broker refuses permanently: a record without a key on a compacted topic, a record that
+// violates the topic's schema, size limit or a policy. Retried in a batch with its neighbors, such a record
+// would block them and its partition forever.
 //
-//   a batch is refused              librdkafka before 2.6 names all its records: each of them is doubted, and
-//                                   sent in a batch of its own by the next commit, which finds the first that
-//                                   is refused
+//   a batch is refused              librdkafka before 2.6 names all its records: each is marked doubted, and
+//                                   the next commit sends each in a batch of its own, until one is refused
 //   a record is refused alone       it is committed apart from the others from now on
 //   KAFKA_REFUSALS_MAX times        its job fails with ERROR_RESULT_REFUSED, and its record is a dead letter
-//   twice that                      without key, value and headers of its own
-//   three times that                the topic takes nothing: the worker ends
+//   twice that                      it is sent without key, value and headers of its own
+//   three times that                the topic refuses every record: the worker ends
 //
-// An error that is a host's fault, such as a clock that is wrong, counts for no record: the commit is tried
-// again until the host is mended, and the error says why.
+// An error that is a host's fault, such as a wrong clock, counts for no record: the commit is retried until
+// the host is repaired, and the error says why.
 #include "consumer/kafka/kafka_transport.h"
 
 #include <inttypes.h>
@@ -57,8 +56,8 @@ static enum status count_refusal(struct kafka_transport *kafka, struct job *job,
                      kafka->config->brokers, refusals->topic, rd_kafka_err2str(refusals->code));
 }
 
-// The broker misses the sequence numbers of records it did not take, and refuses this producer's next ones
-// too.
+// The broker misses the sequence numbers of refused records, and refuses this producer's next records, too.
+// So a new producer replaces it.
 static void break_producer(struct kafka_transport *kafka)
 {
     if (kafka->publishing.transaction.phase == TRANSACTION_NONE)

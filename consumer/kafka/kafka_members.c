@@ -8,7 +8,7 @@
 
 enum {
     REQUEST_TIMEOUT_MS = 3600000, // librdkafka's maximum
-    GIVE_UP_MS = 20000,           // without an answer, until the next request has a new client
+    GIVE_UP_MS = 20000,           // without an answer, until a new client replaces this one
 };
 
 static rd_kafka_resp_err_t read_group(rd_kafka_event_t *event,
@@ -82,7 +82,7 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
 {
     int64_t deadline_ms = clock_ms() + timeout_ms;
     *is_stable = false;
-    if (asking->asked_ms) { // of an earlier call, so its answer is too old
+    if (asking->asked_ms) { // an earlier call's request, so its answer is too old
         rd_kafka_event_t *event = await_answer(asking, deadline_ms);
         if (!event)
             return RD_KAFKA_RESP_ERR__TIMED_OUT;
@@ -98,8 +98,8 @@ rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafk
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         code = read_group(event, receive, context, is_stable);
     rd_kafka_event_destroy(event);
-    // The client remembers the coordinator for as long as it is asked (librdkafka 2.0.2): a new one looks it
-    // up.
+    // The client keeps its coordinator as long as it sends requests (librdkafka 2.0.2): a new client looks it
+    // up again.
     if (code == RD_KAFKA_RESP_ERR_NOT_COORDINATOR)
         kafka_asking_close(asking, clock_ms());
     return code;

@@ -16,7 +16,7 @@ enum {
     CURRENT_INTERVAL_MS = 1000,
 };
 
-// ---- who we are in the group ----
+// ---- our membership ----
 
 void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata)
 {
@@ -59,8 +59,8 @@ static bool has_epoch(const struct kafka_transport *kafka, const rd_kafka_consum
     return found;
 }
 
-// With KIP-848 the member's epoch grows whenever the coordinator moves partitions, also others', without an
-// event; nor is there one for a member without partitions.
+// With KIP-848 the member's epoch grows without an event whenever the coordinator moves partitions, even
+// those of other members. A member without partitions gets no event either.
 void kafka_refresh_membership(struct kafka_transport *kafka)
 {
     if (kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER || kafka->group.assigned ||
@@ -110,7 +110,7 @@ void kafka_take_membership(struct kafka_transport *kafka)
         rd_kafka_mem_free(rk, member);
 }
 
-// ---- is the assignment the newest? ----
+// ---- confirming an assignment ----
 
 struct confirmation {
     const struct kafka_transport *kafka;
@@ -135,8 +135,8 @@ static void compare_assignment(void *context, const rd_kafka_MemberDescription_t
             rd_kafka_topic_partition_list_find(ours, list->elems[i].topic, list->elems[i].partition);
 }
 
-// An assignment may wait for long, behind a commit say, and librdkafka 2.0.2 joins the group again meanwhile
-// when partitions are added: `coming` is then of the new generation and the assignment of the old. The
+// An assignment may wait for long, for a commit say, and meanwhile librdkafka 2.0.2 rejoins the group if
+// partitions are added: then `coming` has the new generation, but the assignment is from the old one. The
 // coordinator would accept commits for partitions that another member owns by now. So our assignment is
 // queried after `coming` was read: if it is the same, the assignment is of that generation, or of a later
 // one, in which commits with `coming` are refused. Else the next assignment, or a revocation, follows. With
@@ -192,9 +192,9 @@ static void look_for_others(void *context, const rd_kafka_MemberDescription_t *m
 }
 
 // A cooperative group revokes partitions in the next generation, in which they have no owner: finished jobs
-// can be committed only as a member of it. But librdkafka may have rejoined the group meanwhile, and another
-// member may own them by now: so the coordinator is queried after the metadata was read. Else the membership
-// is left unchanged, and the commit is refused.
+// can be committed only as a member of that generation. But librdkafka may have rejoined the group meanwhile,
+// and another member may own them by now: so the coordinator is queried after the metadata was read. If the
+// query fails or shows another owner, the membership stays unchanged, and the coordinator refuses the commit.
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                            int timeout_ms)
 {

@@ -9,13 +9,13 @@
 
 #define CLIENT_ID "sheaf-topics"
 
-// A broker that does not answer is left for another one after this time.
+// After this time without an answer librdkafka queries another broker.
 #define ANSWER_TIMEOUT_MS      5000
 #define ANSWER_TIMEOUT_MS_TEXT "5000"
 
 enum {
-    RETRY_MS = 1000, // from a question without an answer, or the answer that lacks a topic, to the next one
-    NO_ANSWER = -1,  // of a topic: the broker may know later
+    RETRY_MS = 1000, // from a query without an answer, or an answer that lacks a topic, to the next query
+    NO_ANSWER = -1,  // for a topic: the broker may know it later
 };
 
 struct kafka_metadata_client {
@@ -23,7 +23,7 @@ struct kafka_metadata_client {
     rd_kafka_topic_t *topics[KAFKA_METADATA_TOPICS_MAX];
     int n_topics;
     pthread_t thread;
-    // The thread's until it has ended.
+    // Owned by the thread until it has ended.
     rd_kafka_resp_err_t code;
     struct topic_answer {
         int32_t n_partitions; // NO_ANSWER; 0: there is no such topic
@@ -31,7 +31,7 @@ struct kafka_metadata_client {
     } answers[KAFKA_METADATA_TOPICS_MAX];
 };
 
-// ---- the thread of one question ----
+// ---- the thread of a query ----
 
 static void find_fewest_in_sync(const rd_kafka_metadata_topic_t *topic, struct topic_answer *answer)
 {
@@ -95,7 +95,7 @@ static enum status open_client(struct kafka_metadata *metadata, struct error *er
         free(client);
         return error->status;
     }
-    for (int i = 0; i < metadata->n_topics; i++) { // metadata of the client's own topics is asked for
+    for (int i = 0; i < metadata->n_topics; i++) { // queries are for the client's own topics
         const char *name = metadata->topics[i].name;
         client->topics[i] = rd_kafka_topic_new(client->handle.rk, name, NULL);
         if (!client->topics[i]) {
@@ -167,7 +167,7 @@ bool kafka_metadata_turn(struct kafka_metadata *metadata)
     metadata->asked_ms = clock_ms();
     metadata->is_unable =
         !kafka_start_thread(&metadata->client->thread, CLIENT_ID, request_metadata, metadata->client);
-    if (metadata->is_unable) // no question, which says nothing of the brokers
+    if (metadata->is_unable) // no query was sent: that says nothing about the brokers
         return has_answer;
     metadata->is_asking = true;
     if (!metadata->unanswered_ms)

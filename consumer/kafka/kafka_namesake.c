@@ -1,18 +1,19 @@
-// Another worker with this worker's name: a store folder that was copied, or one --member-name for two
-// workers.
+// Another worker with this worker's name: a store folder was copied, or two workers have one --member-name.
 //
 // A worker that joins the group and begins transactions under a name fences the previous worker of that name,
-// and the fenced worker's running jobs would count as those of a crash. Therefore a worker first looks for a
-// member of its name:
+// and the fenced worker's running jobs would count as jobs of a crash. Therefore a worker first searches the
+// group for a member of its name:
 //
-//   the group has none                          begins
-//   it is the last process of our slot          begins: the slot's lock proves that it is dead
-//   the slot has no record of its own, and      begins: a takeover counts no crash. The next pod of a name
-//   the member's partitions are not computed    takes over at once from one that has ended well
-//   else                                        waits for the end of its session. A dead one's ends; one that
-//                                               is there afterwards lives, and this process ends
+//   no such member                              starts
+//   the last process of our slot, or that       starts: the slot's lock proves that the process is dead
+//   process was joining when it ended
+//   the slot has no record of a member, and     starts: a takeover counts no crash. The next pod of a name
+//   the member's partitions are not computed    takes over at once from a pod that ended cleanly
+//   any other member                            waits for the end of its session. A dead member's session
+//                                               ends; a member that remains is alive, and this process ends
 //
-// The slot of a process that was fenced says so, and waits.
+// A slot whose last process was fenced has a word in place of its member (SLOT_MEMBER_FENCED), so its next
+// process waits.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -24,10 +25,10 @@
 
 enum {
     ASK_TIMEOUT_MS = 1000,
-    ASK_WAIT_NS = 250000000,    // between two questions
-    UNANSWERED_MS = 5000,       // without an answer: begins, as without a member of the name
-    SESSION_DEFAULT_MS = 45000, // where the broker sets it (KIP-848)
-    SESSION_MARGIN_MS = 3000,   // in which the coordinator notices the end of a session
+    ASK_WAIT_NS = 250000000,    // between two queries
+    UNANSWERED_MS = 5000,       // without an answer: starts, as without such a member
+    SESSION_DEFAULT_MS = 45000, // if the broker sets it (KIP-848)
+    SESSION_MARGIN_MS = 3000,   // for the coordinator to notice the end of a session
     COMMITTED_TIMEOUT_MS = 1000,
 };
 
@@ -67,7 +68,8 @@ static void forget_member(struct namesake *namesake)
     namesake->member[0] = '\0';
 }
 
-// Its partitions' offsets are read as the next owner would read them.
+// Whether the committed metadata of the member's partitions says that jobs are computed there; true if it
+// cannot be read.
 static bool is_computing(struct kafka_transport *kafka, const struct namesake *namesake)
 {
     rd_kafka_topic_partition_list_t *list = namesake->assigned;

@@ -55,7 +55,7 @@ static void *run_call(void *context)
     return NULL;
 }
 
-// ---- the caller's ----
+// ---- the caller ----
 
 // librdkafka has no function for a copy.
 static rd_kafka_consumer_group_metadata_t *copy_group(const rd_kafka_consumer_group_metadata_t *group,

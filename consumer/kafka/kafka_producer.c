@@ -17,25 +17,25 @@ enum {
     SEND_WAIT_MS = 100,
     INIT_TIMEOUT_MS = 30000, // to fence the predecessor and end its transaction
     LIMIT_TIMEOUT_MS = 3000, // for the topic's max.message.bytes
-    CALL_TIMEOUT_MS = 2000,  // of one call among several attempts
+    CALL_TIMEOUT_MS = 2000,  // per call; the caller retries
     RETRY_WAIT_MS = 20,
     LOOK_WAIT_MS = 100,
-    SWEEP_PATIENCE_MS = 3000, // with transactions of others that are open
+    SWEEP_PATIENCE_MS = 3000, // how long records may stay undecided before a sweep
     SWEEPS_MAX = 3,
-    DOUBT_MS = 2000,             // a shorter transaction has not outlasted a broker's session
-    RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; headers are counted
+    DOUBT_MS = 2000,             // a shorter transaction cannot have outlasted a broker's session
+    RECORD_OVERHEAD_BYTES = 512, // of a batch with one record; header bytes are added
 };
 
 struct kafka_producer {
     struct kafka_handle handle;
-    rd_kafka_topic_t *topic, *control; // control: of a transactional one
+    rd_kafka_topic_t *topic, *control; // control: of a transactional producer
     const char *topic_name;
     size_t record_bytes_max; // the broker's limit; 0: librdkafka's alone
-    bool is_open;            // a transaction is
+    bool is_open;            // a transaction is open
     int64_t began_ms;
     int32_t last_partition;
     int64_t last_offset;
-    rd_kafka_resp_err_t failure; // of the first record that could not be delivered
+    rd_kafka_resp_err_t failure; // error of the first record that could not be delivered
 };
 
 // ---- opening ----
@@ -83,7 +83,8 @@ static enum status create_topic(struct kafka_producer *producer, const char *nam
                   : kafka_error_set(error, STATUS_REFUSE, &producer->handle, name, rd_kafka_last_error());
 }
 
-// Unless the user set them; librdkafka takes no longer time for an answer than for a transaction.
+// Raises both timeouts to submission_ms, unless the user set one: librdkafka refuses a socket.timeout.ms
+// above transaction.timeout.ms.
 static void raise_limits(rd_kafka_conf_t *conf, const struct kafka_config *config)
 {
     static const char *const names[] = {"transaction.timeout.ms", "socket.timeout.ms"};
@@ -154,7 +155,8 @@ enum status kafka_producer_open(struct kafka_producer **producer, const struct k
 
 // ---- transactions ----
 
-// The same records again would fail again, or until this host's clock is set right.
+// Errors with which the same records would fail again; INVALID_TIMESTAMP until this host's clock is
+// corrected.
 static bool is_final(rd_kafka_resp_err_t code)
 {
     return kafka_is_denial(code) || code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP ||
@@ -201,8 +203,8 @@ static enum status call_until_deadline(struct kafka_producer *producer,
     return judge_fault(producer, fault, what, error);
 }
 
-// Aborts records that an earlier transaction of this id left undecided (kafka_settle.c): the next commit would
-// commit them too.
+// Aborts records that an earlier transaction of this id left undecided (kafka_settle.c): the next commit
+// would commit them too.
 static enum status sweep(struct kafka_producer *producer, const rd_kafka_topic_partition_list_t *undecided,
                          struct error *error)
 {
@@ -221,7 +223,7 @@ static enum status sweep(struct kafka_producer *producer, const rd_kafka_topic_p
     kafka_undecided_mark(&producer->handle, undecided, CALL_TIMEOUT_MS);
     status = call_until_deadline(producer, rd_kafka_abort_transaction, INIT_TIMEOUT_MS,
                                  "aborting a transaction", error);
-    producer->failure = RD_KAFKA_RESP_ERR_NO_ERROR; // of the sweep's records
+    producer->failure = RD_KAFKA_RESP_ERR_NO_ERROR; // not for records of the sweep
     return status;
 }
 
@@ -239,7 +241,7 @@ static enum status settle_with(struct kafka_producer *producer, struct kafka_han
         if (!is_known && kafka_remaining_ms(deadline_ms) == 0)
             return status;
         bool is_patient = !is_known || clock_ms() - since_ms < SWEEP_PATIENCE_MS;
-        if (!is_patient && *n_sweeps == SWEEPS_MAX) // it is another producer's
+        if (!is_patient && *n_sweeps == SWEEPS_MAX) // the transaction is another producer's
             return STATUS_OK;
         if (!is_patient && (status = sweep(producer, undecided, error)) != STATUS_OK)
             return status;
@@ -314,8 +316,8 @@ static enum status begin_transaction(struct kafka_producer *producer, struct err
 
 // ---- sending ----
 
-// A failed transaction purges its other records, which may be reported before the cause; the error of the
-// commit has it.
+// A failed transaction purges its other records, which may be reported before the record that caused the
+// failure. The commit's error has the cause.
 static enum status report_failure(struct kafka_producer *producer, struct error *error)
 {
     rd_kafka_resp_err_t code = producer->failure;
@@ -412,8 +414,8 @@ enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms
     return STATUS_OK;
 }
 
-// A broker that stood still, or was killed, may have lost the transaction's end after it said that it was
-// committed. If it did, it is aborted now. If it did not, the next submission finds everything there.
+// A broker that froze or was killed may have reported the commit and then lost the transaction's end marker.
+// Settling aborts such a transaction. If it was committed after all, the next submission finds its records.
 static enum status confirm_commit(struct kafka_producer *producer, struct error *error)
 {
     int n_sweeps;
@@ -461,7 +463,7 @@ void kafka_producer_close(struct kafka_producer *producer)
     rd_kafka_t *rk = producer->handle.rk;
     if (rk)
         rd_kafka_purge(rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-    if (rk && producer->is_open) // else readers wait for transaction.timeout.ms
+    if (rk && producer->is_open) // else readers would wait until transaction.timeout.ms
         rd_kafka_error_destroy(rd_kafka_abort_transaction(rk, ABORT_TIMEOUT_MS));
     if (producer->topic)
         rd_kafka_topic_destroy(producer->topic);

@@ -29,7 +29,7 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
 // commit are lost and must be sent again by a new producer.
 enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
                                 struct error *error) WARN_UNUSED;
-// Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: not to be
+// Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: it cannot be
 // delivered.
 enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
@@ -38,8 +38,8 @@ void kafka_producer_last(const struct kafka_producer *producer, int32_t *partiti
 // Adds the records to the control topic and commits. Statuses as of kafka_producer_send.
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
                                   size_t n_controls, int timeout_ms, struct error *error) WARN_UNUSED;
-// For how long brokers told the producer to wait, for a quota, since it was opened. *left_ms: from now on, in which
-// no transaction should begin: they read nothing.
+// Total throttle time that brokers have reported to the producer since it was opened. *left_ms: the throttle
+// time that remains; no transaction should begin in it, because brokers read nothing from the producer.
 int64_t kafka_producer_throttled_ms(struct kafka_producer *producer, int *left_ms);
 // Drops unflushed records and aborts an open transaction.
 void kafka_producer_close(struct kafka_producer *producer);

@@ -17,10 +17,10 @@ enum {
     REPLACE_TIMEOUT_MS = 2000, // for closing an old producer
     QUEUE_FULL_WAIT_MS = 10,
     SETTINGS_TIMEOUT_MS = 1000,
-    // Of a batch (61) and a record's own lengths: Kafka protocol, record batch.
+    // Batch header (61 bytes) and a record's length fields: Kafka protocol, record batch.
     RECORD_OVERHEAD_BYTES = 128,
     HEADER_OVERHEAD_BYTES = 10, // its two lengths
-    IN_SYNC_TIMEOUT_MS = 2000,  // for min.insync.replicas, asked for again while a commit fails
+    IN_SYNC_TIMEOUT_MS = 2000,  // for min.insync.replicas, queried again while commits fail
     IN_SYNC_ASK_MS = 15000,
 };
 
@@ -72,7 +72,8 @@ static const char *cause_of(struct kafka_transport *kafka, const rd_kafka_error_
     return says_little ? kafka->clients.producer.last_error : "";
 }
 
-// Aborts the open transaction of an earlier producer of our id: of a dead process, or the replaced one.
+// Initializes transactions, which aborts the open transaction of an earlier producer of our id: a dead
+// process's, or the replaced one's.
 static enum status begin_transactions(struct kafka_transport *kafka, int timeout_ms, struct error *error)
 {
     rd_kafka_error_t *fault = rd_kafka_init_transactions(kafka->clients.producer.rk, timeout_ms);
@@ -82,7 +83,7 @@ static enum status begin_transactions(struct kafka_transport *kafka, int timeout
     struct kafka_throttling *throttling = &kafka->publishing.throttling;
     if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_INVALID_TRANSACTION_TIMEOUT &&
         kafka->clients.producer.throttle.longest_ms > 0 && !throttling->are_limits_refused) {
-        throttling->are_limits_refused = true; // ours, the next one is opened without
+        throttling->are_limits_refused = true; // our longer timeout: the next producer gets none
         status = STATUS_RETRY;
         kafka_handle_close(&kafka->clients.producer, clock_ms() + REPLACE_TIMEOUT_MS);
     }
@@ -158,10 +159,10 @@ struct outgoing {
     const char *topic_name;
     size_t bytes_max;
     struct text key, value;       // data NULL: none
-    const struct header *headers; // of the job, passed through whole
+    const struct header *headers; // the job's own, copied unchanged
     int32_t n_headers;
     const struct record_headers *own;
-    size_t index; // of the job in its commit
+    size_t index; // the job's number in its commit
 };
 
 static size_t header_bytes(const struct header *headers, int32_t n_headers)
@@ -228,7 +229,7 @@ static enum status encode_result(struct kafka_transport *kafka, const struct job
     return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
 }
 
-// The key of a job without one is its id: a compacted topic refuses records without a key.
+// A job without a key gets its id as key: a compacted topic refuses records without a key.
 static struct text key_of(const struct job *job)
 {
     return job->source.key.data ? job->source.key : job->job_id;
@@ -291,7 +292,7 @@ static enum status publish_result(struct kafka_transport *kafka, struct job *job
 
 enum { DEAD_KEY_BYTES = 320 };
 
-// On a compacted topic, which keeps one record per key: the record's offset in the jobs topic.
+// Key on a compacted topic, which keeps one record per key: the record's place in the jobs topic.
 static struct text dead_key(const struct job *job, char name[DEAD_KEY_BYTES])
 {
     const struct job_source *source = &job->source;
@@ -353,7 +354,7 @@ void kafka_publish_note_topics(struct kafka_transport *kafka)
     }
 }
 
-// A topic that was made again with as many partitions takes what is queued for the old one.
+// A topic recreated with the same partition count accepts the queued messages, so it is not reported.
 const char *kafka_publish_find_lost(struct kafka_transport *kafka)
 {
     struct kafka_metadata *metadata = &kafka->hindrance.metadata;
@@ -394,7 +395,7 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
     return status;
 }
 
-// The question at the start may have been put to a broker that was away.
+// Queries an unknown value again: at the start the broker may have been unavailable.
 static int32_t find_in_sync_min(struct kafka_transport *kafka, int which)
 {
     struct kafka_outputs *outputs = &kafka->publishing.outputs;

@@ -1,7 +1,13 @@
-// Records that the worker leaves unfinished (the transport's `quarantine`): in the offset map they are running,
-// so that the committed offset stays at the first of them and the offsets above it are in the map. A partition
-// goes on until the map's window is full, and is paused then. When it leaves the worker they are released, and
-// its next owner judges them anew.
+// Records that the worker leaves unfinished (the transport's `quarantine`). In the offset map they stay
+// running, so the committed offset stays at the first of them, and the finished offsets above it are in the
+// map:
+//
+//   offset     200  201  202  203  204  ...  16584      f finished, q quarantined
+//   state       f    q    f    f    q   ...    f        committed: offset 201, bitmap 0 1 1 0 ...
+//
+// The partition continues until the map's window is full, and is paused then: here at 16585 = 201 +
+// OFFSET_MAP_WINDOW. When the partition leaves the worker, its quarantined records are released, and its next
+// owner judges them anew.
 #include "consumer/kafka/kafka_transport.h"
 
 #include <inttypes.h>

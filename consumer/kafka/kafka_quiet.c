@@ -1,4 +1,4 @@
-// Partitions without jobs to deliver: are they at their end, and does the group know?
+// Partitions without jobs to deliver: commits their positions, and checks that they are at the log end.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -42,7 +42,7 @@ static void compare_with_log(struct kafka_transport *kafka, rd_kafka_topic_parti
         if (code != RD_KAFKA_RESP_ERR_NO_ERROR || list->elems[i].offset <= partition->map.position)
             continue;
         if (partition->fetching.was_rewound &&
-            !partition->fetching.was_renewed) // a second one would not help
+            !partition->fetching.was_renewed) // a second new consumer would not help
             kafka->watch.is_stuck = partition->fetching.was_renewed = true;
         partition->fetching.rewind = partition->fetching.was_rewound = true;
     }
@@ -56,7 +56,7 @@ void kafka_quiet_compare(struct kafka_transport *kafka)
     if (kafka->watch.watched_ms)
         kafka_gaps_warn_when_idle(kafka);
     kafka->watch.watched_ms = now_ms;
-    // the event names no partition: perhaps each one's
+    // the queued records may be of any partition, so none counts as quiet
     if (rd_kafka_queue_length(kafka->intake.records) > 0) {
         for (int32_t i = 0; i < kafka->partitions.n_items; i++)
             if (kafka->partitions.items[i])

@@ -7,8 +7,8 @@
 
 _Static_assert(sizeof(void *) >= 8, "an opaque holds a commit's number and a job's index");
 
-// The error of the other records of a batch in which the broker named a refused one (KIP-467, librdkafka
-// 2.6). Older headers lack it.
+// Error of the other records of a batch in which the broker named a refused record (KIP-467, librdkafka 2.6).
+// Older headers lack it.
 enum { INVALID_DIFFERENT_RECORD = -138 };
 
 enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs, struct error *error)
@@ -52,7 +52,7 @@ static bool is_refusal(rd_kafka_resp_err_t code)
     }
 }
 
-// Answered for any record until a host is mended: no job may fail because of it.
+// Errors that any record gets until a host is repaired: no job may fail because of them.
 static bool is_host_fault(rd_kafka_resp_err_t code)
 {
     return code == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP || // the time of our records is this host's clock

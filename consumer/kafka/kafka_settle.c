@@ -1,19 +1,29 @@
-// After a transaction that may not have been committed: is it over, wherever it wrote?
+// Settling: makes sure that no transaction of this worker is still undecided in any partition it wrote to.
 //
-// A coordinator skips the end of a transaction in partitions that have no leader at the moment, and calls it
-// complete (KAFKA-20734: Kafka 4.3.1, after a single broker was killed or stood still). There the transaction
-// hangs, and the next commit of the same producer id would commit its results too: those that are published
-// again would be there twice. So before anything is published again:
+// A coordinator skips the end marker of a transaction in partitions that have no leader at that moment, and
+// still reports the transaction as complete (KAFKA-20734: Kafka 4.3.1, after a single broker was killed or
+// froze). In those partitions the transaction stays open. The next commit of the same producer id would
+// commit its records too, so results published again would appear twice:
 //
-//   look      until all records of results and dead letters that were there at first are decided, and the
-//             group's offsets of our partitions can be read: nothing hangs
-//   sweep     else: a transaction with a record in each such partition, and the group's offsets, is aborted,
-//             and with it what hangs there of ours. It begins only when the coordinator has written the ends
-//             of the one before, or skipped them, so that nothing is aborted which it will still commit
-//             (kafka_verdict.c: results that were committed and hang are left to the next commit)
-//   give up   after SWEEPS_MAX: what is undecided still is another producer's
-//   compare   the group's offsets with those committed last: where those hung, and were aborted, the
-//             partitions are read again from the group's
+//   transaction 1 is aborted; the log of
+//     partition 0, which has a leader        r1 r2 [abort]
+//     partition 1, which has none            r3                              open: readers wait at r3
+//   its results are published again
+//     partition 1, without a sweep           r3 r3' [commit]                 r3 appears twice
+//     partition 1, after a sweep             r3 mark [abort] r3' [commit]    r3 appears once
+//
+// So before anything is published again:
+//
+//   1. look      Wait until all records of results and dead letters that were in the log at the first call
+//                are decided and the group's offsets of our partitions can be read: nothing of ours is open.
+//   2. sweep     Otherwise begin a transaction, write a record to each undecided partition, send group
+//                offsets, and abort: the abort markers also end what our producer id left open there. The
+//                transaction begins only when the coordinator has written or skipped all markers of the
+//                previous one, so it aborts nothing that the coordinator will still commit. Committed results
+//                whose marker was lost are not swept (kafka_verdict.c): the next commit makes them visible.
+//   3. give up   After SWEEPS_MAX sweeps: what is still undecided belongs to another producer.
+//   4. compare   Compare the group's offsets with those we committed last. If offsets that we took for
+//                committed were aborted, read the jobs again from the group's offsets.
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
 #include "schemas/clock.h"
@@ -22,11 +32,11 @@
 #include <stdio.h>
 
 enum {
-    ASK_TIMEOUT_MS = 1000, // of one question
+    ASK_TIMEOUT_MS = 1000, // of one request
     ASK_MS_MIN = 200,
-    ASK_WAIT_MS = 50,   // between two
-    PATIENCE_MS = 2000, // with transactions of others that are open, before a sweep
-    SLOW_MS = 5000,     // with a coordinator that does not tell the group's offsets
+    ASK_WAIT_MS = 50,   // between two requests
+    PATIENCE_MS = 2000, // how long records may stay undecided before a sweep
+    SLOW_MS = 5000,     // how long the group's offsets may stay unreadable before a sweep
     SWEEP_TIMEOUT_MS = 3000,
     SWEEPS_MAX = 3,
 };
@@ -63,7 +73,7 @@ uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved)
                           is_saved ? saved->metadata_size : 0);
 }
 
-// Of the transaction whose outcome is unknown, or of our partitions and those that we are to have.
+// Partitions of the in-doubt transaction if there is one, else the owned and the pending partitions.
 static rd_kafka_topic_partition_list_t *list_offsets(const struct kafka_transport *kafka)
 {
     if (kafka->publishing.transaction.offsets)
@@ -81,7 +91,8 @@ static rd_kafka_topic_partition_list_t *list_offsets(const struct kafka_transpor
     return list;
 }
 
-// They were committed, and the end of that transaction hung too until it was aborted.
+// Sets watch.is_behind if the group's offset of an owned partition is not the one we committed last: the
+// commit's marker was lost, and the commit aborted since.
 static void compare_offsets(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     char line[ERROR_TEXT_BYTES];
@@ -149,8 +160,8 @@ static void warn_of_sweep(const struct kafka_transport *kafka)
     kafka_warn(kafka->config, line);
 }
 
-// Offsets sent as no member of the group, and never committed: the coordinator then has an end to write for
-// the group's offsets, too.
+// The offsets are sent without a group member and never committed. They make the coordinator write an abort
+// marker for the group's offsets, too.
 static enum status sweep(struct kafka_transport *kafka, struct error *error)
 {
     struct kafka_settling *settling = &kafka->publishing.settling;
@@ -180,8 +191,8 @@ static void warn_of_kept(const struct kafka_transport *kafka, const rd_kafka_top
     kafka_warn(kafka->config, line);
 }
 
-// Not where what hangs first was committed. Behind that of another process something of ours may hang too, so in
-// the end it is swept.
+// Skips partitions whose first open transaction was committed. If another process committed it, a transaction
+// of ours may be open after it: such partitions are swept on the last attempt.
 static enum status sweep_undecided(struct kafka_transport *kafka, struct error *error)
 {
     struct kafka_settling *settling = &kafka->publishing.settling;
@@ -197,7 +208,7 @@ static enum status sweep_undecided(struct kafka_transport *kafka, struct error *
         return status;
     if (n_left > n_others || settling->n_sweeps + 1 >= SWEEPS_MAX)
         return sweep(kafka, error);
-    settling->n_sweeps++; // waited for
+    settling->n_sweeps++; // one attempt spent waiting
     settling->since_ms = 0;
     return STATUS_OK;
 }
@@ -214,7 +225,8 @@ static enum status begin_look(struct kafka_transport *kafka, int64_t deadline_ms
     return settling->undecided ? STATUS_OK : error->status;
 }
 
-// A transaction with results whose offsets hang where its results are decided may be one that was committed.
+// If all results are decided and only the group's offsets are open, an in-doubt transaction with results may
+// have committed: it must not be aborted.
 static bool may_sweep(const struct kafka_transport *kafka)
 {
     return kafka->publishing.settling.undecided->cnt > 0 || !kafka->publishing.transaction.offsets ||
@@ -228,7 +240,8 @@ static bool is_patient(struct kafka_settling *settling)
     return clock_ms() - settling->since_ms < (settling->undecided->cnt > 0 ? PATIENCE_MS : SLOW_MS);
 }
 
-// With an outcome unknown the group's offsets are needed, however long they are held.
+// Never while a transaction is in doubt: only the group's offsets show its outcome, however long they are
+// held.
 static bool may_give_up(const struct kafka_transport *kafka)
 {
     return kafka->publishing.settling.n_sweeps >= SWEEPS_MAX && !kafka->publishing.transaction.offsets;

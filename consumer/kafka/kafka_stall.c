@@ -1,12 +1,13 @@
-// Partitions whose next record cannot be delivered. librdkafka asks for it again and again, and each answer is
-// an error that names the partition: a batch that inflates beyond receive.message.max.bytes, is corrupt or
-// has an unknown codec, or a right that was taken away. The partition is stalled until a record or its end
-// arrives; the others go on. A partition that delivers nothing for STALL_SILENT_MS without an error is too.
+// Partitions whose next record cannot be delivered. librdkafka fetches it again and again, and each time
+// reports an error that names the partition: a batch that decompresses beyond receive.message.max.bytes, is
+// corrupt or has an unknown codec, or a permission that was revoked. The partition is stalled until a record
+// or its end arrives; other partitions continue. A partition that delivers nothing for STALL_SILENT_MS
+// without an error counts as stalled, too.
 //
-// With config->skip_unreadable the batch is passed over. An error names where its batch begins, but not where
-// it ends, and the next batch may be intact: the end is the first offset from which something else is
-// fetched. It is found by probes, at doubled distances and then by bisection; what they fetch is dropped. One
-// record without a value then stands for the batch, a dead letter.
+// With config->skip_unreadable the batch is skipped. An error names where its batch begins, but not where it
+// ends, and the next batch may be intact: the end is the first offset from which something else is fetched.
+// Probes find it, at doubled distances and then by bisection; the records they fetch are dropped. One record
+// without a value is then delivered in place of the batch, and becomes a dead letter.
 //
 //    first               low      probe         high
 //    |  unreadable ...   |  ?  ?  |  ?  ?  ?  ? |  other records
@@ -18,7 +19,7 @@
 #include <string.h>
 
 enum {
-    STALL_INTERVAL_MS = 200,  // between two looks
+    STALL_INTERVAL_MS = 200,  // between two checks
     STALL_SILENT_MS = 120000, // without a record, an error or a job in flight, until a partition is named
     SEEK_TIMEOUT_MS = 2000,   // answered by librdkafka's own threads
     SHOWN_REASON_BYTES = 200,
@@ -67,7 +68,7 @@ static void seek_to(struct kafka_transport *kafka, struct partition *partition, 
     rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, partition->id)->offset = offset;
     rd_kafka_error_t *fault = rd_kafka_seek_partitions(kafka->clients.consumer.rk, list, SEEK_TIMEOUT_MS);
     if (fault || list->elems[0].err)
-        partition->stall.skip = (struct stall_skip){0}; // begun anew by the next error
+        partition->stall.skip = (struct stall_skip){0}; // the next error starts a new search
     if (fault)
         rd_kafka_error_destroy(fault);
     rd_kafka_topic_partition_list_destroy(list);
@@ -91,7 +92,8 @@ static void deliver_unreadable(struct kafka_transport *kafka, const struct parti
     kafka->intake.events->receive(kafka->intake.events->context, &record);
 }
 
-// The first of its offsets that no worker has finished stands for all; if all are, one did that.
+// Delivers one record for the batch, at the first offset that is not finished. If all are finished, a worker
+// did it before.
 static void pass_over(struct kafka_transport *kafka, struct partition *partition)
 {
     int64_t end = partition->stall.skip.high;
@@ -124,7 +126,7 @@ static void probe_next(struct kafka_transport *kafka, struct partition *partitio
     seek_to(kafka, partition, skip->probe);
 }
 
-// `begin`: of the batch that the error names.
+// `begin`: the first offset of the batch that the error names.
 static void skip_after_error(struct kafka_transport *kafka, struct partition *partition, int64_t begin)
 {
     struct stall_skip *skip = &partition->stall.skip;
@@ -136,7 +138,7 @@ static void skip_after_error(struct kafka_transport *kafka, struct partition *pa
     else if (begin == skip->begin)
         skip->low = skip->probe;
     else
-        skip->high = skip->probe; // another batch that can't be read: its turn comes
+        skip->high = skip->probe; // another unreadable batch, which is skipped later
     probe_next(kafka, partition);
 }
 
@@ -148,7 +150,7 @@ bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *m
         message->rkt ? partition_find(&kafka->partitions, message->partition) : NULL;
     if (!is_denied(message->err) && (!kafka_is_unreadable(message->err) || !partition))
         return false;
-    // A denial may name no partition: then it is for the topic, so for each.
+    // A denial may name no partition: then it concerns the topic, so all partitions.
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *one = kafka->partitions.items[i];
         if (!one || !one->owned || (partition && one != partition))
@@ -176,7 +178,8 @@ bool kafka_stall_end(struct kafka_transport *kafka, struct partition *partition,
         probe_next(kafka, partition);
         return false;
     }
-    // After a wrong CRC librdkafka may go on with a later batch: only what is fetched again is believed.
+    // After a wrong CRC librdkafka may continue with a later batch: fetch again, and believe only a second
+    // delivery.
     if (partition->stall.what[0] && !partition->stall.is_denied && offset > partition->stall.offset &&
         !partition->stall.is_doubted) {
         partition->stall.is_doubted = partition->fetching.rewind = true;
@@ -192,7 +195,7 @@ bool kafka_stall_end(struct kafka_transport *kafka, struct partition *partition,
     return true;
 }
 
-// Whether records wait that are not delivered, though nothing of the partition is in flight.
+// Whether the log has records that are not delivered although no job of the partition is in flight.
 static bool is_silent(const struct kafka_transport *kafka, const struct partition *partition)
 {
     int64_t low, high = -1;

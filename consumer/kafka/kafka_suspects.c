@@ -1,13 +1,14 @@
-// Crash accounting in commits (suspects.h): before a job is computed its offset is covered by `promised`, or
-// it is listed as one of few or as the only one. `promised` is set ahead of the reads in ordinary commits, so
-// only the first jobs of a partition, and suspects, cost a transaction of their own.
+// Crash accounting in commits (suspects.h). Before a job is computed, its offset is committed: it is below
+// `promised`, or it is listed as a suspect that runs among few others or alone. Ordinary commits raise
+// `promised` ahead of the records read, so only the first jobs of a partition, and suspects, need a
+// transaction of their own.
 #include "consumer/kafka/kafka_transport.h"
 
 static struct partition *owner_of(const struct kafka_transport *kafka, const struct job *job)
 {
     struct partition *partition = partition_find(&kafka->partitions, job->source.partition);
     bool ours = partition && partition->owned && offset_map_is_running(&partition->map, job->source.offset);
-    return ours ? partition : NULL; // not ours: it may be computed, and its result is dropped
+    return ours ? partition : NULL; // not ours: it may be computed, but its result is dropped
 }
 
 // No job is computed alone any longer.

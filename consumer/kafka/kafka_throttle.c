@@ -1,10 +1,10 @@
-// Quotas. A broker that throttles a client answers its Produce request at once, says for how long, and reads
-// nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 sends on all the same: what it sends waits
-// there, and is an error after socket.timeout.ms. So
+// Quotas. A broker that throttles a client responds to its Produce request at once with the throttle time,
+// and reads nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 keeps sending: its requests
+// wait there, and fail after socket.timeout.ms. Therefore
 //
-//   no transaction begins while a broker throttles: its offsets go over the same connection
-//   a group of jobs is so large that its records are throttled for about GROUP_MS
-//   a producer whose requests would time out is replaced, and the next one has longer limits
+//   - no transaction begins while a broker throttles, because its offsets use the same connection;
+//   - a group of jobs is so large that its records are throttled for about GROUP_MS;
+//   - a producer whose requests would time out is replaced, and the next one has longer timeouts.
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
 
@@ -14,10 +14,10 @@
 
 enum {
     GROUP_MS = 5000, // half of socket.timeout.ms
-    SHORT_MS = 100,  // a request may wait for so long
+    SHORT_MS = 100,  // a throttle this short is ignored
     WAIT_MS = 50,
     WARN_INTERVAL_MS = 60000,
-    // A worker that dies in a commit keeps others from its partitions for the transaction's time.
+    // A worker that dies in a commit keeps others from its partitions until transaction.timeout.ms.
     LIMIT_MS_MAX = 120000,
     GROUP_JOBS_MAX = 1 << 20,
 };
@@ -78,7 +78,7 @@ void kafka_throttle_learn(struct kafka_transport *kafka)
 {
     struct kafka_throttling *throttling = &kafka->publishing.throttling;
     int64_t n_jobs = (int64_t)kafka->publishing.transaction.n_entries;
-    kafka_handle_serve(&kafka->clients.producer); // the last answer's
+    kafka_handle_serve(&kafka->clients.producer); // the last response may report a throttle
     int64_t took_ms = kafka->clients.producer.throttle.total_ms - throttling->total_ms_before;
     if (n_jobs == 0)
         return;
@@ -134,7 +134,7 @@ void kafka_throttle_set_limits(struct kafka_transport *kafka, rd_kafka_conf_t *c
         wanted_ms = LIMIT_MS_MAX;
     if (!throttling->are_limits_refused) {
         raise_limit(kafka, conf, "transaction.timeout.ms", wanted_ms);
-        int transaction_ms = read_integer(conf, "transaction.timeout.ms"); // the most that librdkafka takes
+        int transaction_ms = read_integer(conf, "transaction.timeout.ms"); // limit of socket.timeout.ms
         raise_limit(kafka, conf, "socket.timeout.ms",
                     wanted_ms < transaction_ms ? wanted_ms : transaction_ms);
     }

@@ -11,13 +11,13 @@
 
 enum {
     CLOSE_TIMEOUT_MS = 5000,
-    TOPICS_MAX = 8,                   // that one call requires
-    LOOK_UP_TIMEOUT_MS = 500,         // one of several
+    TOPICS_MAX = 8,                   // per call of kafka_topics_require
+    LOOK_UP_TIMEOUT_MS = 500,         // per lookup
     CREATE_TIMEOUT_MS = 15000,        // for new topics to have leaders
-    ANSWER_MS_MIN = 1000,             // for the last question of several
+    ANSWER_MS_MIN = 1000,             // for the last of several queries
     UNKNOWN_PATIENCE_MS = 3000,       // until all brokers know of a partition
-    STOP_STEP_MS = 250,               // between two looks for a signal
-    LOOK_ENDS_TIMEOUT_MS = 3000,      // one of several, while a signal may end them
+    STOP_STEP_MS = 250,               // between two checks for a stop
+    LOOK_ENDS_TIMEOUT_MS = 3000,      // per query, while a stop may end the queries
     RETRY_WAIT_NS = 20000000,         // between two queries while brokers elect leaders
     MESSAGE_BYTES_FALLBACK = 1000000, // Kafka's default is 1,048,588
 };
@@ -96,7 +96,7 @@ enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int
     return kafka_error_set(error, STATUS_REFUSE, handle, what, code);
 }
 
-// NULL: no answer in time, or the process is to stop.
+// NULL: no answer in time, or the process must stop.
 static rd_kafka_event_t *await_answer(const struct kafka_handle *handle, rd_kafka_queue_t *queue,
                                       int timeout_ms)
 {
@@ -177,7 +177,7 @@ enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, in
 {
     int64_t deadline_ms = clock_ms() + CREATE_TIMEOUT_MS;
     while (kafka_remaining_ms(deadline_ms) > 0) {
-        int left_ms = kafka_remaining_ms(deadline_ms); // the last question has time for an answer too
+        int left_ms = kafka_remaining_ms(deadline_ms); // the last query has time for an answer, too
         enum status status =
             kafka_topic_find(handle, topic, left_ms > ANSWER_MS_MIN ? left_ms : ANSWER_MS_MIN, n_partitions,
                              error);
@@ -283,7 +283,7 @@ enum status kafka_topic_check(const char *topic, const struct kafka_topic_settin
                      settings->bytes_max, KAFKA_TOPIC_BYTES_MIN);
 }
 
-// rd_kafka_query_watermark_offsets does the same for one partition, and exceeds its timeout (2.0.2): with a
+// rd_kafka_query_watermark_offsets does the same for one partition, but exceeds its timeout (2.0.2): with a
 // broker that hangs it returns after socket.timeout.ms.
 static rd_kafka_resp_err_t look_up_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                         int64_t which, int timeout_ms)
@@ -315,13 +315,14 @@ static bool is_settling_code(rd_kafka_resp_err_t code)
     }
 }
 
-// Also what one broker says of a partition that another has just created.
+// A broker also reports this of a partition that another broker has just created.
 static bool is_unknown(rd_kafka_resp_err_t code)
 {
     return is_absence(code) || code == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION;
 }
 
-// librdkafka calls a partition unknown, too, when no broker told it of any.
+// librdkafka reports an unknown partition also if no broker has sent it metadata: then returns why no broker
+// did.
 static rd_kafka_resp_err_t ask_again(struct kafka_handle *handle, rd_kafka_resp_err_t code)
 {
     const rd_kafka_metadata_t *metadata;
@@ -351,7 +352,7 @@ rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_t
     }
 }
 
-// A handle of its own: a broker answers each reader by its isolation level.
+// Needs a handle of its own, because the answer depends on the handle's isolation.level.
 enum status kafka_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
                                struct error *error)
 {

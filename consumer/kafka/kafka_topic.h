@@ -23,12 +23,12 @@ enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka
 enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                               struct error *error) WARN_UNUSED;
 
-enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // of an error result, or a dead letter without its value
+enum { KAFKA_TOPIC_BYTES_MIN = 16384 }; // fits an error result, or a dead letter without its value
 
 struct kafka_topic_settings {
     size_t bytes_max;      // max.message.bytes; if unreadable, slightly below Kafka's default
     bool is_compacted;     // cleanup.policy; false if unreadable
-    bool deletes;          // cleanup.policy has it; false if unreadable
+    bool deletes;          // cleanup.policy includes delete; false if unreadable
     int32_t n_in_sync_min; // min.insync.replicas; 0 if unreadable
 };
 
@@ -42,12 +42,12 @@ void kafka_topic_check_control(const struct kafka_config *config,
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
                               struct error *error) WARN_UNUSED;
 // Sets the offsets of the listed partitions of one topic: to their first records (RD_KAFKA_OFFSET_BEGINNING),
-// or to what follows the last committed ones (RD_KAFKA_OFFSET_END). Repeats the query while the brokers elect
+// or after the last committed records (RD_KAFKA_OFFSET_END). Repeats the query while the brokers elect
 // leaders, until the timeout.
 rd_kafka_resp_err_t kafka_partition_ends(struct kafka_handle *handle, rd_kafka_topic_partition_list_t *list,
                                          int64_t which, int timeout_ms);
-// Sets the offsets of the listed partitions of one topic to the log ends: behind the last records written,
-// those of open transactions too. STATUS_REFUSE: no broker answers; the partition's own error is in its
-// element.
+// Sets the offsets of the listed partitions of one topic to the log ends: after the last records written,
+// including records of open transactions. STATUS_REFUSE: no broker answers; the partition's own error is in
+// its element.
 enum status kafka_written_ends(const struct kafka_config *config, rd_kafka_topic_partition_list_t *list,
                                struct error *error) WARN_UNUSED;

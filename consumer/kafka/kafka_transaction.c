@@ -1,22 +1,21 @@
-// Commits: begin, produce results and dead letters, send the offsets with their maps, commit. A transaction
-// is open only for that, never while something is computed.
+// A commit: begin a transaction, produce results and dead letters, send the offsets with their maps, commit.
+// A transaction is open only for these calls, never while jobs are computed.
 //
-//   call          answers     then
-//   -------------------------------------------------------------------------------------------------
-//   before        retriable   again until the deadline, then abort
-//   the commit    abort       rebalanced meanwhile, a record refused: abort, and the caller commits again
-//   the commit    retriable   again until the deadline, then it is in doubt: nothing else happens before
-//   itself                    a later call has learned what became of it
-//                 abort       as above
-//   any           fatal       a new producer takes over, and learns from the group's offsets what became
-//                             of the transaction; but fenced by another worker of that id: the process
-//                             must end
-//   the commit,   retriable   where the topic of results or dead letters is not the one of before, the
-//   the abort                 same as fatal
-//   the commit    done        after DOUBT_MS the group's offsets must show it, else they say what became of it
-//   the abort     done        before anything is published again, kafka_settle.c looks for what hangs
+//   call              answer      then
+//   ----------------------------------------------------------------------------------------------------
+//   before commit     retriable   retry until the deadline, then abort
+//                     abortable   a rebalance or a refused record: abort; the caller commits again
+//   commit            retriable   retry until the deadline, then the transaction is in doubt: nothing else
+//                                 happens until a later call has learned its outcome
+//                     abortable   as before the commit
+//                     done        after DOUBT_MS or more: in doubt until the group's offsets show it
+//   abort             done        kafka_settle.c runs before anything is published again
+//   commit, abort     retriable   as fatal, if an output topic was deleted or recreated meanwhile
+//   any               fatal       a new producer takes over and learns the outcome from the group's offsets;
+//                                 but if another worker with the same id fenced this one, the process ends
 //
-// Jobs stay in the caller's memory until it knows, so an aborted group is simply published again.
+// The caller keeps the jobs in memory until it knows the outcome, so the jobs of an aborted transaction are
+// simply published again.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "schemas/clock.h"
@@ -28,11 +27,11 @@
 enum {
     ABORT_TIMEOUT_MS = 3000,
     CONFIRM_TIMEOUT_MS = 1000, // reading the offsets that were just committed
-    DOUBT_MS = 2000,           // a shorter transaction has not outlasted a broker's session
+    DOUBT_MS = 2000,           // a shorter transaction cannot have outlasted a broker's session
 };
 
-// Whether the transaction waits for records that no broker takes any more. librdkafka allows no abort while a
-// commit waits for them, so a new producer has to fence this one.
+// Whether the transaction waits for records that no broker accepts any more. librdkafka allows no abort while
+// a commit waits for them, so a new producer must fence this one.
 static bool is_stranded(struct kafka_transport *kafka, enum kafka_outcome outcome, struct error *error)
 {
     const char *topic = outcome == KAFKA_OUTCOME_RETRY ? kafka_publish_find_lost(kafka) : NULL;
@@ -100,13 +99,13 @@ static struct partition *runs_in(const struct kafka_transport *kafka, const stru
     return partition && offset_map_is_running(&partition->map, job->source.offset) ? partition : NULL;
 }
 
-// A rebalance is under way: whether the partitions come back is not known yet.
+// A rebalance is in progress: it is unknown which partitions this worker will own.
 static bool is_between_owners(const struct kafka_transport *kafka)
 {
     return kafka->group.assigned || !kafka->group.membership;
 }
 
-// The group's offsets were reset while a job was computed, so it was delivered again: one of the two is
+// If the group's offsets were reset while a job was computed, it was delivered again: only one copy is
 // published.
 static void drop_twins(struct transaction *transaction, struct job *const *jobs, size_t n_jobs,
                        enum commit_action *actions)
@@ -129,7 +128,7 @@ static void drop_twins(struct transaction *transaction, struct job *const *jobs,
     transaction->n_entries = n_kept;
 }
 
-// Ownership and membership of the transaction are consistent: no callback runs before it ends.
+// Ownership and membership do not change during the transaction, because no callback runs before it ends.
 static enum status choose_actions(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   enum commit_action *actions, struct error *error)
 {
@@ -155,7 +154,7 @@ static enum status choose_actions(struct kafka_transport *kafka, struct job *con
     return STATUS_OK;
 }
 
-// The outcome is known and the caller may free the jobs.
+// The outcome is known: sets committed[]; the caller may free the jobs.
 static void set_committed(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                           const enum commit_action *actions, bool *committed)
 {
@@ -203,7 +202,8 @@ static enum status publish_jobs(struct kafka_transport *kafka, struct job *const
 
 // ---- offsets ----
 
-// Adds the partition's map with the entries finished, as a copy, because the commit may fail.
+// Adds the partition's offset with a copy of its map in which the transaction's entries are finished: the map
+// itself stays as it is, because the commit may fail.
 static enum status add_offset(struct kafka_transport *kafka, struct partition *partition, struct error *error)
 {
     struct transaction *transaction = &kafka->publishing.transaction;
@@ -283,7 +283,8 @@ static void apply_entries(struct kafka_transport *kafka)
     transaction->phase = TRANSACTION_NONE;
 }
 
-// The transaction is committed, and its caller has returned before.
+// The transaction turned out to be committed after its commit call had returned STATUS_RETRY: saves its
+// entries, so that the caller's next commit reports them instead of publishing them again.
 static enum status add_unacknowledged(struct transaction *transaction, struct error *error)
 {
     size_t n_entries = transaction->n_unacknowledged + transaction->n_entries;
@@ -314,7 +315,7 @@ static enum status abort_it(struct kafka_transport *kafka, int64_t deadline_ms, 
     } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
     if (outcome == KAFKA_OUTCOME_RETRY && !stranded)
         return STATUS_RETRY;
-    if (outcome != KAFKA_OUTCOME_DONE) // neither aborted nor to be aborted again
+    if (outcome != KAFKA_OUTCOME_DONE) // cannot be aborted
         return kafka_give_up_producer(kafka, error);
     kafka->figures.n_aborts++;
     clear_transaction(&kafka->publishing.transaction);
@@ -331,8 +332,8 @@ static enum status abort_because(struct kafka_transport *kafka, struct error *er
     return error->status;
 }
 
-// A broker that stood still, or was killed, may have called the transaction committed and lost its end
-// (kafka_settle.c). The group's offsets tell.
+// Whether the group's offsets show the commit. A broker that froze or was killed may have reported the
+// transaction as committed and lost its end marker (kafka_settle.c).
 static bool is_confirmed(struct kafka_transport *kafka)
 {
     struct error error;
@@ -386,8 +387,9 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
     return STATUS_OK;
 }
 
-// The group's committed offsets show which entries were published, by this transaction or, if partitions were
-// revoked since, by others. Whether they are those that this one sent.
+// Keeps the entries that the group's offset and map show as finished, whether this transaction published them
+// or, after a revocation, another worker. Returns whether the offset and map are those that this transaction
+// sent.
 static bool sort_out(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed,
                      const struct offset_map *map, const rd_kafka_topic_partition_t *sent)
 {
@@ -440,7 +442,7 @@ static enum status learn_fate(struct kafka_transport *kafka, int64_t deadline_ms
     return error->status == STATUS_RETRY ? STATUS_RETRY : kafka_stop(kafka, error);
 }
 
-// The offsets are held as long as the transaction, or another, hangs.
+// The group's offsets cannot be read while this or another transaction is open: then settles first.
 static enum status learn_held_fate(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
 {
     struct error settling;
@@ -517,7 +519,7 @@ enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t de
     if (outcome != KAFKA_OUTCOME_DONE)
         return outcome == KAFKA_OUTCOME_BROKEN ? kafka_give_up_producer(kafka, error) : STATUS_RETRY;
     outcome = kafka_send_no_offsets(kafka, deadline_ms, "joining the group again", error);
-    if (outcome == KAFKA_OUTCOME_BROKEN) // the caller goes on
+    if (outcome == KAFKA_OUTCOME_BROKEN) // not fatal to the caller, so it is logged
         kafka_warn(kafka->config, error->text);
     return outcome == KAFKA_OUTCOME_BROKEN ? kafka_give_up_producer(kafka, error)
                                            : abort_it(kafka, deadline_ms, error);

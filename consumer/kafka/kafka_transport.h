@@ -1,5 +1,5 @@
 // The Kafka transport from inside. Each file calls only those named before it:
-//   kafka_state.c        what all ask, and how the transport stops
+//   kafka_state.c        state that all files query, and stopping
 //   kafka_throttle.c     brokers' quotas
 //   kafka_committed.c    reads the group's offsets
 //   kafka_membership.c   bounds the time without a place in the group
@@ -9,14 +9,14 @@
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
 //   kafka_calls.c        the calls of a transaction, and what their answers mean
-//   kafka_verdict.c      is what hangs committed?
-//   kafka_settle.c       what transactions left undecided
+//   kafka_verdict.c      whether an open transaction was committed
+//   kafka_settle.c       ends transactions that a coordinator left open
 //   kafka_transaction.c  commits
 //   kafka_quiet.c        partitions without jobs to deliver
 //   kafka_quarantine.c   records that are left unfinished
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
-//   kafka_idle.c         is the queue empty?
+//   kafka_idle.c         whether the queue is empty
 //   kafka_stall.c        partitions whose next record can't be delivered
 //   kafka_hindrance.c    obstacles to the work of a member of the group
 //   kafka_namesake.c     another worker with this worker's name
@@ -65,18 +65,18 @@ struct transaction {
 // The search for records that brokers left undecided although their transaction is over.
 struct kafka_settling {
     bool is_needed;   // the last transaction was not committed, or a dead process's may not have been
-    bool is_sweeping; // a transaction is open that is to be aborted
+    bool is_sweeping; // a sweep's transaction is open and must be aborted
     int n_sweeps;
     int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
-    // partitions with their log ends when the looking began, below which records are undecided; NULL: not
-    // looked yet
+    // partitions with undecided records, and their log ends when the search began: records below are
+    // searched; NULL: not searched yet
     rd_kafka_topic_partition_list_t *undecided;
 };
 
 // ---- refused records ----
 
 enum {
-    // of a result alone in its batch; then it is replaced by an error result and a dead letter
+    // refusals of a result alone in its batch, until an error result and a dead letter replace it
     KAFKA_REFUSALS_MAX = 3,
     KAFKA_GIVEN_UP_MAX = 8, // consecutive replaced results; with one more the topic is considered faulty
 };
@@ -90,7 +90,7 @@ struct kafka_refusals {
     bool is_exact; // the broker named records, not batches
     // an error of this commit that is a host's fault, not the record's: then no record counts as refused
     rd_kafka_resp_err_t host_fault;
-    rd_kafka_resp_err_t code; // of the last one, also of an earlier commit
+    rd_kafka_resp_err_t code; // of the last refusal, also in an earlier commit
     int32_t partition;
     char topic[256];
     int32_t n_given_up; // consecutive, over all commits
@@ -112,7 +112,7 @@ struct kafka_control {
 // This process among the group's workers.
 struct kafka_identity {
     struct slot slot;
-    char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // of the transaction and the group's member
+    char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // client.id, transactional.id
     uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
 };
 
@@ -123,17 +123,17 @@ struct kafka_outputs {
     bool dead_is_compacted;
     // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
     int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
-    int32_t n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of the same; 0: unknown
-    int64_t in_sync_asked_ms;                         // for unknown ones, after the start; 0: never
+    int32_t n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of these topics; 0: unknown
+    int64_t in_sync_asked_ms;                         // last query of unknown ones; 0: never
 };
 
-enum { KAFKA_HELD_IDS_BYTES = 96 }; // beside ", ..."
+enum { KAFKA_HELD_IDS_BYTES = 96 }; // without ", ..."
 
 // Partitions of a list whose offsets a transaction holds, found over several calls.
 struct kafka_held_search {
     int32_t first; // partition of the list, to notice another list
     int n_partitions, next;
-    // of this pass over the list, and of the last complete one
+    // found in this pass over the list, and in the last complete pass
     char ids[KAFKA_HELD_IDS_BYTES + 8], last_ids[KAFKA_HELD_IDS_BYTES + 8];
     bool is_cut; // `ids` has no room for more
 };
@@ -149,7 +149,7 @@ struct kafka_group {
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
     int64_t rejoined_ms;   // 0: never
-    int32_t n_partitions;  // of the topic, when last looked at for an exit; 0: never
+    int32_t n_partitions;  // of the topic, at the last kafka_confirm_drained; 0: none
     struct kafka_held_search held_search;
     int64_t held_since_ms; // since when the offsets of `assigned` can't be read; 0: they can
 };
@@ -162,28 +162,28 @@ struct kafka_outside {
     int64_t timeout_ms;             // limit of time_ms
 };
 
-// A worker without jobs is not ready when a transaction has held its next ones back for this time: the
-// default of transaction.timeout.ms, so that a producer with the default has ended by then.
+// A worker is not ready if it has no jobs, and a transaction has held back its next jobs for this time: the
+// default of transaction.timeout.ms, so the transaction of a producer with the default has ended by then.
 enum { KAFKA_HELD_UNREADY_MS = 60000 };
 
 // Checks at intervals.
 struct kafka_watch {
-    int64_t watched_ms, idle_commit_ms; // last ones: of quiet partitions, idle commit
+    int64_t watched_ms, idle_commit_ms; // last check of quiet partitions, last idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
     bool is_stuck;  // the consumer does not fetch available records
     bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
-    bool gaps_failed;       // it had no answer for some partition
-    int figures_kept_ms;    // of a partition that another worker was assigned: until that one shows its own
+    bool gaps_failed;       // the last query had no answer for some partition
+    int figures_kept_ms;    // how long a lost partition's figures stay, until its new owner shows its own
     int held_ms;            // a transaction that stays open for longer is reported
-    int held_unready_ms;    // and for longer than this keeps a worker without jobs from being ready
-    int64_t held_looked_ms; // last look for them
+    int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
+    int64_t held_looked_ms; // last search for held records
     int64_t stalls_looked_ms;
 };
 
-// Of kafka_hindrance's metadata.
+// Indices of the topics in kafka_hindrance's metadata.
 enum { KAFKA_TOPIC_JOBS, KAFKA_TOPIC_RESULTS, KAFKA_TOPIC_DEAD, KAFKA_TOPIC_CONTROL };
 
 // Obstacles to the work of a member of the group.
@@ -192,8 +192,8 @@ struct kafka_hindrance {
     bool is_reported[KAFKA_METADATA_TOPICS_MAX];
     bool silence_is_reported;
     int64_t down_ms;             // since when no broker is up; 0: one is
-    char held[ERROR_TEXT_BYTES]; // by a transaction; "": not
-    char text[ERROR_TEXT_BYTES]; // "": none
+    char held[ERROR_TEXT_BYTES]; // records that an open transaction holds back; "": none
+    char text[ERROR_TEXT_BYTES]; // the obstacle; "": none
 };
 
 // Reused for each record and commit.
@@ -214,21 +214,22 @@ struct kafka_intake {
     rd_kafka_queue_t *records;
     const struct transport_events *events; // during poll
     int64_t n_bytes;                       // of the records delivered by this poll
-    int64_t now_ms;                        // when it looked for them
+    int64_t now_ms;                        // time of this poll's search for records
     int wake_file;                         // eventfd
     bool paused;
 };
 
-// For a call of librdkafka to return after its own time limit. Then a new producer replaces the call's.
+// How long a call of librdkafka may exceed its own timeout. Then a new producer replaces the one it was made
+// on.
 enum { KAFKA_PATIENCE_MS = 10000 };
 
 struct kafka_throttling {
     int64_t jobs_max;         // of a transaction; 0: no limit
-    int64_t total_ms_before;  // the producer's, when the transaction began
-    int64_t patient_until_ms; // until then a commit waits for the end of a throttle: it is the last one
+    int64_t total_ms_before;  // the producer's throttle time when the transaction began
+    int64_t patient_until_ms; // until then a last commit waits for a throttle to end
     int64_t warned_ms;
     int socket_timeout_ms;   // the producer's
-    bool are_limits_refused; // brokers take no longer transaction.timeout.ms
+    bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
 };
 
 struct kafka_publishing {
@@ -238,8 +239,8 @@ struct kafka_publishing {
     struct kafka_settling settling;
     struct kafka_throttling throttling;
     int transaction_timeout_ms;
-    int patience_ms;                  // with a call that does not return: KAFKA_PATIENCE_MS but in tests
-    struct kafka_offsets_call *stuck; // the producer's, which a new one replaces; NULL: none
+    int patience_ms;                  // KAFKA_PATIENCE_MS; tests set less
+    struct kafka_offsets_call *stuck; // a call of the producer that did not return; NULL: none
     struct kafka_scratch scratch;
 };
 
@@ -270,9 +271,9 @@ enum status kafka_stop(struct kafka_transport *kafka, const struct error *error)
 // The same, because the jobs topic was recreated.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
 bool kafka_is_cooperative(const struct kafka_transport *kafka);
-// Another worker has our name: `what` found it out. Returns STATUS_RESTART.
+// Stops because another worker has our name; `what` is the call that showed it. Returns STATUS_RESTART.
 enum status kafka_stop_fenced(struct kafka_transport *kafka, const char *what, struct error *error);
-// Whether a coordinator did not answer, or not as one.
+// Whether the code means that no coordinator answered, or a broker that is not the coordinator did.
 bool kafka_is_unreachable(rd_kafka_resp_err_t code);
 
 // ---- kafka_committed.c ----
@@ -295,15 +296,16 @@ enum status kafka_group_join(struct kafka_transport *kafka, struct error *error)
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same, for a consumer that does not fetch any more.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Releases the partitions, leaves the group and closes the consumer within the deadline. The group keeps a static
-// member for its session where no broker answers, or a rebalance does not end in time.
+// Releases the partitions, leaves the group and closes the consumer within the deadline. If no broker
+// answers, or a rebalance does not end in time, the group keeps a static member until its session expires.
 void kafka_group_leave(struct kafka_transport *kafka, bool is_answered, int64_t deadline_ms);
 void kafka_rebalance(rd_kafka_t *rk, rd_kafka_resp_err_t code, rd_kafka_topic_partition_list_t *list,
                      void *opaque);
 // Starts the assigned partitions from their committed offsets. STATUS_RETRY: call again.
 enum status kafka_begin_assigned(struct kafka_transport *kafka, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
-// Once the membership of a new assignment is known: passes on which partitions of running jobs are another's.
+// Reports the partitions with running jobs that another worker owns now, once the membership of the new
+// assignment is known.
 void kafka_report_lost(struct kafka_transport *kafka);
 // Checks the group's committed offset maps, before joining.
 enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
@@ -316,7 +318,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka);
 // ---- kafka_membership.c ----
 
 void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata);
-// The membership of the current assignment; NULL if librdkafka has another member id or generation now.
+// Sets `membership` to the current assignment's; NULL if librdkafka has another member id or generation now.
 void kafka_take_membership(struct kafka_transport *kafka);
 // Must be called before a commit collects the owned partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka);
@@ -339,10 +341,10 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
 enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same, if the last query is long enough ago. Never STATUS_RETRY.
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// An offset without our metadata, set by kafka-consumer-groups or another consumer.
+// Warns of a committed offset without our metadata, set by kafka-consumer-groups or another consumer.
 void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
                                const rd_kafka_topic_partition_t *committed);
-// The assignment is empty.
+// Warns once if this worker is a member without partitions.
 void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_quiet.c ----
@@ -351,17 +353,18 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 // compaction move the end of a partition beyond its last job; without jobs in flight no commit would follow,
 // and the group's lag would never be 0.
 void kafka_quiet_commit(struct kafka_transport *kafka);
-// Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching one (its
-// issue 5591, open). It is fetched again and, if that does not help, by a new consumer (watch.is_stuck).
+// Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching a
+// partition (its issue 5591, open). The partition is rewound and, if that does not help, fetched by a new
+// consumer (watch.is_stuck).
 void kafka_quiet_compare(struct kafka_transport *kafka);
 
 // ---- kafka_quarantine.c ----
 
-// The transport's quarantine.
+// Implements the transport's `quarantine`.
 void kafka_quarantine(struct transport *transport, int32_t id, int64_t offset);
-// The partition leaves this worker.
+// Releases the quarantined records of a partition that leaves this worker.
 void kafka_quarantine_release(struct partition *partition);
-// Writes where such records are, or nothing where there are none.
+// Writes where quarantined records are; leaves `text` unchanged if there are none.
 void kafka_quarantine_describe(const struct kafka_transport *kafka, char *text, size_t size);
 
 // ---- kafka_suspects.c ----
@@ -369,16 +372,16 @@ void kafka_quarantine_describe(const struct kafka_transport *kafka, char *text, 
 // Implements the transport's `start`.
 enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                         enum suspect_state how, struct error *error);
-// The partitions are being revoked and their jobs are no longer computed: marks them for the next commit, or
-// for the one of kafka_say_leaving. Without a list: all owned partitions.
+// Marks partitions that are being revoked, whose jobs are no longer computed, for the next commit or the one
+// of kafka_say_leaving. `list` NULL: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
 bool kafka_has_to_say_leaving(const struct kafka_transport *kafka);
 void kafka_say_leaving(struct kafka_transport *kafka);
 
 // ---- kafka_namesake.c ----
 
-// Before the worker begins under its name: waits while another one may live that has it. STATUS_RESTART: it
-// lives. Also ends once config->is_stopping.
+// Waits, before the worker uses its name, until no other worker of that name can be alive. STATUS_RESTART:
+// one is alive. Also ends once config->is_stopping.
 enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 
 // ---- kafka_connect.c ----
@@ -399,12 +402,12 @@ bool kafka_confirm_drained(struct transport *transport);
 // Whether the consumer's error means that the next record of a partition can't be delivered. May deliver a
 // record in place of the batch.
 bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *message);
-// A record of the partition, or its end, has arrived at the offset: it is not stalled. False: it is to be
-// dropped, since a probe has fetched it or it is to be fetched again.
+// A record or the end of the partition arrived at `offset`: ends the stall. False: the caller drops the
+// record, because a probe fetched it or it will be fetched again.
 bool kafka_stall_end(struct kafka_transport *kafka, struct partition *partition, int64_t offset);
 // Called in each poll.
 void kafka_stall_look(struct kafka_transport *kafka);
-// Writes which partition is stalled, or nothing where none is.
+// Writes which partition is stalled; leaves `text` unchanged if none is.
 void kafka_stall_describe(const struct kafka_transport *kafka, char *text, size_t size);
 
 // ---- kafka_hindrance.c ----
@@ -422,9 +425,9 @@ enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
 // Must be called when a transaction begins.
 void kafka_publish_note_topics(struct kafka_transport *kafka);
-// A topic of results or dead letters that was deleted, or made again with another number of partitions, since
-// the transaction began: librdkafka keeps what is queued for its old partitions until the transaction times
-// out. Asks the brokers without waiting: the answer is known to a later call. NULL: none.
+// Name of an output topic that was deleted, or recreated with another partition count, since the transaction
+// began; NULL: none. librdkafka keeps the messages queued for its old partitions until the transaction times
+// out. Queries the brokers without waiting: a later call sees the answer.
 const char *kafka_publish_find_lost(struct kafka_transport *kafka);
 // STATUS_RETRY: a topic that the jobs' records go to was deleted.
 enum status kafka_publish_check_topics(const struct kafka_transport *kafka, struct job *const *jobs,
@@ -433,8 +436,8 @@ enum status kafka_publish_check_topics(const struct kafka_transport *kafka, stru
 // large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error) WARN_UNUSED;
-// `error` of a commit: names an output topic with fewer in-sync replicas than it must have, if there is one.
-// librdkafka repeats what the broker refuses for that, and says that time is over.
+// Adds to the `error` of a commit an output topic whose in-sync replicas are fewer than min.insync.replicas,
+// if there is one. librdkafka retries records refused for that reason, and reports only a timeout.
 void kafka_publish_name_replicas(struct kafka_transport *kafka, struct error *error);
 // Reads max.message.bytes again, which may have been lowered. STATUS_REFUSE: below the minimum.
 enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
@@ -466,24 +469,27 @@ void kafka_refusals_published(struct kafka_refusals *refusals, const struct job 
 
 // After a commit that failed with `error`: adds the refusals to the jobs and replaces results that were
 // refused too often. STATUS_RETRY: commit the jobs again, refused ones alone; the code is
-// ERROR_RESULT_REFUSED where records were refused. STATUS_REFUSE: the topic refuses every record.
+// ERROR_RESULT_REFUSED if records were refused. STATUS_REFUSE: the topic refuses every record.
 enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *const *jobs, size_t n_jobs,
                                   struct error *error) WARN_UNUSED;
 
 // ---- kafka_throttle.c ----
 
-// For how long a broker reads nothing from the producer; 0: it does.
+// Milliseconds for which a broker still reads nothing from the producer; 0: not throttled.
 int kafka_throttled_ms(const struct kafka_transport *kafka);
-// Puts "throttled by the broker ..." before the error's text while one throttles.
+// Puts "throttled by the broker ..." before the error's text while a broker throttles.
 void kafka_throttle_explain(const struct kafka_transport *kafka, struct error *error);
-// Before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms is over.
+// Called before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms has
+// passed.
 enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// A transaction begins; its records were sent: limits the next ones by what they cost.
+// Called when a transaction begins, and (learn) when its records were sent: limits the number of jobs of the
+// next transactions by the throttle time that this one caused.
 void kafka_throttle_begin(struct kafka_transport *kafka);
 void kafka_throttle_learn(struct kafka_transport *kafka);
-// Records that wait on a throttled connection would time out there, and the producer could not go on.
+// Whether a throttle outlasts the requests' timeout: records that wait on the connection would time out
+// there, and the producer would fail.
 bool kafka_throttle_outlasts_requests(const struct kafka_transport *kafka);
-// Of a new producer: longer ones after long throttles, unless the user gave them.
+// Sets longer timeouts for a new producer after long throttles, unless the user set them.
 void kafka_throttle_set_limits(struct kafka_transport *kafka, rd_kafka_conf_t *conf);
 // The transport's commit_advice.
 void kafka_commit_advice(struct transport *transport, struct commit_advice *advice);
@@ -496,7 +502,7 @@ enum kafka_outcome { KAFKA_OUTCOME_DONE, KAFKA_OUTCOME_RETRY, KAFKA_OUTCOME_ABOR
 int kafka_call_ms(int64_t deadline_ms);
 // Whether to make the call again now; waits a little.
 bool kafka_try_again(struct kafka_transport *kafka, enum kafka_outcome outcome, int64_t deadline_ms);
-// Classifies a fault (NULL: none) and destroys it; sets `error` where there is one. Stops the transport where
+// Classifies a fault (NULL: none) and destroys it; sets `error` if there is one. Stops the transport if
 // access was denied, or another worker has our id.
 enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                                struct error *error);
@@ -507,28 +513,28 @@ enum kafka_outcome kafka_send_offsets(struct kafka_transport *kafka,
                                       const rd_kafka_topic_partition_list_t *offsets,
                                       const rd_kafka_consumer_group_metadata_t *group, int64_t deadline_ms,
                                       const char *what, struct error *error);
-// Offsets sent as no member of the group, in a transaction that is aborted. Repeats the call.
+// Sends offsets without a group member, in a transaction that is aborted later. Repeats the call.
 enum kafka_outcome kafka_send_no_offsets(struct kafka_transport *kafka, int64_t deadline_ms, const char *what,
                                          struct error *error);
 
 // ---- kafka_verdict.c ----
 
-// Takes the partitions out of the list whose first undecided record is of a transaction that was committed,
-// by this process or, where `is_first`, by any. `n_others`: partitions that stay, where such a transaction of
-// another process is the first. STATUS_RETRY: the records could not be read in time.
+// Removes the partitions whose first open transaction was committed by this worker or, with `is_first` (this
+// process has committed nothing yet), by any worker. *n_others: partitions that stay in the list although
+// another worker committed their first open transaction. STATUS_RETRY: the records could not be read in time.
 enum status kafka_verdict_keep(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *undecided,
                                bool is_first, int *n_others, struct error *error) WARN_UNUSED;
 
 // ---- kafka_settle.c ----
 
-// From now on kafka_settle has something to do.
+// Makes the next kafka_settle search for undecided records.
 void kafka_settle_begin(struct kafka_transport *kafka);
-// Waits until nothing hangs of transactions of ours that are over, and aborts what does. The transaction's
-// phase must be TRANSACTION_NONE, or TRANSACTION_UNKNOWN. STATUS_RETRY: call again, where the phase is
+// Waits until no ended transaction of ours is still open in a partition, and aborts those that stay open. The
+// transaction's phase must be TRANSACTION_NONE or TRANSACTION_UNKNOWN. STATUS_RETRY: call again, after
 // TRANSACTION_BROKEN with a new producer. May set watch.is_behind.
 enum status kafka_settle(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
 void kafka_settle_finish(struct kafka_transport *kafka);
-// Of a committed offset and its metadata; all without an offset have one.
+// CRC-32 of a committed offset and its metadata; one value for all partitions without an offset.
 uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 
 // ---- kafka_transaction.c ----
@@ -539,22 +545,22 @@ enum status kafka_commit(struct transport *transport, struct job *const *jobs, s
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
 // Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
-// under our id since. STATUS_RESTART: one has.
+// under our id since this process began its own. STATUS_RESTART: one has.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
                                        struct error *error) WARN_UNUSED;
 void kafka_transaction_finish(struct kafka_transport *kafka);
 
 // ---- kafka_control.c ----
 
-// For a coordinator of transactions, which may have to abort the predecessor's first, and for the control
-// topic's leader, each.
+// Start timeout for the transaction coordinator, which may first have to abort a predecessor's transaction,
+// and another such timeout for the control topic's leader.
 enum { KAFKA_START_PATIENCE_MS = 30000 };
 
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,
                                const char *id, int wake_file, int patience_ms,
                                struct error *error) WARN_UNUSED;
-// The topic was deleted and made again: reads the new one from its beginning. Earlier cancellations stay.
-// After an error it is to be called again.
+// Reads a recreated control topic from its beginning. Earlier cancellations stay valid. After an error call
+// it again.
 enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions,
                                  struct error *error) WARN_UNUSED;
 // Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A compacted topic refuses a record without one.
+// A compacted topic refuses a record without a key.
 #define MARK_KEY  "sheaf-sweep"
 #define CLIENT_ID "sheaf"
 
@@ -24,7 +24,7 @@ static enum status add_topic(struct kafka_handle *reader, const char *topic, int
     int32_t n_partitions = 0;
     if (kafka_topic_find(reader, topic, kafka_remaining_ms(deadline_ms), &n_partitions, error) != STATUS_OK)
         return reader->denied ? STATUS_REFUSE : (error->status = STATUS_RETRY);
-    if (n_partitions == 0) // they exist, and what is not looked at would count as decided
+    if (n_partitions == 0) // the topic exists: without its partitions its records would count as decided
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: a broker does not know topic %s",
                          reader->config->brokers, topic);
     for (int32_t i = 0; i < n_partitions; i++)
@@ -54,7 +54,8 @@ rd_kafka_topic_partition_list_t *kafka_undecided_find(struct kafka_handle *reade
     return NULL;
 }
 
-// Asks who leads the partitions: of topics without a handle librdkafka asks once and keeps the answer.
+// Queries the partitions' leaders: librdkafka queries a topic without a handle only once and caches the
+// answer.
 static void look_up_leaders(struct kafka_handle *reader, const rd_kafka_topic_partition_list_t *list)
 {
     struct error error;

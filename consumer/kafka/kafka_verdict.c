@@ -1,14 +1,14 @@
-// Was the first transaction that hangs in a partition committed?
+// Whether the first open transaction of a partition was committed.
 //
-// Where only some partitions had no leader when a transaction was committed, the group's offsets say that its
-// jobs are finished, and their results hang. They must not be aborted: the producer's next commit there makes
-// them visible. The first undecided record belongs to the transaction that hangs first:
+// If a transaction was committed while some of its partitions had no leader, the group's offsets show its
+// jobs as finished, but its results in those partitions are undecided. They must not be aborted: the
+// producer's next commit to the partition makes them visible. The first undecided record belongs to the first
+// open transaction:
 //
-//   its job is not finished                    not committed
-//   its job is finished, and another record    not committed: published again since, here or elsewhere
-//   of the partition has its result
-//   its job is finished, and no other record   committed
-//   has its result
+//   its job         another undecided record has the job's result    verdict
+//   not finished    -                                                not committed
+//   finished        yes                                              not committed: published again since
+//   finished        no                                               committed
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
@@ -19,10 +19,10 @@
 
 enum { SCAN_TIMEOUT_MS = 3000, READ_TIMEOUT_MS = 1000, READ_ONE_TIMEOUT_MS = 100 };
 
-// Of one undecided partition of results or dead letters.
+// The first undecided record of a partition of results or dead letters.
 struct first_record {
     bool is_seen, is_ours, is_repeated;
-    int64_t partition, offset; // of its job; -1: it has none
+    int64_t partition, offset; // of the job in the jobs topic; -1: unknown
 };
 
 static int64_t read_place(const struct record *record, const char *of_result, const char *of_dead_letter)
@@ -68,8 +68,8 @@ static void move_offset(rd_kafka_topic_partition_t *to, rd_kafka_topic_partition
     from->metadata_size = 0;
 }
 
-// Reads the group's offsets of the listed partitions, one by one where they can't be read together. A partition
-// whose offset a transaction holds gets none: it is not committed.
+// Reads the group's offsets of the listed partitions, one by one if they cannot be read together. The offset
+// of a partition that an open transaction holds is set to RD_KAFKA_OFFSET_INVALID: its commit is not decided.
 static void read_offsets(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
 {
     struct error error;

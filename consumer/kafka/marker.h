@@ -1,13 +1,13 @@
 // The progress marker of a submission over Kafka: a record of the control topic, written in the same
 // transaction as the jobs that it counts. The next submission of the dataset continues after these lines, and
 // collect knows the number of answers. The topic is compacted: the newest record of a key is valid, and a
-// tombstone (empty value) deletes the marker. The topic has other records too (cancel.h).
+// tombstone (empty value) deletes the marker. The topic has other records, too (cancel.h).
 //
 //   key    ["submit", JOBS_TOPIC, DATASET]
 //   value  {"topic", "dataset", "lines", "jobs", "fingerprint", "complete", "created", "partition", "offset"}
 //
-// That the control topic has the markers of all datasets on the jobs topic was found by a search of that one,
-// whose outcome is a record beside the markers (to versions without it: a marker that is none):
+// A search of the jobs topic finds the datasets on it that have no marker. Its outcome is another record of
+// the control topic (versions without the search take it for an invalid marker):
 //
 //   key    ["submit", JOBS_TOPIC]
 //   value  {"topic", "start", "unmarked": [DATASET, ...]}
@@ -32,24 +32,25 @@ struct marker {
     uint64_t fingerprint; // of these lines; below 2^63
     bool complete;        // the input ended there
     int64_t created_s;    // seconds since 1970 UTC, of the jobs
-    int32_t partition;    // of one of the last jobs, and its offset; -1: there is none
+    int32_t partition;    // of one of the last jobs, with `offset`; -1: none
     int64_t offset;
     bool is_withdrawn; // a tombstone; only topic and dataset are set
 };
 
-// Datasets on the jobs topic that had no marker: other producers', of versions without markers, or those whose
-// markers were lost with the control topic. All others that were there had one; those since write theirs.
+// Datasets on the jobs topic that had no marker: written by other producers or by versions without markers,
+// or their markers were lost with the control topic. All other datasets on the topic at that time had a
+// marker, and later submissions write one.
 struct marker_search {
     struct text topic;
-    int64_t start; // of the control topic (kafka_topic_start): since then it has lost no marker
+    int64_t start; // kafka_topic_start of the control topic: while it is the same, no marker was lost
     const struct value *unmarked; // [n_unmarked] strings
     size_t n_unmarked;
 };
 
-// of the value; a longer list is not written, so that each new dataset is searched
+// of the value; a longer list is not written, and then each new dataset is searched for
 enum { MARKER_SEARCH_BYTES_MAX = 1 << 18 };
 
-// Whether the record is a marker or a search, not another kind of the control topic.
+// Whether the record is a marker or a search, not another kind of record of the control topic.
 bool marker_is_key(struct text key);
 void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
 // `unmarked`: the list's strings in JSON, with commas between them.

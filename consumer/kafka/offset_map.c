@@ -238,7 +238,7 @@ static enum status decode_bitmap(int64_t offset, struct text metadata, struct bu
     return STATUS_OK;
 }
 
-// Moves the bits to a window at `offset`; offsets in computation remain unfinished.
+// Moves the bits to a window at `offset`; running offsets remain running.
 static void restart_at(struct offset_map *map, int64_t offset, const unsigned char *bitmap, size_t size)
 {
     struct offset_map old = *map;

@@ -1,7 +1,14 @@
 // The offset map of one partition: which delivered offsets are running and which are finished. Jobs finish in
 // any order, so the committed offset is the watermark, the lowest unfinished delivered offset, and the
 // commit's metadata is a bitmap of the finished offsets above it. The next owner of the partition starts at
-// the watermark and skips the offsets in the bitmap.
+// the watermark and skips the offsets in the bitmap:
+//
+//   offset     100  101  102  103  104  105  106      f finished, r running, - gap (never delivered)
+//   state       r    f    f    r    -    f             watermark 100, position 106
+//   commit     offset 100, bitmap 0 1 1 0 0 1          byte 0 = 0x26
+//
+//   job 100 finishes:  watermark 103, bitmap 0 0 1     101 and 102 are passed, too
+//   job 103 finishes:  watermark 106, no bitmap        the gap 104 and 105 are passed, too
 //
 // Offsets have gaps (control records of transactions, compaction). An offset below `position` that was not
 // delivered never will be, so the watermark passes it.
@@ -15,7 +22,7 @@
 #include <stdint.h>
 
 enum {
-    // Offsets that a map covers, from the watermark on. A broker keeps at most 4,096 bytes of metadata an
+    // Offsets that a map covers, from the watermark on. A broker keeps at most 4,096 bytes of metadata per
     // offset (offset.metadata.max.bytes): 16,384 bits with tag and CRC are 2,743 characters.
     OFFSET_MAP_WINDOW = 16384,
     OFFSET_MAP_WORDS = OFFSET_MAP_WINDOW / 64,
@@ -54,7 +61,7 @@ enum delivery offset_map_deliver(struct offset_map *map, int64_t offset);
 bool offset_map_is_running(const struct offset_map *map, int64_t offset);
 // Whether the offset is below the watermark or finished above it.
 bool offset_map_is_finished(const struct offset_map *map, int64_t offset);
-// Marks a running offset finished, or removes it (`forget`) because its partition went to another worker.
+// Marks a running offset as finished, or (`forget`) removes it because its partition went to another worker.
 void offset_map_finish(struct offset_map *map, int64_t offset);
 void offset_map_forget(struct offset_map *map, int64_t offset);
 // Rewinds the position to a running offset, which will be delivered again.
@@ -66,7 +73,7 @@ bool offset_map_is_full(const struct offset_map *map);
 
 // The CRC-32 of the metadata, over an offset and its data.
 uint32_t offset_map_crc(int64_t offset, const unsigned char *bytes, size_t size);
-// The metadata: tag, then base64 of a CRC-32 (little-endian; over the watermark as 8 little-endian bytes,
-// then the bitmap) and the bitmap: bit i % 8 of byte i / 8 is offset watermark + i, zero bytes at the end
-// left out. Text behind a "." belongs to the suspects (suspects.h).
+// Appends the metadata: a tag, then the base64 of a CRC-32 (little-endian, over the watermark as 8
+// little-endian bytes and the bitmap) and of the bitmap. Bit i % 8 of byte i / 8 is offset watermark + i;
+// trailing zero bytes are left out. The text after a "." belongs to the suspects (suspects.h).
 void offset_map_encode(const struct offset_map *map, struct buffer *out);

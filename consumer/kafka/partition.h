@@ -7,25 +7,26 @@
 
 enum { PARTITION_GAPS_MAX = 32 };
 
-// Undelivered offsets [from, to). The last of a full list covers several gaps with the records between them.
+// Undelivered offsets [from, to). In a full list the last item covers several gaps and the records between
+// them.
 struct gap {
     int64_t from, to;
-    int64_t n_finished;  // of the undelivered ones, by the offset map
-    int64_t n_delivered; // between the gaps of one that covers several
+    int64_t n_finished;  // undelivered offsets that the offset map has as finished
+    int64_t n_delivered; // records delivered between the gaps of an item that covers several
 };
 
 // The gaps since the log start was last queried, by offset.
 struct gaps {
     struct gap items[PARTITION_GAPS_MAX];
     int32_t n_items;
-    int64_t n_deleted; // ever: records, before they were read
+    int64_t n_deleted; // records deleted before they were read, since the start
 };
 
-// Records behind an open transaction are not delivered until it ends.
+// Records after the first record of an open transaction are not delivered until it ends.
 struct held {
     int64_t since_ms; // 0: none are
     int64_t offset;   // of the transaction's first record, or a little below
-    bool is_reported; // for longer than a transaction of ours takes
+    bool is_reported; // held for longer than watch.held_ms
 };
 
 // Records that are left unfinished; running in the map.
@@ -38,20 +39,20 @@ struct quarantine {
 // The end of a batch that can't be read, searched for by probes (kafka_stall.c).
 struct stall_skip {
     int64_t first; // its first offset that was not delivered
-    int64_t begin; // of the batch, as its error says
+    int64_t begin; // first offset of the batch, from the error
     int64_t low;   // the last offset known to be of it
-    int64_t probe; // that is being fetched
-    int64_t high;  // from here on something else is fetched; 0: not known
-    int64_t step;  // of the probes; 0: there is no search
+    int64_t probe; // offset that is being fetched
+    int64_t high;  // lowest offset known to be after the batch; 0: none
+    int64_t step;  // distance to the next probe; 0: there is no search
 };
 
 // The next record can't be delivered.
 struct stall {
-    int64_t since_ms; // 0: it can, or it is not seen yet
+    int64_t since_ms; // 0: not stalled, or not noticed yet
     int64_t offset;
-    char what[256]; // the error; "": nothing arrives, and no error
+    char what[256]; // the error; "": none, but nothing arrives
     bool is_denied, is_reported;
-    bool is_doubted; // a later record has arrived, perhaps since librdkafka passed over this one
+    bool is_doubted; // a later record arrived, perhaps because librdkafka skipped the batch
     struct stall_skip skip;
 };
 
@@ -69,11 +70,12 @@ struct fetching {
 struct partition {
     int32_t id;
     bool owned; // assigned now: finished jobs may be published
-    // Until then the figures are shown; INT64_MAX: while it is owned, and during the rebalance after that.
+    // Its figures are shown until this time; INT64_MAX: while it is owned, and during the rebalance that
+    // follows.
     int64_t figures_until_ms;
     struct fetching fetching;
     int64_t committed;  // the group's committed offset; -1: none
-    uint32_t saved_crc; // of that and its metadata (kafka_saved_crc)
+    uint32_t saved_crc; // of `committed` and its metadata (kafka_saved_crc)
     struct gaps gaps;
     struct held held;
     struct offset_map map;

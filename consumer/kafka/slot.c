@@ -23,7 +23,7 @@ static bool suits_file_name(char byte)
            byte == '-' || byte == '_';
 }
 
-// suffix_bytes: of the longest that will be appended.
+// suffix_bytes: length of the longest suffix that will be appended.
 static enum status write_group(const char *group, size_t suffix_bytes, char out[3 * SLOT_GROUP_BYTES_MAX + 1],
                                struct error *error)
 {
@@ -74,7 +74,7 @@ static bool read_id(struct slot *slot)
     return true;
 }
 
-// ---- the line behind the id ----
+// ---- the second line ----
 
 enum { LINE_BYTES_MAX = 2 * 21 + SLOT_MEMBER_BYTES_MAX + 4 };
 

@@ -1,14 +1,15 @@
-// A worker's slot: a persistent identity for one of the worker processes beside a store, used as static
-// member (KIP-345) and transactional id. A restarted worker has the same identity, and never two processes at
-// a time: it takes over the partitions of the dead process at once and fences its open transaction.
+// A worker's slot: a persistent identity for one of the worker processes that share a store, used as static
+// member (KIP-345) and transactional id. A restarted worker has the same identity, and no two processes hold
+// it at a time: it takes over the partitions of the dead process at once and fences its open transaction.
 //
-// A slot is a file, DIRECTORY/GROUP.worker-NUMBER, held by a lock (flock) that ends with the process. Its
-// content is an id, drawn once at random: slot 0 of two machines are two identities. Behind it is a line:
+// A slot is a file, DIRECTORY/GROUP.worker-NUMBER, held by a lock (flock) that ends with the process. The
+// file has two lines:
 //
+//   ID                      drawn once at random, so slot 0 of two machines are two identities
 //   DEVICE INODE MEMBER
 //
-// MEMBER: the member id that the group's coordinator gave the last process of the slot, or a word (below).
-// DEVICE and INODE are the file's own: the line of a copied file is not believed.
+// MEMBER is the member id that the group's coordinator gave the slot's last process, or a word (below).
+// DEVICE and INODE are the file's own: in a copied file they differ, and the second line is ignored.
 #pragma once
 
 #include "schemas/error.h"
@@ -24,7 +25,7 @@ enum {
 };
 
 // In place of a member id:
-#define SLOT_MEMBER_JOINING "joining" // the process was joining the group: a member of its name may be it
+#define SLOT_MEMBER_JOINING "joining" // the process was joining: a member of its name may be this process
 #define SLOT_MEMBER_FENCED  "fenced"  // another process took the name
 
 struct slot {
@@ -36,8 +37,8 @@ struct slot {
 
 // Whether a slot can have these names (`name` may be NULL), without a file: STATUS_REFUSE with ERROR_USAGE.
 enum status slot_check(const char *group, const char *name, struct error *error) WARN_UNUSED;
-// Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are
-// written %XX. STATUS_REFUSE with ERROR_USAGE: the name so written is too long for a file's.
+// Takes the lowest free slot. Bytes of the group's name that are not valid in a file name are written %XX.
+// STATUS_REFUSE with ERROR_USAGE: the resulting file name is too long.
 enum status slot_open(struct slot *slot, const char *directory, const char *group,
                       struct error *error) WARN_UNUSED;
 // The slot of a given name (letters, digits, '.', '_' and '-'), for pods without a persistent folder: the
@@ -47,6 +48,6 @@ enum status slot_open_named(struct slot *slot, const char *directory, const char
                             struct error *error) WARN_UNUSED;
 // A slot without a file, if none can be created: `name`, or (NULL) a random id that is not reused.
 enum status slot_open_without_file(struct slot *slot, const char *name, struct error *error) WARN_UNUSED;
-// Records the member id, or a word. A file that cannot be written to keeps what it has.
+// Records the member id, or a word. A file that cannot be written keeps its content.
 void slot_note_member(struct slot *slot, const char *member);
 void slot_close(struct slot *slot); // file -1: closed already

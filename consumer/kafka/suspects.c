@@ -44,7 +44,7 @@ static void remove_at(struct suspects *suspects, int32_t i)
             (size_t)(suspects->n_items - i) * sizeof *suspects->items);
 }
 
-// Makes room for one more. A dropped entry counts as doubtful again.
+// Makes room: drops a suspect with the fewest crashes, which is then below `doubtful` again.
 static void forget_least(struct suspects *suspects)
 {
     int32_t least = 0;
@@ -256,7 +256,7 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
         return status;
     uint64_t last_owner = get_integer(&bytes, OWNER_BYTES);
     unsigned flags = (unsigned)get_integer(&bytes, 1);
-    if (last_owner == owner && flags & FLAG_COMPUTING) { // ours is newer
+    if (last_owner == owner && flags & FLAG_COMPUTING) { // the state in memory is newer
         suspects->promised = 0;
         return STATUS_OK;
     }
@@ -270,7 +270,7 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
     if (flags & FLAG_COMPUTING)
         count_crash(&snapshot);
     suspects_rest(&snapshot);
-    snapshot.promised = 0; // by the last owner, not by this process
+    snapshot.promised = 0; // the last owner's, not this process's
     *suspects = snapshot;
     return STATUS_OK;
 }

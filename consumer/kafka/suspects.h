@@ -1,31 +1,35 @@
 // Suspects: jobs of a partition that may have crashed a worker. The state is committed with the partition's
-// offset, behind the offset map, so that it follows the partition to its next owner:
+// offset, after the offset map in the metadata, so it follows the partition to its next owner:
 //
 //   - `promised`: the offset up to which jobs may be computed. Unfinished offsets below it may have been
-//     running when a worker crashed and are suspects then. It is set ahead of the position by commits that
-//     are made anyway;
+//     running when a worker crashed, and then become suspects. Ordinary commits raise it ahead of the
+//     position;
 //   - suspects of one crash: all unfinished offsets below `doubtful`. They are computed a few at a time; each
 //     group is committed before it starts;
-//   - suspects of more crashes, by offset, with their number. They are computed alone, committed before they
-//     start;
-//   - the owner: a worker that leaves or releases a partition commits that, so it does not count as a crash.
+//   - suspects of more crashes, by offset, with their number of crashes. They are computed alone, each
+//     committed before it starts;
+//   - the owner: the id of a process. A worker that leaves or releases a partition commits that it computes
+//     nothing there, so its successor counts no crash.
 //
-// The text is ".S1:" and the base64 of
+// The text is ".S1:" and the base64 of these fields (little-endian; a varint has 7 bits a byte, low bits
+// first):
 //
-//   CRC-32 of what follows and the offset | owner, 8 bytes | flags: 1 = being computed | promised - offset |
-//   max(doubtful - offset, 0) | n | n times: offset - the one before, crashes * 4 + state
+//   CRC-32 of the following fields and the offset, 4 bytes
+//   owner, 8 bytes
+//   flags, 1 byte: 1 = jobs are being computed
+//   promised - offset, varint
+//   max(doubtful - offset, 0), varint
+//   n, the number of listed suspects, varint
+//   n times: offset - the previous one (at first the committed one), varint; crashes * 4 + state, 1 byte
 //
-// state: 0 may be computed, 1 is, 2 is alone;
-//
-// numbers little-endian, from `promised` on as varints (7 bits a byte, the low ones first). Plain memory, no
-// thread.
+// state: 0 = may be computed, 1 = is computed among few, 2 = is computed alone. Plain memory, no thread.
 #pragma once
 
 #include "consumer/kafka/offset_map.h"
 #include "schemas/suspect.h"
 
 enum {
-    // of one partition; beyond, one with few crashes is counted as doubtful again
+    // of one partition; beyond, a suspect with few crashes is counted below `doubtful` again
     SUSPECTS_MAX = 256,
     SUSPECT_CRASHES_MAX = 60, // counts saturate here
     SUSPECTS_TEXT_BYTES_MAX = 1344,
@@ -49,11 +53,11 @@ struct suspects {
     int32_t n_items;
 };
 
-// Takes over a partition from its committed `offset` and metadata (with the map). If the committed owner is
-// `owner`, this process, it is no crash. STATUS_REFUSE: damaged, or of another version.
+// Takes over a partition from its committed `offset` and metadata (with the map). No crash is counted if the
+// committed owner is `owner`, this process. STATUS_REFUSE: damaged, or of another version.
 enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata,
                                uint64_t owner, struct error *error) WARN_UNUSED;
-// Whether jobs may have been computed when the metadata was committed. True also where the metadata cannot be
+// Whether jobs may have been computed when the metadata was committed. True also if the metadata cannot be
 // read.
 bool suspects_are_computed(int64_t offset, struct text metadata);
 // Number of crashes at which the job may have been running.
