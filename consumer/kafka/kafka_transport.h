@@ -563,7 +563,7 @@ enum status kafka_control_open(struct kafka_control *control, const struct kafka
 // it again.
 enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions,
                                  struct error *error) WARN_UNUSED;
-// Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.
+// Reads available records. At the start, until the topic has been read to its end, waits up to timeout_ms.
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error) WARN_UNUSED;
 void kafka_control_close(struct kafka_control *control, int64_t deadline_ms);
