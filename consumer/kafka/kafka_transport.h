@@ -68,8 +68,8 @@ struct kafka_settling {
     bool is_sweeping; // a sweep's transaction is open and must be aborted
     int n_sweeps;
     int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
-    // partitions with undecided records, and their log ends when the search began: records below are
-    // searched; NULL: not searched yet
+    // partitions that still have undecided records below the listed offset, the log end when the search
+    // began; NULL: not searched yet
     rd_kafka_topic_partition_list_t *undecided;
 };
 
