@@ -21,7 +21,7 @@ struct duplicate_limits {
     bool is_within_dataset;     // only answers of the same dataset
     int32_t max_tokens_default; // of a request without max_tokens; 0: up to the end of the context
     int32_t n_context;          // prompt + max_tokens above this: the job is refused
-    int32_t n_positions;        // above this: refused for lack of KV pages, or other rope frequencies
+    int32_t n_positions;        // above this: no KV pages for it, or other rope frequencies
 };
 
 struct duplicates {

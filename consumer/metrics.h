@@ -56,7 +56,7 @@ struct metrics {
     int32_t n_by_age[METRICS_AGE_S_MAX];
 };
 
-// Sources of the figures that are read when they are served.
+// Sources of the figures that are not counted here, but read when a page is served.
 struct metrics_view {
     const char *version, *model, *backend, *transport, *group;
     const struct partition_figures *partitions; // [n_partitions]

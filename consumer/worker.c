@@ -362,7 +362,7 @@ static enum status run_turn(struct worker *worker, struct error *error)
         status = worker_release_jobs(worker, error);
     if (status == STATUS_RETRY) {
         status = back_off(worker, retry, error);
-        worker_figures_publish(worker); // turns that fail one after the other are no silence
+        worker_figures_publish(worker); // a loop whose turns fail must not look as if it hung
         return status;
     }
     turn_watch_at(&worker->watch, "the store");

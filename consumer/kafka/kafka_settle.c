@@ -92,7 +92,7 @@ static rd_kafka_topic_partition_list_t *list_offsets(const struct kafka_transpor
 }
 
 // Sets watch.is_behind if the group's offset of an owned partition is not the one we committed last: the
-// commit's marker was lost, and the commit aborted since.
+// commit's marker was lost, and a sweep has aborted the commit since.
 static void compare_offsets(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     char line[ERROR_TEXT_BYTES];

@@ -68,8 +68,8 @@ struct kafka_settling {
     bool is_sweeping; // a sweep's transaction is open and must be aborted
     int n_sweeps;
     int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
-    // partitions with undecided records, and their log ends when the search began: records below are
-    // searched; NULL: not searched yet
+    // partitions that still have undecided records below the listed offset, the log end when the search
+    // began; NULL: not searched yet
     rd_kafka_topic_partition_list_t *undecided;
 };
 
@@ -563,7 +563,7 @@ enum status kafka_control_open(struct kafka_control *control, const struct kafka
 // it again.
 enum status kafka_control_reopen(struct kafka_transport *kafka, int32_t n_partitions,
                                  struct error *error) WARN_UNUSED;
-// Reads available records. Until the topic was read to its end at the start, waits up to timeout_ms.
+// Reads available records. At the start, until the topic has been read to its end, waits up to timeout_ms.
 enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
                                const struct transport_events *events, struct error *error) WARN_UNUSED;
 void kafka_control_close(struct kafka_control *control, int64_t deadline_ms);

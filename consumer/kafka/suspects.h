@@ -62,7 +62,7 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
 bool suspects_are_computed(int64_t offset, struct text metadata);
 // Number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);
-// Marks the job as computed, among few others or alone.
+// Marks the job as being computed, among few others or alone.
 void suspects_compute(struct suspects *suspects, int64_t offset, enum suspect_state state);
 // No suspect is being computed any more.
 void suspects_rest(struct suspects *suspects);
