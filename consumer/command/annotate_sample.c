@@ -17,7 +17,7 @@ enum { SHOWN_BYTES = 60 };
 struct sampling_report {
     struct annotate *annotate;
     struct buffer out, record;
-    struct occurrences draws, seen; // of the sample
+    struct occurrences draws, seen; // for the sampled rows
     int64_t n_missing;              // jobs without a result, of the whole table
     int64_t n_rows;                 // sampled rows with answers
     struct sample_total prompt_tokens, answer_tokens;
