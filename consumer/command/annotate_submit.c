@@ -13,7 +13,7 @@ struct row_group {
     size_t ends[ANNOTATE_GROUP_JOBS]; // end of each record in `records`
     char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
-    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first]: jobs, their rows
+    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] new jobs, first rows
     size_t n_first;
     size_t n;
     int64_t n_refused;        // rows so far, while each has a field that a worker refuses

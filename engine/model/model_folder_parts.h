@@ -82,7 +82,7 @@ enum status folder_read_config(struct folder_config *config, const struct value 
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
 
-// model_folder_rows.c. The folder's row that becomes row `row` of n_rows.
+// model_folder_rows.c. Returns the folder's row from which row `row` of n_rows is copied.
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.

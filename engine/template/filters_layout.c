@@ -187,7 +187,8 @@ static const struct entity *find_entity(struct text text, size_t size)
     return bsearch(name, entities, sizeof entities / sizeof *entities, sizeof *entities, compare_entity);
 }
 
-// A numeric reference (&#65; &#x41;), as HTML 5 parses it. Returns its bytes; 0: not a reference.
+// Decodes the numeric reference (&#65; &#x41;) after an &, as HTML 5 does. Returns the number of bytes read;
+// 0: not a reference.
 static size_t add_numbered(struct buffer *buffer, struct text text)
 {
     static const uint16_t windows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
@@ -219,8 +220,8 @@ static size_t add_numbered(struct buffer *buffer, struct text text)
     return i + (i < text.size && text.data[i] == ';');
 }
 
-// Decodes the named reference after an &: by the whole name, else by its longest known prefix. Returns its
-// bytes.
+// Decodes the named reference after an &: by the whole name, else by its longest known prefix. Returns the
+// number of bytes read; 0: unknown.
 static size_t add_named(struct buffer *buffer, struct text text)
 {
     size_t size = 0, n_characters = 0, next = 0;

@@ -11,5 +11,5 @@
 
 uint32_t byte_alphabet_character(unsigned char byte);
 int byte_alphabet_byte(uint32_t codepoint); // -1: not in the alphabet
-// Decodes `text` to bytes; `out` has room for text.size. False: a character is not in the alphabet.
+// Decodes `text` to *size bytes; `out` has room for text.size. False: a character is not in the alphabet.
 bool byte_alphabet_decode(struct text text, char *out, size_t *size);

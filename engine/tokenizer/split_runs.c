@@ -74,7 +74,7 @@ const char *split_run(const struct split_stage *stage, const char *at, const cha
 const char *split_trailing_space(const struct split_stage *stage, const char *at, const char *end)
 {
     const char *start = at;
-    const char *run = NULL; // start of the white space before `at`
+    const char *run = NULL; // start of the white space that ends at `at`
     while (at < end) {
         struct unicode_character character = unicode_at(stage->table, at, end);
         if (!(character.class & CLASS_SPACE))

@@ -63,7 +63,8 @@ static __attribute__((noinline)) struct word_key key_of(struct text word)
 {
     const char *data = word.data, *end = data + word.size;
     struct word_key key = {.size = (uint32_t)word.size};
-    // Two halves, or three bytes, that overlap if the word is shorter: the overlapping bytes are equal.
+    // 4 to 7 bytes: two loads of 4 bytes, which may overlap; 1 to 3 bytes: the first, middle and last byte,
+    // some of which may be the same. Overlapping bytes are equal, so | is safe.
     if (word.size < 8) {
         uint32_t first, last;
         if (word.size >= 4) {
