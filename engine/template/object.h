@@ -59,8 +59,7 @@ struct object {
         int64_t integer;
         struct {
             double number;
-            const char
-                *digits; // source digits of a JSON number printed differently from `integer`; else NULL
+            const char *digits; // a JSON number's spelling, if `number` is printed differently; else NULL
         };
         struct text text; // UTF-8
         const struct object_sequence *sequence;

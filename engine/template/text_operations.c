@@ -35,8 +35,8 @@ static uint32_t lower_sigma(struct text word, size_t start, size_t end)
     return is_cased && !(codepoint && character_is_cased(codepoint)) ? FINAL_SIGMA : SMALL_SIGMA;
 }
 
-// The text to which the filter `title` applies lower(): from after the word's first character, at `start`, to
-// its end.
+// The rest of the word that starts at `start`, after its first character: the filter `title` lower-cases it
+// separately.
 static struct text rest_of_word(struct text text, size_t start)
 {
     codepoints_next(text, &start);

@@ -23,7 +23,7 @@ struct special_matcher {
     size_t n_nodes, capacity;
     int32_t roots[256];       // [first byte] node + 1; 0: no token starts with it
     int32_t n_roots;          // number of nonzero roots
-    unsigned char first_root; // one of those bytes
+    unsigned char first_root; // the first byte of one of them
     bool has_text_token[256]; // [first byte] a token that is not a control token starts with it
 };
 

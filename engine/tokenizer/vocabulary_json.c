@@ -168,8 +168,8 @@ static bool is_set(const struct value *value)
            !(value->kind == VALUE_FLOAT && value->number == 0.0);
 }
 
-// "truncation" and "padding" are allowed: they apply only if a caller of the library enables them; sheaf
-// never does.
+// "truncation" and "padding" are allowed and ignored: in transformers the caller enables them for each call;
+// sheaf never does.
 static enum status check_keys(struct json_source *source, const struct value *root)
 {
     static const char *const known[] = {"version",        "truncation", "padding",
