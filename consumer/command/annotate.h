@@ -27,8 +27,8 @@ enum {
 // Counts of the requests of a whole table (annotate_count.c).
 struct request_count {
     struct occurrences draws;    // requests without seed: the number of earlier equal ones gives the seed
-    struct occurrences requests; // rows per distinct request, by the hash of request and seed
-    struct occurrences missing;  // jobs without a result, by the same hash
+    struct occurrences requests; // rows per distinct request, keyed by the hash of request and seed
+    struct occurrences missing;  // jobs without a result, keyed by the same hash
     int64_t n_different, n_missing;
 };
 
@@ -37,7 +37,7 @@ struct annotate_gold {
     struct evaluation evaluation;
     size_t column; // of the input
     struct text name;
-    bool is_first_property; // compared, because none of several was named
+    bool is_first_property; // chosen by default: the option named none of several
     bool has_begun;         // answers are compared; before, gold labels are only registered
     enum status status;     // not OK: the evaluation stopped with `fault`; the table is still written
     struct error fault;

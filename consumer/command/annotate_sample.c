@@ -17,7 +17,7 @@ enum { SHOWN_BYTES = 60 };
 struct sampling_report {
     struct annotate *annotate;
     struct buffer out, record;
-    struct occurrences draws, seen; // of the sample
+    struct occurrences draws, seen; // for the sampled rows
     int64_t n_missing;              // jobs without a result, of the whole table
     int64_t n_rows;                 // sampled rows with answers
     struct sample_total prompt_tokens, answer_tokens;
@@ -160,10 +160,10 @@ static double steps_for(const struct step_cost *cost, double n_jobs)
     return fmax(by_sequences, by_tokens) + one;
 }
 
-// The 95 % interval of the remaining time. Two independent errors are combined: the error of the answers'
-// lengths, to which a share of the time is proportional, and the error of step times, of both the `steps` to
-// go and the measured mean. There is no interval (low == high) if nothing is to go or the sample is too
-// small: a line through one or two steps fits them exactly.
+// The 95 % interval of the remaining time. It combines two independent errors: of the answers' lengths, which
+// determine a share of the time; and of the step times, both of the `steps` to go and of the measured mean.
+// There is no interval (low == high) if nothing remains, or if the sample is too small: a line through one or
+// two steps fits them exactly.
 static struct estimate time_of(const struct sampling_report *report, const struct step_cost *cost,
                                double seconds, double steps)
 {

@@ -10,15 +10,15 @@
 struct row_group {
     struct annotate *annotate;
     struct submission submissions[ANNOTATE_GROUP_JOBS];
-    size_t ends[ANNOTATE_GROUP_JOBS]; // of each record in `records`
+    size_t ends[ANNOTATE_GROUP_JOBS]; // end of each record in `records`
     char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
     int64_t ids[ANNOTATE_GROUP_JOBS];
-    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first]: jobs, their rows
+    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] new jobs, first rows
     size_t n_first;
     size_t n;
     int64_t n_refused;        // rows so far, while each has a field that a worker refuses
     bool is_accepted;         // a row without such a field was found
-    struct error first_fault; // of the first of these rows
+    struct error first_fault; // of the first of the n_refused rows
     struct buffer records;
     struct buffer begun; // a row's record without its seed and end
     struct occurrences occurrences;
@@ -171,7 +171,7 @@ static enum status check_fields(struct row_group *group, struct error *error)
     buffer_finish(&record);
     if (status != STATUS_OK && status != STATUS_REJECT)
         return status;
-    // any other fault is the row's own
+    // any other fault concerns this row only
     group->is_accepted = status == STATUS_OK || error->code != ERROR_UNSUPPORTED_FIELD;
     if (!group->is_accepted && !group->n_refused++)
         group->first_fault = *error;
@@ -265,7 +265,7 @@ static void destroy_group(struct row_group *group)
 }
 
 // Removes queued requests of another prompt, or of rows that the table no longer has. Not called over Kafka:
-// there they are on the topic already.
+// there the requests are already on the topic.
 static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
@@ -304,7 +304,7 @@ static int64_t count_left_out(const struct annotate *annotate)
            (annotate->settings->annotate.input.skip_empty ? annotate->rows.n_empty : 0);
 }
 
-// No request was made; the rows are in --errors.
+// No row gave a request; all rows are in --errors.
 static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
 {
     char rows[64] = "its only row is left out";

@@ -60,7 +60,7 @@ static enum status check_target(const struct settings *settings, struct error *e
 
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
-    bool is_fleets = settings->kafka.brokers != NULL; // its workers have the model
+    bool is_fleets = settings->kafka.brokers != NULL; // the fleet's workers have the model
     if (is_fleets && (settings->worker.retry_failed || settings->worker.force_new))
         return refuse_options(
             error, "--retry-failed and --force-new are of the embedded queue: over Kafka give another "

@@ -143,7 +143,7 @@ static enum status reopen_dataset(struct store *store, const struct settings *se
 
 static const struct {
     const char *name;
-    int n_names; // of datasets
+    int n_names; // dataset names that it needs
     bool changes;
     enum status (*run)(struct store *store, const struct settings *settings, struct error *error);
 } actions[] = {

@@ -45,9 +45,9 @@ struct text_group {
 struct command_embed {
     struct runtime *runtime;
     struct embedder *embedder;
-    struct embedding_defaults defaults; // as options have changed them
+    struct embedding_defaults defaults; // the model's, after the options
     int32_t n_dimensions, n_longest;
-    int64_t n_cut; // texts
+    int64_t n_cut; // truncated texts
     const char *cut_by;
     struct buffer prefixed;
     size_t n_group_tokens;
@@ -62,7 +62,7 @@ struct command_embed {
 
 // ---- input ----
 
-// A text longer than the model takes loses its last tokens, but for an eos that is added.
+// Truncates a text to the model's maximum; an eos that the tokenizer added stays the last token.
 static void cut_text(struct command_embed *embed, struct grouped_text *grouped)
 {
     struct token_array *ids = &embed->group.ids;
@@ -228,8 +228,7 @@ static enum status refuse_lines(const struct command_embed *embed, struct error 
                      embed->output.file.temporary, (long long)embed->output.state.n_lines);
 }
 
-// Skips a line that is in the output already. STATUS_REFUSE: the lines are not those that the output was made
-// from.
+// Skips a line whose output exists already. STATUS_REFUSE: the output was made from other lines.
 static enum status skip_line(struct command_embed *embed, struct text line, struct error *error)
 {
     const struct output_part_state *before = &embed->output.state;
@@ -303,7 +302,7 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
                      embed->n_dimensions);
 }
 
-// Options overrule the model's files.
+// Options override the settings in the model's files.
 static enum status choose_defaults(struct command_embed *embed, const struct settings *settings,
                                    struct error *error)
 {
@@ -351,7 +350,7 @@ static enum status place_model(struct command_embed *embed, const struct setting
                      limits->n_pages, limits->page_positions, limits->n_tokens_max);
 }
 
-// Names what the vectors depend on besides the lines, for resuming. A stream cannot be resumed.
+// Describes everything but the lines that the vectors depend on, for resuming. A stream cannot be resumed.
 static enum status name_making(struct command_embed *embed, const struct settings *settings,
                                const struct embedder_options *options, struct error *error)
 {

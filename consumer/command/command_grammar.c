@@ -284,7 +284,7 @@ static enum status check_cases(const struct grammar_vocabulary_of *of, FILE *inp
                                struct error *error)
 {
     struct grammar_limits limits = grammar_limits_default;
-    limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = GRAMMAR_FILE_BYTES_MAX; // of a line with all its instances
+    limits.values[GRAMMAR_LIMIT_SOURCE_BYTES] = GRAMMAR_FILE_BYTES_MAX; // a line: schema and instances
     limits.values[GRAMMAR_LIMIT_DEPTH] *= 4;
     char *line = NULL;
     size_t capacity = 0;

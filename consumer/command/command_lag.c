@@ -1,12 +1,13 @@
-// sheaf lag: the jobs that a group has not finished, from the jobs topic and the group's offset maps alone, so also
-// while no worker runs. With --metrics it goes on, and serves the number for a scaler.
+// sheaf lag: prints how many jobs a consumer group has not finished. The number is computed from the jobs
+// topic and the group's offset maps alone, so no worker needs to run. With --metrics the command keeps
+// running and serves the number for an autoscaler:
 //
 //   /         {"topic":"sheaf-jobs","group":"sheaf","unfinished":1,"partitions":[{"partition":0,...}]}
 //   /metrics  sheaf_group_unfinished{consumergroup="sheaf",topic="sheaf-jobs"} 1
 //   /healthz  200: the process runs
 //   /readyz   200: the number is known
 //
-// A number that is not known, or is too old, is answered with 503: a scaler then changes nothing.
+// An unknown or outdated number is answered with 503: an autoscaler then changes nothing.
 #include "batching/queue.h"
 #include "consumer/command/commands.h"
 #include "consumer/http.h"
@@ -25,8 +26,8 @@
 #include <unistd.h>
 
 enum {
-    INTERVAL_MS = 5000, // between two looks
-    OLD_MS = 60000,     // a number that could not be read again for this time is not known
+    INTERVAL_MS = 5000, // between two reads of the group's offsets
+    OLD_MS = 60000,     // older numbers count as unknown
 };
 
 struct lag {
@@ -36,19 +37,19 @@ struct lag {
     size_t n, n_max;
 };
 
-// One look at the group.
+// The result of one read.
 struct lag_look {
     struct buffer json, metrics;
     int64_t read_ms;
-    char why[ERROR_TEXT_BYTES]; // it failed; "": it did not
+    char why[ERROR_TEXT_BYTES]; // error of a failed read; "": it succeeded
 };
 
-// What the server answers.
+// What the HTTP server answers.
 struct lag_pages {
-    struct queue *looks; // from main, the last one or none
+    struct queue *looks; // from the main thread: at most one, the latest result
     struct http_token token;
     // Thread: sheaf-http.
-    struct lag_look *last; // that did not fail; NULL: none
+    struct lag_look *last; // latest successful result; NULL: none yet
     char why[ERROR_TEXT_BYTES];
 };
 
@@ -123,7 +124,8 @@ static void write_json(const struct lag *lag, struct buffer *out)
     buffer_add_string(out, "]}\n");
 }
 
-// Names of topics and groups need no escapes that JSON has not.
+// Label values are written as JSON strings: for topic and group names Prometheus' text format has the same
+// escapes.
 static void add_sample(const struct lag *lag, const char *name, int64_t partition, int64_t value,
                        struct buffer *out)
 {
@@ -205,7 +207,7 @@ static void publish_look(struct lag_pages *pages, const struct lag *lag, enum st
 {
     struct lag_look *look = calloc(1, sizeof *look);
     if (!look)
-        return; // the last one gets old
+        return; // the last result becomes outdated
     if (status == STATUS_OK) {
         write_json(lag, &look->json);
         write_metrics(lag, &look->metrics);

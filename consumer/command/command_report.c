@@ -19,7 +19,7 @@ struct report {
     struct store *store;
     struct text dataset;
     struct buffer out;
-    int64_t n_rows; // of the query that is read
+    int64_t n_rows; // rows of the current query so far
     // columns of a chart
     struct page_column columns[PAGE_COLUMNS_MAX], more[PAGE_COLUMNS_MAX];
     int n_columns;

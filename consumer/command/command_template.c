@@ -23,7 +23,7 @@ struct template_input {
     struct buffer file;
     struct text text, tool_use; // tool_use: for variables with tools; empty: none of its own
     struct template_environment environment;
-    bool is_dated; // by --now
+    bool is_dated; // the time is given by --now
 };
 
 static bool is_model(const char *path)
@@ -156,8 +156,8 @@ static enum status choose_template(const struct template_input *input, const str
     return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "the model has a chat template for tools alone");
 }
 
-// Whether calls of the job's tools can be constrained, but for the model's special tokens: as markers of calls
-// they change no verdict.
+// Checks whether calls of the job's tools can be constrained. The model's special tokens are not known here;
+// used as call markers they do not affect the result.
 static enum status check_calls(const struct job *job, const struct answer_format *format, struct error *error)
 {
     enum status status = chat_check_tools(job, format, error);
@@ -222,7 +222,7 @@ static enum status render_as_job(const struct template_input *input, const struc
     return status;
 }
 
-// ---- a file's template: what Jinja2 renders ----
+// ---- a template file: rendered as Jinja2 does ----
 
 static enum status render_file(const struct template_input *input, const struct value *variables,
                                struct buffer *rendered, struct error *error)

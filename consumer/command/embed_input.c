@@ -27,14 +27,14 @@ enum embed_lines embed_input_of_line(struct text line)
     if (!trimmed.size)
         return EMBED_LINES_UNKNOWN;
     if (trimmed.data[0] == '{')
-        lines = EMBED_LINES_OBJECTS; // a broken one is that line's error
+        lines = EMBED_LINES_OBJECTS; // an invalid object is an error of its line
     else if (trimmed.data[0] == '"' && json_decode(trimmed, &arena, &value, &error) == STATUS_OK)
         lines = EMBED_LINES_STRINGS;
     arena_finish(&arena);
     return lines;
 }
 
-// The name of the file that standard input was opened from, where the system tells it.
+// The name of the file that standard input was opened from; NULL: unknown.
 static const char *find_name(FILE *file, char *path, size_t size)
 {
     char link[64];
@@ -64,7 +64,8 @@ static bool is_parquet(FILE *file)
     return n == sizeof magic && memcmp(magic, "PAR1", 4) == 0;
 }
 
-// Only the first line with text may be no string: then all are texts, or objects.
+// Scans until the format is known. After a first JSON string every later line must be a string or an object,
+// else all lines are text; any other first line decides at once.
 static enum embed_lines scan(FILE *file)
 {
     enum embed_lines lines = EMBED_LINES_UNKNOWN;

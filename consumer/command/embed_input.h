@@ -1,8 +1,8 @@
-// What the lines of sheaf embed's standard input are: texts, or JSON (embed_line.h).
+// Detects the format of sheaf embed's standard input: lines of text, or JSON lines (embed_line.h).
 //
-// They are JSON where the first line with text is a JSON object, or where every line is a JSON string or object;
-// else each is a text, whatever it begins with: a review may begin with a quotation mark. A pipe cannot be read
-// twice: there the first line decides.
+// Lines are JSON if the first non-blank line starts with { or if every line is a JSON string or object.
+// Otherwise every line is a text, whatever its first character: a review may start with a quotation mark. A
+// pipe cannot be read twice, so there the first non-blank line decides.
 #pragma once
 
 #include "schemas/error.h"
@@ -11,17 +11,17 @@
 #include <stdio.h>
 
 enum embed_lines {
-    EMBED_LINES_UNKNOWN, // the first with text decides
+    EMBED_LINES_UNKNOWN, // decided by the first non-blank line
     EMBED_LINES_TEXT,
-    EMBED_LINES_STRINGS, // JSON, and none of those before was an object
+    EMBED_LINES_STRINGS, // JSON strings, no object so far
     EMBED_LINES_OBJECTS,
 };
 
-// Reads a regular file up to its end and goes back to where it was. STATUS_REFUSE: the file is a table, by its name
-// or its first bytes; plain_text accepts the name of one.
+// Scans a regular file and seeks back to where it was. STATUS_REFUSE: the file is a table, by its name or its
+// first bytes; plain_text allows a table's name.
 enum status embed_input_find(FILE *file, bool plain_text, enum embed_lines *lines,
                              struct error *error) WARN_UNUSED;
-// What a first line makes of the rest; UNKNOWN: it is blank.
+// The format that a first line decides; UNKNOWN: the line is blank.
 enum embed_lines embed_input_of_line(struct text line);
-// Behind the byte order mark that some programs write first.
+// The line without the byte order mark that some programs write at the start of a file.
 struct text embed_input_without_mark(struct text first_line);

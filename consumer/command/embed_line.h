@@ -4,8 +4,8 @@
 //   "the text"
 //   {"text": "the text", "id": "doc-7", "custom_id": 7}
 //
-// Where the lines are JSON (embed_input.h), one that begins with a brace or a quote is. The ids may be absent; other
-// members are ignored.
+// If the lines are JSON (embed_input.h), a line that starts with a brace or a quote is parsed. The ids may be
+// absent; other members are ignored.
 #pragma once
 
 #include "schemas/arena.h"

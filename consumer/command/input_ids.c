@@ -46,7 +46,7 @@ static bool read_members(struct json_cursor *cursor, struct text *custom_id, str
     return json_take_close(cursor, '}');
 }
 
-// The value of the first "custom_id": anywhere in a line that is not JSON. Empty: none, or not an id.
+// Returns the value of the first "custom_id" anywhere in a line that is not JSON. Empty: none, or not an id.
 static struct text search_member(struct text line, struct arena *arena)
 {
     static const char name[] = "\"custom_id\"";
@@ -129,7 +129,7 @@ static int by_hash(const void *a, const void *b)
                               : (x->line > y->line) - (x->line < y->line);
 }
 
-// The first line after `after` whose hash an earlier line has.
+// Finds the first line after `after` with the same hash as an earlier line.
 static bool find_second(struct id_table *table, int64_t after, int64_t *second)
 {
     bool found = false;

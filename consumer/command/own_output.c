@@ -65,7 +65,7 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
                      path, (int)dataset.size, dataset.data, store_path(store));
 }
 
-// Whether each line of `old` is one of `new`, in order.
+// Whether `old` is a subsequence of the lines of `new`.
 static bool has_lines(FILE *new, FILE *old)
 {
     char *line = NULL, *found = NULL;

@@ -10,13 +10,13 @@
 // checked.
 enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
                              struct error *error) WARN_UNUSED;
-// Without a store, as of topics: the file that is there is the dataset's own if its lines are lines of the one that
-// was written, in their order: it may have been collected before all jobs were answered. Before
-// output_file_complete. STATUS_REFUSE, ERROR_FILE: it is not.
+// For topics, where no store records the output: the existing file counts as the dataset's own if its lines
+// are a subsequence of the written lines, since it may have been collected before all jobs were answered.
+// Called before output_file_complete. STATUS_REFUSE, ERROR_FILE: it is not.
 enum status own_output_check_lines(const struct output_file *written, struct text dataset, bool may_overwrite,
                                    struct error *error) WARN_UNUSED;
-// Before the complete file gets its name: a process that is killed between this and own_output_note has left
-// a file that counts as the dataset's own. Does nothing if the store is read-only.
+// Called before the complete file gets its name: if the process is killed before own_output_note, the file
+// still counts as the dataset's own. Does nothing if the store is read-only.
 enum status own_output_claim(struct store *store, struct text dataset, const char *path,
                              struct error *error) WARN_UNUSED;
 // Records the digest of the file; called after it was written. Does nothing if the store is read-only.

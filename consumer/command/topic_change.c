@@ -12,7 +12,7 @@ struct submitted_lines {
     int64_t n_lines, n_found;
 };
 
-// Never 0, which means no record.
+// Never 0: 0 means no record.
 static uint64_t hash_of(struct text line)
 {
     uint64_t hash = hash_bytes(line.data, line.size, 0);

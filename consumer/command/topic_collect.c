@@ -12,7 +12,7 @@ struct collected_topic {
     struct text dataset;
     const char *jobs; // topic
     struct spool *spool;
-    struct kafka_finished finished; // by the group; read before the topics
+    struct kafka_finished finished; // the group's finished jobs; read before the topics
     bool results;                   // this is the results topic, else the jobs topic
 };
 
@@ -98,7 +98,7 @@ static enum status read_topics(struct collected_topic *reading, const struct kaf
                   "dataset %.*s: %lld results have the job_id of another one and are left out: records of one"
                   " job_id were produced with several requests, or twice",
                   (int)reading->dataset.size, reading->dataset.data, (long long)counts.n_repeated);
-    collected->n_lost = n_held ? 0 : counts.n_finished; // they may follow the open transaction
+    collected->n_lost = n_held ? 0 : counts.n_finished; // the results may follow the open transaction
     return status;
 }
 

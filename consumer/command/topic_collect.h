@@ -1,6 +1,5 @@
-// Collects a dataset's results from the results topic and sorts them in input order, spooled in a temporary
-// file, so that memory is bounded.
-// Thread: main.
+// Collects a dataset's results from the results topic, sorted in input order. They are spooled in a temporary
+// file, so memory is bounded. Thread: main.
 #pragma once
 
 #include "consumer/kafka/kafka.h"

@@ -17,7 +17,8 @@ enum {
     COMMIT_TIMEOUT_MS = 60000,
     PATIENCE_MS = 60000, // for unavailable brokers, since the last commit
     RETRY_WAIT_MS = 500,
-    // Under a quota a chunk is as large as it takes in this time, a third of a transaction's.
+    // Under a broker's quota a chunk is limited to what can be sent in this time, a third of a transaction's
+    // timeout.
     QUOTA_CHUNK_MS = 5000,
     QUOTA_CHUNK_BYTES_MIN = 1 << 14,
     QUOTA_TRANSACTION_MS_MAX = 120000,
@@ -28,19 +29,19 @@ struct topic_submit {
     const struct kafka_config *config;
     struct input *input;
     struct kafka_producer *producer;
-    struct marker marker;            // as committed; topic, dataset and created_s: as to be committed
+    struct marker marker;            // committed counts; topic, dataset and created_s are those to commit
     bool is_marked;                  // the marker is on the control topic
     size_t n_pending, pending_bytes; // sent since the last commit
     int64_t began_ms, committed_ms;
-    int64_t n_before; // jobs there at the start; -1: not known yet
+    int64_t n_before; // jobs on the topic at the start; -1: not known yet
     struct {
         size_t chunk_bytes;
-        int64_t throttled_ms; // by the producer, up to the last commit
+        int64_t throttled_ms; // producer's total up to the last commit
         bool is_reported;
-        struct kafka_config config; // with longer transactions; brokers NULL: not needed yet
+        struct kafka_config config; // with a longer transaction timeout; brokers NULL: not needed yet
     } quota;
     struct {
-        bool is_done;           // and not recorded yet
+        bool is_done;           // the search is complete but not yet recorded
         int64_t start;          // start offset of the control topic
         struct buffer unmarked; // names of datasets, as JSON strings
     } search;                   // of the jobs topic for datasets without a marker
@@ -63,7 +64,8 @@ static enum status send_job(struct topic_submit *submit, const struct submission
     size_t n_headers = sizeof headers / sizeof headers[0];
     struct kafka_record record = {submission->job_id, submission->record, headers, n_headers - 1};
     enum status status = kafka_producer_send(submit->producer, &record, error);
-    // the topic refuses records of this size: only the record's start is submitted, and answered by an error
+    // the topic refuses records of this size: submit only the record's start, which a worker answers with an
+    // error
     if (status == STATUS_REJECT) {
         log_write(LOG_WARNING, "job %.*s: %s", (int)submission->job_id.size, submission->job_id.data,
                   error->text);
@@ -109,7 +111,7 @@ static enum status commit_marker(struct topic_submit *submit, const struct marke
 
 // ---- quotas ----
 
-// A throttled connection is read again only then.
+// Waits until the throttle ends: until then the broker does not read from the connection.
 static void await_quota(struct topic_submit *submit)
 {
     int left_ms;
@@ -130,7 +132,7 @@ static void limit_chunk(struct topic_submit *submit, size_t bytes)
         submit->quota.chunk_bytes = CHUNK_BYTES;
 }
 
-// After a commit: the chunk's size follows what it cost.
+// Called after a commit: adapts the chunk size to the time that the quota delayed the chunk.
 static void keep_quota(struct topic_submit *submit)
 {
     int left_ms;
@@ -144,8 +146,8 @@ static void keep_quota(struct topic_submit *submit)
     await_quota(submit);
 }
 
-// A transaction failed while brokers throttled: the next ones are smaller and may take longer. False: that would
-// not help any more, or there was no throttle.
+// Called when a transaction failed while brokers throttled: makes the next chunks smaller and their
+// transaction timeout longer. False: there was no throttle, or the chunk already had the minimum size.
 static bool yield_to_quota(struct topic_submit *submit)
 {
     int left_ms;
@@ -164,7 +166,7 @@ static bool yield_to_quota(struct topic_submit *submit)
         submit->quota.config.submission_ms = (int)transaction_ms;
     }
     await_quota(submit);
-    submit->quota.throttled_ms = 0; // the next producer counts anew
+    submit->quota.throttled_ms = 0; // the next producer starts at 0
     return !is_least;
 }
 
@@ -233,7 +235,7 @@ struct search {
     struct occurrences found; // datasets without a marker
 };
 
-// False: no memory.
+// False: out of memory.
 static bool add_unmarked(struct search *search, struct text dataset)
 {
     struct buffer *unmarked = &search->submit->search.unmarked;
@@ -358,7 +360,7 @@ static enum status find_start(struct topic_submit *submit, struct error *error)
 
 static enum status open_producer(struct topic_submit *submit, struct error *error)
 {
-    char id[ID_BYTES]; // a topic's name has no slash
+    char id[ID_BYTES]; // '/' cannot occur in a topic's name
     snprintf(id, sizeof id, "sheaf-submit/%s/%.*s", submit->config->topics.jobs,
              (int)submit->marker.dataset.size, submit->marker.dataset.data);
     return kafka_producer_open_transactional(

@@ -1,8 +1,7 @@
 // Submits a file's lines to the jobs topic, each exactly once. Each transaction contains a chunk of lines and
 // the submission's progress marker (marker.h). After an interruption the submission resumes at the marker;
-// lines appended to the file are added to the dataset. One submission of a dataset runs at a time: a second
-// one fences the first.
-// Thread: main.
+// lines appended to the file are added to the dataset. Only one submission of a dataset runs at a time: a
+// second one fences the first. Thread: main.
 #pragma once
 
 #include "consumer/command/input.h"

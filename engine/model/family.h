@@ -45,7 +45,7 @@ struct family {
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
     int32_t window_pattern;      // every n-th layer has full attention
-    double window_rope_base;     // of windowed layers if the file names none; 0: as the other layers
+    double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none
 };

@@ -34,7 +34,7 @@ enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are sele
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
-    float scale;                 // of q.k
+    float scale;                 // multiplies q.k
     float softcap;               // 0: none
     float alibi_bias_max;        // 0: none
 };
@@ -145,7 +145,7 @@ struct model {
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
         output_bias;
     struct model_layer *layers; // [n_layers]
-    struct rope rope[2];        // of each table; unused: empty
+    struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
     char name[128];             // general.name, else the file's name
 };

@@ -16,7 +16,7 @@ struct origin {
     const struct folder_rule *rule;
     size_t sources; // first of `n_sources` in folder.sources
     size_t n_sources;
-    bool is_bias, is_nvfp4; // NVFP4: three sources per matrix: items, scales, factor
+    bool is_bias, is_nvfp4; // NVFP4: each matrix has three sources: items, scales, factor
 };
 
 struct folder {
@@ -25,15 +25,15 @@ struct folder {
     struct folder_config config;
     struct arena arena;
     struct gguf_made_tensor *made;
-    struct origin *origins; // of each made tensor
+    struct origin *origins; // [n_made]
     size_t n_made, capacity;
     size_t *sources; // indexes of the folder's tensors
     size_t n_sources;
-    bool *used;   // the folder's tensors that have a place
-    int naming;   // of language_names
+    bool *used;   // [tensor of the folder] some made tensor uses it
+    int naming;   // index into language_names
     bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
     uint64_t keys_hash;
-    struct buffer unknown; // keys of files
+    struct buffer unknown; // unknown keys of the folder's files
 };
 
 static enum status out_of_memory(struct error *error)
@@ -56,7 +56,7 @@ static void folder_destroy(void *context)
 
 // --- Making tensors ---
 
-// Bytes of an item of a plain type.
+// Bytes of an item of an unquantized type.
 static size_t item_bytes(enum tensor_type type)
 {
     return tensor_traits(type)->block_bytes;
@@ -265,7 +265,7 @@ static void take_source(struct folder *folder, struct origin *origin, size_t ind
     origin->n_sources++;
 }
 
-// Finds a tensor of the folder, or the three tensors of an NVFP4 matrix. *index: of the weights or items;
+// Finds a tensor of the folder, or the three tensors of an NVFP4 matrix. *index: the weights or the items;
 // SIZE_MAX: absent.
 static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
                                struct error *error)
@@ -381,8 +381,8 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     enum status status = STATUS_OK;
     for (; rules->from && status == STATUS_OK; rules++) {
         if (folder->config.shape.tied && strcmp(rules->to, "output") == 0)
-            continue;                     // the embedding serves as output; a copy in the file is not read
-        bool whole = *rules->from == '='; // the name unchanged
+            continue;                     // the embedding is the output matrix; a copy in the file is ignored
+        bool whole = *rules->from == '='; // the name is used unchanged
         status = add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
         if (status == STATUS_OK && !whole)
             status = add_tensor(folder, rules, layer, ".bias", error);
@@ -458,7 +458,7 @@ static enum status add_tensors(struct folder *folder, struct error *error)
 
 // --- Opening ---
 
-// Older folders describe their quantization in a file of its own instead of config.json.
+// Older folders describe their quantization in hf_quant_config.json instead of config.json.
 static enum status read_quantization(struct folder *folder, const struct folder_files *files,
                                      struct error *error)
 {
@@ -472,7 +472,7 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
 }
 
-// How a model for embeddings (sentence-transformers) makes vectors, as the keys of model_folder.h.
+// Adds the keys of model_folder.h that describe the pooling of an embedding model (sentence-transformers).
 static enum status read_pooling(struct folder *folder, const struct folder_files *files,
                                 const struct value *config, struct gguf_writer *keys, struct error *error)
 {
@@ -514,7 +514,7 @@ static enum status check_config(const struct folder_files *files, const struct v
     return status;
 }
 
-// transformers would load an adapter beside the weights and change every result.
+// transformers would apply an adapter found beside the weights, which changes every result.
 static enum status refuse_adapter(const struct folder_files *files, struct error *error)
 {
     static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
@@ -608,7 +608,7 @@ static enum status put_name(struct folder *folder, struct gguf_writer *keys, con
     while (start > 0 && path[start - 1] != '/')
         start--;
     static const char part[] =
-        " (its language model alone)"; // the part that sees images is left out: the name says so
+        " (its language model alone)"; // vision-language model: the vision part is not computed
     char *name = arena_allocate(&folder->arena, end - start + sizeof part);
     if (!name)
         return out_of_memory(error);
@@ -631,7 +631,7 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
-    if (status == STATUS_OK && folder->unknown.size) // after the hash: not a part of the model
+    if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them
         gguf_writer_text(&keys, MODEL_FOLDER_UNKNOWN,
                          (struct text){folder->unknown.data, folder->unknown.size});
     if (status == STATUS_OK)

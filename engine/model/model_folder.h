@@ -19,13 +19,14 @@
 
 enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
-// Keys of a folder's files that are not known, as a text. No part of the content's hash.
+// Unknown keys of a folder's files, as a text. Not part of the content hash.
 #define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
-// What generation_config.json wants and is not built.
+// A sampling setting of generation_config.json that is not supported.
 #define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"
-// Keys of models for embeddings. Three texts name what is not built: NO_EMBEDDINGS in general, NO_POOLING and
-// NO_DIMENSIONS where an option can choose. PROMPT is put before each text; texts are cut after TOKENS_MAX
-// tokens; NORMALIZES says whether vectors get length 1 (only with a modules.json).
+// Keys of embedding models. Three texts name an unsupported setting: NO_EMBEDDINGS: no vectors can be
+// computed; NO_POOLING, NO_DIMENSIONS: an option must choose instead. PROMPT is prepended to each text; texts
+// are truncated to TOKENS_MAX tokens; NORMALIZES: whether vectors are normalized to length 1 (only with a
+// modules.json).
 #define MODEL_FOLDER_NO_EMBEDDINGS "huggingface.embeddings_refused"
 #define MODEL_FOLDER_NO_POOLING    "huggingface.pooling_refused"
 #define MODEL_FOLDER_NO_DIMENSIONS "huggingface.dimensions_refused"

@@ -10,7 +10,7 @@
 
 struct config {
     const struct value *json;
-    struct value defaults; // of the model_type
+    struct value defaults; // the model_type's
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;
@@ -51,7 +51,7 @@ static const struct value *find_first(const struct value *object, const char *na
     return NULL;
 }
 
-// From config.json, else from the model_type's defaults.
+// The setting in config.json, else the model_type's default.
 static const struct value *find_setting(const struct config *config, const char *names)
 {
     const struct value *value = find_first(config->json, names);
@@ -274,7 +274,7 @@ static bool is_empty(const struct value *value)
     return !value || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
 }
 
-// Refuses other patterns than the family's: every fourth layer is not rotated.
+// Only the family's own pattern is supported: every fourth layer is not rotated.
 static void check_unrotated(struct config *config)
 {
     const struct value *list = find_setting(config, "no_rope_layers");
@@ -316,7 +316,7 @@ static void refuse_unknown(struct config *config)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
-    // gpt-oss's own quantization: its tensors of blocks and scales are known by their names.
+    // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, quantization);
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
@@ -598,7 +598,7 @@ static void read_rope(struct config *config)
         put_scaling(config, scaling, base, n_dims);
 }
 
-// The settings of the language model in a vision-language model's config.json.
+// Returns the settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
     static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};

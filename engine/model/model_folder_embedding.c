@@ -1,8 +1,8 @@
-// sentence-transformers: modules.json lists the modules that make a vector, each with a folder of its own:
+// sentence-transformers: modules.json lists the modules that compute a vector, each with its own folder:
 //   [{"path": "", "type": "sentence_transformers.models.Transformer"},      sentence_bert_config.json
 //    {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}, 1_Pooling/config.json
 //    {"path": "2_Normalize", "type": "..."}]
-// config_sentence_transformers.json has prompts by name, and which of them is put before each text.
+// config_sentence_transformers.json has prompts by name, and the name of the prompt to prepend to each text.
 // Source: github.com/huggingface/sentence-transformers, base/model.py and base/modules.
 #include "engine/model/model_folder_parts.h"
 
@@ -35,7 +35,7 @@ static enum status add_mode(struct folder_embedding *embedding, const char *path
                             struct text mode, struct error *error)
 {
     static const struct {
-        const char *names[2]; // as a value of pooling_mode, as a key with the value true
+        const char *names[2]; // as a value of pooling_mode; as a key with the value true
         uint32_t type;
     } modes[] = {{{"mean", "pooling_mode_mean_tokens"}, POOLING_MEAN},
                  {{"cls", "pooling_mode_cls_token"}, POOLING_CLS},
@@ -54,7 +54,7 @@ static enum status add_mode(struct folder_embedding *embedding, const char *path
     return STATUS_OK;
 }
 
-// "pooling_mode": a name or a list of names.
+// Reads "pooling_mode": a name or a list of names.
 static enum status read_named_modes(struct folder_embedding *embedding, const char *path,
                                     const struct value *modes, struct error *error)
 {
@@ -71,7 +71,7 @@ static enum status read_named_modes(struct folder_embedding *embedding, const ch
     return status;
 }
 
-// Files before sentence-transformers 5.4 have a key each mode.
+// Before sentence-transformers 5.4 each pooling mode is a key of its own.
 static enum status read_modes(struct folder_embedding *embedding, const char *path, const struct value *json,
                               struct error *error)
 {
@@ -117,7 +117,7 @@ static struct text last_name(struct text type)
     return name;
 }
 
-// "PATH/config.json" of a module.
+// Writes a module's "PATH/config.json". False: the path is invalid.
 static bool name_config(struct text path, char out[FOLDER_FILE_NAME_BYTES_MAX + 1])
 {
     while (path.size && path.data[path.size - 1] == '/')
@@ -160,12 +160,12 @@ static enum status read_module(struct folder_embedding *embedding, const struct 
     if (text_equals_string(name, "Transformer") && index == 0)
         return path && path->text.size ? refuse(embedding, file, TEXT("a Transformer with a path"), error)
                                        : STATUS_OK;
-    // a second pooling, and one after other modules, would pool vectors
+    // A second pooling, or a pooling after other modules, would pool vectors instead of token states.
     if (text_equals_string(name, "Pooling") && index == 1)
         return read_pooling(embedding, config, error);
     if (text_equals_string(name, "Normalize") && index > 1)
         return path ? read_normalize(embedding, config, error) : (embedding->normalizes = true, STATUS_OK);
-    if (text_equals_string(name, "Dropout") && index > 1) // of training
+    if (text_equals_string(name, "Dropout") && index > 1) // used in training only
         return STATUS_OK;
     return refuse(embedding, file, type->text, error);
 }
@@ -198,7 +198,7 @@ static enum status set_longest(struct folder_embedding *embedding, const char *f
 {
     char described[VALUE_DESCRIPTION_BYTES];
     if (value->kind == VALUE_INTEGER && value->integer > 0) {
-        if (value->integer <= INT32_MAX) // files without a limit have 10^30
+        if (value->integer <= INT32_MAX) // 10^30 means no limit
             embedding->n_tokens_max = (uint32_t)value->integer;
         return STATUS_OK;
     }
@@ -209,7 +209,7 @@ static enum status set_longest(struct folder_embedding *embedding, const char *f
                          described);
 }
 
-// The tokens of a text that count: max_seq_length, else model_max_length of the tokenizer.
+// Reads the maximum number of tokens of a text: max_seq_length, else the tokenizer's model_max_length.
 static enum status read_transformer(struct folder_embedding *embedding, struct error *error)
 {
     static const char *const names[] = {"sentence_bert_config.json",       "sentence_roberta_config.json",
@@ -269,7 +269,8 @@ static enum status read_prompt(struct folder_embedding *embedding, struct error 
     return STATUS_OK;
 }
 
-// Each token sees those after it too: not what is computed here.
+// Refuses bidirectional attention, in which a token also attends to later tokens: only causal attention is
+// built.
 static enum status read_attention(struct folder_embedding *embedding, struct error *error)
 {
     if (is_truth(value_get(embedding->config, "use_bidirectional_attention"), true))

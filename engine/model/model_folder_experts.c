@@ -1,4 +1,4 @@
-// Experts whose gate and up matrices are mixed in one tensor: a part of each expert's rows becomes a tensor.
+// Experts whose gate and up matrices share one tensor: selects the rows of one of the two, as a tensor.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 enum { MXFP4_ITEMS = 32, MXFP4_BYTES = 17 }; // GGUF: the exponent, then 16 bytes
 
 static const struct {
-    int part, n_parts; // of the rows
+    int part, n_parts; // which part of the rows, of how many
     bool by_turns;     // parts alternate row by row; else one after the other
     bool transposed;   // weights are stored transposed
     bool packed;       // MXFP4
@@ -78,14 +78,14 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
 {
     struct expert_shape shape;
     if (!read_shape(form, from, scales, &shape))
-        return; // folder_part_shape has checked it
+        return; // cannot happen: folder_part_shape has checked it
     uint64_t n_parts = (uint64_t)forms[form].n_parts, part = (uint64_t)forms[form].part;
     uint64_t n_rows = shape.n_rows / n_parts;
     size_t item = tensor_traits(out->type)->block_bytes;
     for (uint64_t expert = 0; expert < shape.n_experts; expert++)
         for (uint64_t i = 0; i < n_rows; i++) {
             uint64_t row = forms[form].by_turns ? i * n_parts + part : part * n_rows + i;
-            uint64_t first = expert * shape.n_rows + row; // of all rows
+            uint64_t first = expert * shape.n_rows + row; // row number over all experts
             if (forms[form].packed) {
                 uint64_t n_blocks = shape.n_cols / MXFP4_ITEMS, at = first * n_blocks;
                 const unsigned char *items = from->data, *exponents = scales->data;

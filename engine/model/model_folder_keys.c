@@ -1,9 +1,9 @@
-// The keys of a folder's small files. The rule: a key that changes results is read or refused by its name. So
-// each file's keys are listed here (tokenizer.json's in engine/tokenizer/vocabulary_json.c). Keys of
-// sentence-transformers' files that are not listed are refused too; those of the others are named in a
-// warning (MODEL_FOLDER_UNKNOWN). What the keys mean: github.com/huggingface/transformers
-// (generation/configuration_utils.py, tokenization_utils_base.py),
-// github.com/huggingface/sentence-transformers (base/modules/transformer.py, modules/pooling.py).
+// The keys of a folder's small files. A key that can change results must be read, or refused by its name; so
+// every known key is listed here (tokenizer.json's in engine/tokenizer/vocabulary_json.c). An unlisted key is
+// refused in the files of sentence-transformers; in the other files it causes a warning
+// (MODEL_FOLDER_UNKNOWN). Sources: github.com/huggingface/transformers (generation/configuration_utils.py,
+// tokenization_utils_base.py), github.com/huggingface/sentence-transformers (base/modules/transformer.py,
+// modules/pooling.py).
 #include "engine/model/model_folder_parts.h"
 
 #include <stdarg.h>
@@ -11,12 +11,12 @@
 #include <string.h>
 
 static const struct folder_key keys[] = {
-    // an item each
+    // keys of each item of the list
     {"modules.json", KEY_READ, "path type", NULL},
     {"modules.json", KEY_NO_PART, "idx name", NULL},
     {"modules.json", KEY_REFUSED, "kwargs", "[]"},
 
-    // in the folder of the pooling module, as modules.json names it
+    // stands for the config.json of the pooling module, whose folder modules.json names
     {"1_Pooling/config.json", KEY_READ,
      "pooling_mode pooling_mode_mean_tokens pooling_mode_cls_token pooling_mode_lasttoken "
      "pooling_mode_max_tokens pooling_mode_mean_sqrt_len_tokens pooling_mode_weightedmean_tokens "
@@ -39,10 +39,10 @@ static const struct folder_key keys[] = {
 
     {"config_sentence_transformers.json", KEY_READ, "prompts default_prompt_name truncate_dim", NULL},
     {"config_sentence_transformers.json", KEY_REFUSED, "model_type", "\"SentenceTransformer\""},
-    // the similarity is computed by whoever reads the vectors
+    // similarities are computed by the consumer of the vectors
     {"config_sentence_transformers.json", KEY_NO_PART, "similarity_fn_name __version__ requirements", NULL},
 
-    // `truths` and `activations` of a family are read in refuse_unknown (model_folder_config.c)
+    // a family's `truths` and `activations` are checked in refuse_unknown (model_folder_config.c)
     {"config.json", KEY_READ,
      "model_type architectures text_config hidden_size n_embd num_hidden_layers n_layer num_attention_heads "
      "n_head num_key_value_heads num_kv_heads n_head_kv multi_query new_decoder_architecture head_dim "
@@ -77,7 +77,7 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
     {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
-    // which tensors there are says it
+    // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
      "num_ln_in_parallel_attn vocab_size num_mtp_layers",
@@ -92,13 +92,13 @@ static const struct folder_key keys[] = {
      "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
      "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version",
      NULL},
-    // of training
+    // used in training only
     {"config.json", KEY_NO_PART,
      "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
-    // of images, which are left out
+    // used for images, which are not supported
     {"config.json", KEY_NO_PART,
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
      "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
@@ -118,7 +118,8 @@ static const struct folder_key keys[] = {
      "bad_words_ids force_words_ids suppress_tokens begin_suppress_tokens sequence_bias stop_strings "
      "watermarking_config forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty",
      "[] {}"},
-    // do_sample: the temperature decides, as in vLLM; max_length is of prompt and answer: the context is
+    // do_sample: the temperature decides, as in vLLM; max_length (prompt and answer): the context length
+    // decides
     {"generation_config.json", KEY_NO_PART,
      "do_sample max_length renormalize_logits remove_invalid_values length_penalty diversity_penalty "
      "early_stopping bos_token_id pad_token_id decoder_start_token_id use_cache cache_implementation "
@@ -127,7 +128,7 @@ static const struct folder_key keys[] = {
      "_from_model_config",
      NULL},
 
-    // the second row counts for embeddings and where tokenizer.json is missing
+    // the second row is used for embeddings and without a tokenizer.json
     {"tokenizer_config.json", KEY_READ,
      "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
      "fix_mistral_regex",
@@ -135,7 +136,7 @@ static const struct folder_key keys[] = {
     {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
     {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
-    // tokenizer.json has the tokens, and its normalizer the case; spaces of decoded text: as in vLLM
+    // tokens and lower-casing come from tokenizer.json; spaces in decoded text are as in vLLM
     {"tokenizer_config.json", KEY_NO_PART,
      "additional_special_tokens extra_special_tokens model_specific_special_tokens sep_token cls_token "
      "mask_token image_token audio_token boi_token eoi_token do_lower_case clean_up_tokenization_spaces "
@@ -160,7 +161,7 @@ const struct folder_key *folder_keys(size_t *n_keys)
     return keys;
 }
 
-// `list`: texts separated by blanks.
+// `list`: words separated by blanks.
 static bool is_listed(struct text text, const char *list)
 {
     while (list && *list) {

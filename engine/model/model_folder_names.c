@@ -1,5 +1,5 @@
-// Families of Hugging Face folders as data. A family that computes like an existing one is a further row
-// here.
+// Families of Hugging Face folders as data. A family with the same computation as an existing one only needs
+// another row here.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>
@@ -275,8 +275,8 @@ static const struct folder_rule olmo2_layers[] = {
 #define SILU "silu swish"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
-// Defaults of settings that config.json may omit, from configuration_*.py of each model. Defaults that all
-// models share are in model_folder_config.c.
+// Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
+// all models are in model_folder_config.c.
 #define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
 #define GEMMA2_DEFAULTS                                                                                      \
     "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \

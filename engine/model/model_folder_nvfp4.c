@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum {
-    RUN_ITEMS = 16, // that share a scale
+    RUN_ITEMS = 16, // items that share a scale
     RUN_BYTES = RUN_ITEMS / 2,
     BLOCK_RUNS = 4, // GGUF's block: the scales of four runs, then their items
     BLOCK_ITEMS = BLOCK_RUNS * RUN_ITEMS,
@@ -182,7 +182,7 @@ void folder_nvfp4_shape(const struct tensor *items, struct tensor *out)
 {
     out->type = TENSOR_NVFP4;
     out->dims[0] = items->dims[0] * 2;
-    out->size_bytes = tensor_row_bytes(out) * items->dims[1]; // 36 bytes for 32 of a file's: no overflow
+    out->size_bytes = tensor_row_bytes(out) * items->dims[1]; // 36 bytes for 32 in the file: no overflow
 }
 
 void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, uint64_t n_items,

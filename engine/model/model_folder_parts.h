@@ -12,14 +12,14 @@
 enum folder_form {
     FORM_AS_IS,
     FORM_ADD_ONE,       // float32, 1 added
-    FORM_TRANSPOSED,    // weights; biases as they are
-    FORM_ROWS_Q,        // by halves to adjacent pairs, head by head
+    FORM_TRANSPOSED,    // weights are transposed; biases are not
+    FORM_ROWS_Q,        // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,        // the same
-    FORM_ROWS_BY_HEAD,  // q, k, v of a head together, to all q, all k, all v
+    FORM_ROWS_BY_HEAD,  // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
-    FORM_STACKED,       // one tensor for each "{}" from 0 on, stacked
-    // Takes a part of each expert's rows from one tensor with the matrices of all experts. Several rules may
-    // use the same tensor.
+    FORM_STACKED,       // a tensor for each "{}" from 0 on, stacked into one
+    // Selects a part of each expert's rows from a tensor that holds the matrices of all experts. Several
+    // rules may use the same tensor.
     FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up; this is gate
     FORM_SECOND_HALF, // up
     // gpt-oss: rows of gate and up alternate. Shapes in the folder:
@@ -28,7 +28,7 @@ enum folder_form {
     //   biases             [experts, rows]
     FORM_EVEN,
     FORM_ODD,
-    FORM_EVERY, // all rows, otherwise the same
+    FORM_EVERY, // all rows of such a tensor
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
@@ -48,16 +48,16 @@ struct folder_family {
     const struct folder_rule *globals, *layers; // `from` NULL at the end
     bool tied;                                  // unless config.json says otherwise
     bool gated;                                 // SiLU or GELU between gate and up
-    const char *activations;                    // config.json's names of its activation, separated by blanks
+    const char *activations;                    // config.json's names for its activation, separated by blanks
     enum folder_windows windows;
     bool rotates;         // has rotary positions
-    const char *defaults; // settings that config.json may leave out, as JSON; NULL: none
+    const char *defaults; // settings that config.json may omit, as JSON; NULL: none
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
 // Tensors that are ignored: buffers in older files, and layers for speculation after the last layer.
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// Whether the tensor belongs to the part of a vision-language model that sees images, which is not computed.
+// Whether the tensor belongs to the vision part of a vision-language model, which is not computed.
 bool folder_is_sight(struct text name);
 
 struct folder_shape {
@@ -82,7 +82,7 @@ enum status folder_read_config(struct folder_config *config, const struct value 
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
 
-// model_folder_rows.c. The folder's row that becomes row `row` of n_rows.
+// model_folder_rows.c. Returns the folder's row from which row `row` of n_rows is copied.
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
@@ -127,7 +127,7 @@ enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
 struct folder_files {
     const char *path;
     struct arena *arena;
-    struct buffer *unknown; // keys that are not known, "FILE: KEY, FILE: KEY"; NULL: not wanted
+    struct buffer *unknown; // unknown keys, as "FILE: KEY, FILE: KEY"; NULL: not wanted
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
@@ -145,48 +145,48 @@ enum status folder_add_sentencepiece(const struct folder_files *files, struct te
                                      const struct value *config, struct gguf_writer *keys,
                                      struct error *error) WARN_UNUSED;
 
-// model_folder_vocabulary.c: vocab.json and merges.txt as tokenizer.json would have them. *found false: one
-// of the two is missing. `config` is config.json, `tokenizer_config` may be null.
+// model_folder_vocabulary.c: makes the text of a tokenizer.json from vocab.json and merges.txt. *found false:
+// one of the two is missing. `config` is config.json; `tokenizer_config` may be null.
 enum status folder_make_tokenizer(const struct folder_files *files, const struct value *config,
                                   const struct value *tokenizer_config, struct text *tokenizer, bool *found,
                                   struct error *error) WARN_UNUSED;
 
 // model_folder_keys.c: the keys of a folder's small files.
 enum folder_key_use {
-    KEY_READ,    // by what reads the file
+    KEY_READ,    // the reader of the file uses it
     KEY_NO_PART, // results do not depend on it
-    KEY_REFUSED, // not built, but for null and the JSON values `neutral`, which change nothing
+    KEY_REFUSED, // not supported, except null and the values in `neutral`, which have no effect
 };
 struct folder_key {
     const char *file;
     enum folder_key_use use;
     const char *names;   // separated by blanks
-    const char *neutral; //
+    const char *neutral; // JSON values, separated by blanks
 };
 const struct folder_key *folder_keys(size_t *n_keys);
 const struct folder_key *folder_key_find(const char *file, struct text name); // NULL: not known
 bool folder_key_refuses(const struct folder_key *key, const struct value *value);
-// Sets *refused, in the arena, to the first key of `object` that is refused ("PATH: KEY VALUE is not built")
-// unless it is set already. `file` is its name in the table, `path` the one to show. Unknown keys are refused
-// in some files, in the others they are added to files->unknown.
+// Sets *refused, in the arena, to the first refused key of `object` ("PATH: KEY VALUE is not built"), unless
+// *refused is set already. `file` is the file's name in the table, `path` the name for messages. An unknown
+// key is refused in some files and added to files->unknown in the others.
 enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
                               const struct value *object, struct text *refused,
                               struct error *error) WARN_UNUSED;
-// Sets *refused, in the arena, unless it is set already: the first reason counts.
+// Sets *refused, in the arena, unless it is set already: the first reason is kept.
 enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
                           const char *format, ...) PRINTF_LIKE(4, 5) WARN_UNUSED;
 
-// model_folder_embedding.c: how a model for embeddings (sentence-transformers) makes vectors.
-// STATUS_REFUSE: a file that cannot be read.
+// model_folder_embedding.c: how an embedding model (sentence-transformers) computes vectors. STATUS_REFUSE: a
+// file that cannot be read.
 struct folder_embedding {
     const struct folder_files *files;
     const struct value *config; // config.json
-    uint32_t pooling_type;      // GGUF's; 0: none is named
-    uint32_t n_tokens_max;      // longer texts are cut; 0: no limit is named
-    struct text prompt;         // put before each text
-    bool is_listed;             // modules.json is there: it says whether vectors are normalized
+    uint32_t pooling_type;      // GGUF's; 0: none given
+    uint32_t n_tokens_max;      // longer texts are truncated; 0: no limit given
+    struct text prompt;         // prepended to each text
+    bool is_listed;             // modules.json exists: it decides whether vectors are normalized
     bool normalizes;
-    // What is not built; data NULL: nothing. Pooling and dimensions can be chosen by hand.
+    // Unsupported settings; data NULL: none. Options can override the pooling and the dimensions.
     struct text refused, pooling_refused, dimensions_refused;
     bool has_path, leaves_prompt_out; // private
 };

@@ -1,4 +1,4 @@
-// The order of a matrix's rows in the folder and in GGUF.
+// The order of a matrix's rows in the folder and in GGUF; transposition.
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>

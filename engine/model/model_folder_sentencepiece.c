@@ -1,13 +1,13 @@
-// tokenizer.model, SentencePiece's, where a folder has no tokenizer.json: as the keys tokenizer.ggml.* of a
-// GGUF file, and two of ours for what these cannot say. Format: protobuf, sentencepiece_model.proto of
-// github.com/google/sentencepiece:
+// SentencePiece's tokenizer.model, for folders without tokenizer.json: converted to the keys tokenizer.ggml.*
+// of a GGUF file, and keys tokenizer.huggingface.* for what those cannot express. Format: protobuf,
+// sentencepiece_model.proto of github.com/google/sentencepiece:
 //   ModelProto       1 pieces, 2 trainer_spec, 3 normalizer_spec
 //   SentencePiece    1 piece, 2 score (float), 3 type
 //   TrainerSpec      3 model_type, 24 treat_whitespace_as_suffix, 35 byte_fallback, 45 unk_piece,
 //                    46 bos_piece, 47 eos_piece, 48 pad_piece
 //   NormalizerSpec   1 name, 2 precompiled_charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces,
 //                    5 escape_whitespaces
-// Tokens beyond the pieces, and which are special: added_tokens_decoder of tokenizer_config.json,
+// Added tokens, and which tokens are special: added_tokens_decoder of tokenizer_config.json, or
 // added_tokens.json.
 #include "engine/model/model_folder_parts.h"
 
@@ -32,8 +32,8 @@ struct sentencepiece {
     float *scores;
     int32_t *types;
     size_t n_pieces, capacity;
-    uint32_t n_own;     // without those that the folder adds
-    int32_t *strips[2]; // ids of tokens that take white space away, before and after them
+    uint32_t n_own;     // pieces of the file, without tokens added by the folder
+    int32_t *strips[2]; // ids of tokens that strip white space before or after them
     size_t n_strips[2];
     int64_t model_type;
     bool byte_fallback, suffixes_blanks;
@@ -61,11 +61,11 @@ static enum status out_of_memory(struct sentencepiece *model)
 // --- Protobuf ---
 
 struct field {
-    uint64_t number, value; // value: of a varint; the bits of a fixed-size field
-    struct text bytes;      // of a field with a length
+    uint64_t number, value; // value: a varint, or the bits of a fixed-size field
+    struct text bytes;      // a length-delimited field
 };
 
-// False: no more, or (*bad) no protobuf.
+// False: end of the data, or (*bad) invalid protobuf.
 static bool read_varint(struct text *rest, uint64_t *value)
 {
     *value = 0;
@@ -311,7 +311,7 @@ static bool is_described(const struct value *tokens, int64_t id)
     return tokens && value_get(tokens, name);
 }
 
-// added_tokens.json of older folders: {"<|im_end|>": 32000}, which does not say which are special.
+// added_tokens.json of older folders, {"<|im_end|>": 32000}: does not say which tokens are special.
 static enum status add_listed(struct sentencepiece *model, const struct value *described)
 {
     struct value tokens;
@@ -329,7 +329,7 @@ static enum status add_listed(struct sentencepiece *model, const struct value *d
 
 // --- Keys ---
 
-// False: no piece has that text.
+// False: no piece has this text.
 static bool put_id(const struct sentencepiece *model, struct gguf_writer *keys, const char *key,
                    struct text text)
 {
@@ -341,7 +341,7 @@ static bool put_id(const struct sentencepiece *model, struct gguf_writer *keys, 
     return false;
 }
 
-// The configuration's token, else the model's.
+// The configuration's token, else `otherwise`, the model's.
 static struct text named(const struct value *config, const char *name, struct text otherwise)
 {
     const struct value *value = value_get(config, name);
@@ -390,7 +390,7 @@ enum status folder_add_sentencepiece(const struct folder_files *files, struct te
 {
     struct sentencepiece model = {.files = files,
                                   .error = error,
-                                  .model_type = 1, // the defaults of the format
+                                  .model_type = 1, // defaults of the format
                                   .unknown = TEXT("<unk>"),
                                   .bos = TEXT("<s>"),
                                   .eos = TEXT("</s>"),

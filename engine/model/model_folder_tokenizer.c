@@ -1,10 +1,9 @@
-// The parts of a folder around the tokens: tokenizer.json (or what stands in for it) and
-// tokenizer_config.json, the chat templates, and of generation_config.json the tokens that end an answer and
-// the sampling defaults. Where several files have a template, transformers' order holds
-// (tokenization_utils_base.py):
+// The tokenizer files of a folder: tokenizer.json (or one of its substitutes), tokenizer_config.json, the
+// chat templates, and from generation_config.json the end tokens and the sampling defaults. If several files
+// contain a template, transformers' order of precedence applies (tokenization_utils_base.py):
 //   chat_template.jinja, with additional_chat_templates/tool_use.jinja beside it;
 //   "chat_template" of tokenizer_config.json: a text, or a list of {"name", "template"};
-//   chat_template.json, a processor's, where the tokenizer has none.
+//   chat_template.json, a processor's, if the tokenizer has no template.
 #include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 
@@ -84,7 +83,7 @@ static void add_end(struct ends *ends, const struct value *id)
     ends->ids[ends->n_ids++] = (int32_t)id->integer;
 }
 
-// An id or a list of ids.
+// Adds an id or a list of ids.
 static void add_ids(struct ends *ends, const struct value *ids)
 {
     if (ids && ids->kind != VALUE_ARRAY)
@@ -93,9 +92,10 @@ static void add_ids(struct ends *ends, const struct value *ids)
         add_end(ends, &ids->array.items[i]);
 }
 
-// generation_config.json's, else config.json's: where it describes a model of images and text too, that of
-// the whole before that of the text's. Ids that only later ones of these name may be leftovers of another
-// vocabulary (a default of 2 in text_config): they end an answer only where they are control tokens.
+// The end tokens: generation_config.json's, else config.json's, else (vision-language models) those of its
+// text_config. The first of the three that names any decides. Ids named only by a later one may be leftovers
+// of another vocabulary (such as text_config's default of 2): they end an answer only if they are control
+// tokens.
 static void add_ends(const struct value *generation, const struct value *config, struct gguf_writer *keys)
 {
     const struct value *part = value_get(config, "text_config");
@@ -123,7 +123,7 @@ static struct text token_of(const struct value *object, const char *name)
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
 
-// special_tokens_map.json, where it names tokens that tokenizer_config.json does not.
+// Adds special_tokens_map.json, if it names tokens that tokenizer_config.json does not.
 static enum status add_special_tokens(const struct folder_files *files, const struct value *tokenizer_config,
                                       struct gguf_writer *keys, struct error *error)
 {
@@ -148,8 +148,7 @@ static enum status add_special_tokens(const struct folder_files *files, const st
 
 // --- Sampling ---
 
-// The names of generation_config.json, and those under which GGUF files have the same (llama.cpp's converter
-// copies them).
+// Names in generation_config.json, and in GGUF files (llama.cpp's converter copies the values).
 static enum status add_sampling(const struct value *generation, struct gguf_writer *keys, struct error *error)
 {
     static const char *const names[][2] = {
@@ -158,7 +157,7 @@ static enum status add_sampling(const struct value *generation, struct gguf_writ
         {"top_p", "general.sampling.top_p"},
         {"min_p", "general.sampling.min_p"},
         {"repetition_penalty", "general.sampling.penalty_repeat"},
-        {"max_new_tokens", "general.sampling.max_new_tokens"}, // no key of llama.cpp's
+        {"max_new_tokens", "general.sampling.max_new_tokens"}, // llama.cpp has no such key
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const struct value *value = value_get(generation, names[i][0]);
@@ -214,8 +213,8 @@ static enum status read_tokenizer_config(const struct folder_files *files, struc
     return status;
 }
 
-// tokenizer.json, else the first of the files that stand in for it. None: the keys are missing, which is said
-// where a tokenizer is opened.
+// Adds tokenizer.json, else the first existing substitute. Without any the keys are absent, and
+// tokenizer_open reports it.
 static enum status add_vocabulary(const struct folder_files *files, const struct value *config,
                                   const struct value *tokenizer_config, struct gguf_writer *keys,
                                   struct error *error)

@@ -1,6 +1,6 @@
-// vocab.json and merges.txt, as GPT-2's and Qwen2's tokenizers were saved before tokenizer.json, made into
-// the text of a tokenizer.json. How text is split is the tokenizer class's (tokenization_gpt2.py and
-// tokenization_qwen2.py of github.com/huggingface/transformers).
+// Converts vocab.json and merges.txt, in which GPT-2's and Qwen2's tokenizers were saved before
+// tokenizer.json existed, to the text of a tokenizer.json. The tokenizer class decides how text is split
+// (tokenization_gpt2.py and tokenization_qwen2.py of github.com/huggingface/transformers).
 #include "engine/model/model_folder_parts.h"
 
 #include <stdlib.h>
@@ -11,9 +11,9 @@
     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 struct tokenizer_class {
-    const char *name, *model_types; // a class, with or without "Fast"; config.json's that use it
-    const char *expression;         // NULL: GPT-2's
-    bool composes;                  // normal form C
+    const char *name, *model_types; // class name, with or without "Fast"; model_types that use it
+    const char *expression;         // split pattern; NULL: GPT-2's
+    bool composes;                  // normalizes to NFC
 };
 
 static const struct tokenizer_class classes[] = {
@@ -47,7 +47,7 @@ static bool is_truth(const struct value *object, const char *name)
     return value && value->kind == VALUE_BOOL && value->boolean;
 }
 
-// The class that the configuration names, else that of the model's type.
+// The class named by the configuration, else the model_type's class.
 static const struct tokenizer_class *find_class(const struct value *config,
                                                 const struct value *tokenizer_config)
 {
@@ -144,7 +144,8 @@ static bool is_special(const struct composing *composing, struct text content)
     return false;
 }
 
-// Tokens of added_tokens.json, and of the vocabulary those that are special: named ones, and GPT-2's default.
+// Adds the tokens of added_tokens.json, and the special tokens of the vocabulary: named ones, and GPT-2's
+// default.
 static enum status put_listed(struct composing *composing)
 {
     struct value tokens;
@@ -169,7 +170,7 @@ static enum status put_listed(struct composing *composing)
 
 // --- Merges ---
 
-// A pair a line; the first line may be "#version: 0.2".
+// One pair per line; the first line may be "#version: 0.2".
 static enum status put_merges(struct composing *composing, struct text merges)
 {
     size_t line = 0;

@@ -258,8 +258,8 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
 {
     static const struct {
         const char *suffix;
-        int32_t neutral;     // besides 0
-        bool latent, routed; // families that read it
+        int32_t neutral;     // allowed, as is 0
+        bool latent, routed; // the key is read by families with latent attention, with routed experts
     } integers[] = {
         {"expert_gating_func", 1, false, true},        {"expert_group_count", 1, false, true},
         {"leading_dense_block_count", 0, false, true}, {"nextn_predict_layers", 0, false, true},
@@ -268,7 +268,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     };
     static const struct {
         const char *suffix;
-        float neutral; // besides 0
+        float neutral; // allowed, as is 0
         bool routed;
     } numbers[] = {{"attention.clamp_kqv", 0.0f, false}, {"expert_weights_scale", 1.0f, true}};
     const char *format = "%s.%s is %g, which this version can't compute in that family";

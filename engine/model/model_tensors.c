@@ -26,7 +26,7 @@ enum width {
     FF_SHARED,
     KEY_DIM,
     HEADS,
-    LATENT, // this and the rest: latent attention
+    LATENT, // from here on: latent attention
     LATENT_ROPE,
     LATENT_KEY,
     LATENT_VALUE,
@@ -385,8 +385,8 @@ static void move_falcon_norms(struct model_layer *layer)
     move_slot(layer, SLOT_ATTN_NORM, SLOT_ATTN_NORM_2);
 }
 
-// The router's correction bias, added to the experts' probabilities to select them; a tensor without
-// ".weight".
+// Takes the router's correction bias, which is added to the experts' probabilities for their selection; its
+// tensor has no ".weight".
 static enum status take_pick_bias(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
@@ -498,7 +498,7 @@ static int compare_pointers(const void *a, const void *b)
     return (*left > *right) - (*left < *right);
 }
 
-// Older files carry the rope frequencies of each layer, which the keys give already.
+// Older files contain the rope frequencies of each layer, which the keys already give.
 static bool is_redundant(struct text name)
 {
     static const struct text suffix = {".attn_rot_embd.weight", sizeof ".attn_rot_embd.weight" - 1};
@@ -506,7 +506,7 @@ static bool is_redundant(struct text name)
            memcmp(name.data + name.size - suffix.size, suffix.data, suffix.size) == 0;
 }
 
-// Layers after the last one predict further tokens, for speculation; they have no part in the logits.
+// Layers after the last one predict further tokens, for speculation; the logits do not depend on them.
 static bool is_beyond(const struct model *model, struct text name)
 {
     char prefix[32];

@@ -30,7 +30,7 @@ struct rope_parameters {
     int32_t n_dims; // even, 2..ROPE_DIMS_MAX
     double base;
     enum rope_scaling scaling;
-    double factor;               // of the context; 1: none
+    double factor;               // by which the context is extended; 1: none
     int32_t n_context_original;  // YaRN: the trained context
     double beta_fast, beta_slow; // YaRN: bounds of the blend, in rotations over that context; 32 and 1
     bool exact_bounds;           // YaRN: the bounds are not rounded to whole pairs

@@ -69,7 +69,7 @@ struct object access_attribute_of_dict(struct rendering *rendering, const struct
     return found ? *found : no_attribute(owner, name);
 }
 
-// No such item: an attribute of that name may be meant.
+// For a string index without an item: the attribute of that name, as jinja's x["name"] falls back to x.name.
 static struct object no_item(struct rendering *rendering, const struct object *owner,
                              const struct object *index)
 {
@@ -80,7 +80,7 @@ static struct object no_item(struct rendering *rendering, const struct object *o
     return undefined_of(UNDEFINED_ELEMENT, owner, rendering_take(rendering, start).text);
 }
 
-// *found is false when there are not that many codepoints.
+// *found is false when the text has too few codepoints.
 static struct object text_item(struct rendering *rendering, struct text text, int64_t position, bool *found)
 {
     size_t start = position < 0 ? codepoints_offset_from_end(text, (size_t)(-(position + 1)))
@@ -143,7 +143,7 @@ static size_t text_bound(struct text text, int64_t position)
     return codepoints_offset(text, (size_t)position);
 }
 
-// Only the text before the bounds, or behind them, needs to be walked through.
+// Only the text before the bounds (for bounds from the end: after them) needs to be scanned.
 static struct object slice_text(struct rendering *rendering, struct text text, const struct object *start,
                                 const struct object *stop)
 {
@@ -158,11 +158,11 @@ static struct object slice_text(struct rendering *rendering, struct text text, c
 }
 
 struct bounds {
-    int64_t first, last; // before the last
+    int64_t first, last; // last: one past the end
     size_t n_items;
 };
 
-// docs.python.org/3/reference/datamodel.html, slice.indices.
+// Source: docs.python.org/3/reference/datamodel.html, slice.indices.
 static struct bounds slice_bounds(struct rendering *rendering, int64_t length, const struct object *start,
                                   const struct object *stop, int64_t step)
 {

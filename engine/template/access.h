@@ -3,9 +3,9 @@
 
 #include "engine/template/object.h"
 
-// x.name: an attribute, else an item; undefined where there is none. Not of a dict:
+// x.name: an attribute, else an item; undefined where neither exists. Not for a dict:
 struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name);
-// the same of a dict, whose method of that name is known.
+// The same for a dict; dict_method is its method of that name, or NULL.
 struct object access_attribute_of_dict(struct rendering *rendering, const struct object *owner,
                                        struct text name, const struct function *dict_method);
 struct object access_method(struct rendering *rendering, const struct object *owner, struct text name,
@@ -13,6 +13,6 @@ struct object access_method(struct rendering *rendering, const struct object *ow
 // x[index]: an item, else an attribute.
 struct object access_item(struct rendering *rendering, const struct object *owner,
                           const struct object *index);
-// x[start:stop:step]; MISSING parts are left out.
+// x[start:stop:step]; an omitted part is MISSING.
 struct object access_slice(struct rendering *rendering, const struct object *owner,
                            const struct object *start, const struct object *stop, const struct object *step);

@@ -22,7 +22,7 @@ struct activation *call_activation_create(struct rendering *rendering, const str
     return activation;
 }
 
-// The activation is used again, unless something may still see it.
+// Keeps the activation for reuse, unless a procedure defined inside may still refer to it.
 static void release_activation(struct rendering *rendering, const struct procedure *procedure,
                                struct activation *activation)
 {
@@ -160,7 +160,7 @@ static void check_macro_arguments(struct rendering *rendering, const struct macr
     }
 }
 
-// Given parameters first: a default may read any of them.
+// Binds the given parameters before the defaults: a default may read any parameter.
 static void bind_macro(struct rendering *rendering, const struct macro_definition *macro,
                        const struct call *call)
 {

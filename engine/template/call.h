@@ -1,10 +1,10 @@
-// Calls: binding arguments, macros, and whatever else templates may call.
+// Calls: binding of arguments; functions, macros and the other callable objects of templates.
 #pragma once
 
 #include "engine/template/functions.h"
 #include "engine/template/syntax.h"
 
-// The slots of a procedure that runs, or ran and left something that still sees them.
+// The slots of a running procedure, or of a finished one that an inner procedure still refers to.
 struct activation {
     struct activation *around;
     struct activation *next_spare;
@@ -16,13 +16,13 @@ struct macro {
     struct activation *around;
 };
 
-// Slots are MISSING.
+// All slots start as MISSING.
 struct activation *call_activation_create(struct rendering *rendering, const struct procedure *procedure,
                                           struct activation *around);
 // Binds `first` (NULL: none) and the call's arguments to the function's parameters and runs it.
 struct object call_function(struct rendering *rendering, const struct function *function,
                             const struct object *first, const struct call *call);
-// Any callable; fails with Python's message for others.
+// Calls any callable; fails with Python's message for other objects.
 struct object call_object(struct rendering *rendering, const struct object *callee, const struct call *call);
 // A function, or a method bound to *self (NULL: none), as an object.
 struct object call_bind(struct rendering *rendering, const struct function *function,

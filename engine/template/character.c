@@ -41,7 +41,7 @@ bool character_is_printable(uint32_t codepoint)
     return !is_in(unprintable, COUNT(unprintable), codepoint);
 }
 
-// 0: it has none.
+// Returns the number of codepoints written; 0: the codepoint has no expansion.
 static size_t find_expansion(uint32_t codepoint, const struct case_expansion *expansions, size_t n_expansions,
                              uint32_t *out)
 {
@@ -141,7 +141,7 @@ bool character_is_of_word(uint32_t codepoint)
     return codepoint == '_' || character_is_letter(codepoint) || character_is_numeric(codepoint);
 }
 
-// Of a pair of an upper and a lower case, the one whose `other` case is another character.
+// Whether the codepoint has another form in the `other` case and is itself in the `same` case.
 static bool is_of_pair(uint32_t codepoint, size_t (*other)(uint32_t codepoint, uint32_t *out),
                        size_t (*same)(uint32_t codepoint, uint32_t *out))
 {

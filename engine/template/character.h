@@ -11,7 +11,7 @@
 
 enum { CHARACTER_EXPANSION_MAX = 3 };
 
-struct case_run { // `n` from `first` on, `stride` apart, each map to themselves + delta
+struct case_run { // `n` codepoints from `first` on, `stride` apart, each maps to itself + delta
     uint32_t first;
     uint16_t n;
     uint8_t stride;
@@ -29,7 +29,7 @@ struct codepoint_range {
 
 bool character_is_line_break(uint32_t codepoint); // where str.splitlines splits
 bool character_is_printable(uint32_t codepoint);
-bool character_is_of_name(uint32_t codepoint, bool is_first); // of an identifier
+bool character_is_of_name(uint32_t codepoint, bool is_first); // may be in an identifier, or start one
 
 // Each writes at most CHARACTER_EXPANSION_MAX codepoints and returns how many.
 size_t character_upper(uint32_t codepoint, uint32_t *out);
@@ -37,7 +37,7 @@ size_t character_lower(uint32_t codepoint, uint32_t *out); // without the rule f
 size_t character_title(uint32_t codepoint, uint32_t *out); // at the start of a word
 bool character_is_cased(uint32_t codepoint); // a letter of a script with two cases, and the like
 
-// As the methods of str ask, of one character.
+// The predicates of Python's str methods (isalpha, isdecimal, ...) for one character.
 bool character_is_letter(uint32_t codepoint);
 bool character_is_decimal(uint32_t codepoint);
 bool character_is_digit(uint32_t codepoint);   // decimal, superscript and the like
@@ -46,5 +46,5 @@ bool character_is_of_word(uint32_t codepoint); // \w of Python's re
 bool character_is_lower(uint32_t codepoint);
 bool character_is_upper(uint32_t codepoint);
 bool character_is_title(uint32_t codepoint);              // U+01C5 and the like
-bool character_is_ignorable(uint32_t codepoint);          // the rule for a final sigma looks past it
-size_t character_fold(uint32_t codepoint, uint32_t *out); // as character_lower, of str.casefold
+bool character_is_ignorable(uint32_t codepoint);          // skipped by the rule for a final sigma
+size_t character_fold(uint32_t codepoint, uint32_t *out); // str.casefold

@@ -18,7 +18,7 @@ size_t codepoints_count(struct text text)
 size_t codepoints_offset(struct text text, size_t index)
 {
     if (index >= text.size)
-        return text.size; // a codepoint takes at least a byte
+        return text.size; // a codepoint has at least one byte
     for (size_t i = 0; i < text.size; i++)
         if (is_start(text.data[i]) && index-- == 0)
             return i;

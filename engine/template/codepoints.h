@@ -1,4 +1,4 @@
-// Python counts, indexes and slices text in codepoints; ours is UTF-8, known to be valid.
+// Python counts, indexes and slices text in codepoints; the interpreter's texts are valid UTF-8.
 #pragma once
 
 #include "schemas/text.h"
@@ -7,17 +7,17 @@
 #include <stdint.h>
 
 size_t codepoints_count(struct text text);
-// The byte where codepoint `index` starts; text.size when there are not that many.
+// The byte offset of codepoint `index`; text.size when the text has too few codepoints.
 size_t codepoints_offset(struct text text, size_t index);
-// The byte where the codepoint `index` places before the end starts; 0 when there are not that many.
+// The byte offset of the codepoint `index` places before the end; 0 when the text has too few codepoints.
 size_t codepoints_offset_from_end(struct text text, size_t index);
 struct text codepoints_slice(struct text text, size_t start, size_t stop); // start <= stop
-// The codepoint at *offset, which moves behind it. *offset must be below text.size.
+// The codepoint at *offset, which advances past it. *offset must be below text.size.
 uint32_t codepoints_next(struct text text, size_t *offset);
-// The codepoint that ends at *offset, which moves before it. *offset must not be 0.
+// The codepoint that ends at *offset, which moves back to its start. *offset must not be 0.
 uint32_t codepoints_previous(struct text text, size_t *offset);
-// How many bytes of `text` an error shows: whole characters, not too many. An int, for %.*s.
+// How many bytes of `text` to show in an error message: whole characters, bounded. An int, for %.*s.
 int codepoints_cut(struct text text);
 void codepoints_add(struct buffer *buffer, uint32_t codepoint);
-// A backslash, `letter` and n_digits lower-case hexadecimal digits.
+// Appends a backslash, `letter` and n_digits lower-case hexadecimal digits.
 void codepoints_add_escape(struct buffer *buffer, char letter, unsigned n_digits, uint32_t codepoint);

@@ -5,7 +5,7 @@
 
 enum {
     CAPACITY_FIRST = 8,
-    ENTRIES_MAX = 1 << 24, // more never fit TEMPLATE_MEMORY_BYTES_MAX
+    ENTRIES_MAX = 1 << 24, // more never fit in TEMPLATE_MEMORY_BYTES_MAX
 };
 
 void list_add(struct rendering *rendering, struct list_builder *builder, const struct object *item)
@@ -75,7 +75,7 @@ static void check_key(struct rendering *rendering, const struct object *key)
         rendering_fail(rendering, "a key of type '%s' is not supported", object_type_name(key));
 }
 
-// Dicts of templates are small: entries are compared one by one.
+// A linear scan: dicts in templates are small.
 static struct dict_entry *find_entry(struct rendering *rendering, struct dict *dict, const struct object *key)
 {
     check_key(rendering, key);

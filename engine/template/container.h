@@ -10,12 +10,12 @@ struct list_builder {
 };
 
 void list_add(struct rendering *rendering, struct list_builder *builder, const struct object *item);
-// The items move into a list; the builder is not to be used again.
+// Moves the items into a list; the builder must not be used afterwards.
 struct object list_finish(struct rendering *rendering, struct list_builder *builder);
-// A list or tuple over items that live long enough.
+// A list or tuple over existing items, which must outlive it.
 struct object list_wrap(struct rendering *rendering, const struct object *items, size_t n_items,
                         enum object_kind kind);
-// Room for n_items, to be filled by the caller through *items.
+// Room for n_items, which the caller fills through *items.
 struct object list_allocate(struct rendering *rendering, size_t n_items, enum object_kind kind,
                             struct object **items);
 
@@ -26,9 +26,9 @@ void dict_set(struct rendering *rendering, struct dict *dict, const struct objec
               const struct object *value);
 void dict_set_text(struct rendering *rendering, struct dict *dict, struct text key,
                    const struct object *value);
-// NULL when there is none. Fails for an unhashable key.
+// NULL: no such key. Fails for an unhashable key.
 const struct object *dict_find(struct rendering *rendering, struct dict *dict, const struct object *key);
 const struct object *dict_find_text(struct rendering *rendering, struct dict *dict, struct text key);
-// Entry `index` as a view of that kind shows it.
+// Entry `index` as an item of keys(), values() or items().
 struct object dict_view_item(struct rendering *rendering, const struct dict *dict, enum view_kind view,
                              size_t index);

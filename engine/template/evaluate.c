@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-#define NOINLINE __attribute__((noinline)) // keeps the recursive function's stack frame small
+#define NOINLINE __attribute__((noinline)) // keeps the stack frame of the recursive evaluate_expression small
 
 enum {
-    ARGUMENTS_NEAR = 6,      // up to this number they need no memory of the arena
-    CONCATENATE_BYTES = 256, // from here on appending to the first operand may pay; see rendering.h
+    ARGUMENTS_NEAR = 6,      // up to this number of arguments no arena memory is needed
+    CONCATENATE_BYTES = 256, // from this size on, append in place if possible; see rendering.h
 };
 
-// Names that transformers passes besides the request's: the special tokens, where the tokenizer has them.
-// MISSING: undefined.
+// The variables that transformers passes besides the request's: the tokenizer's special tokens, where it has
+// them. MISSING: undefined.
 static struct object load_environment(const struct template_environment *environment, struct text name)
 {
     const struct {
@@ -64,7 +64,7 @@ void evaluate_enter_scope(struct rendering *rendering, const struct scope *scope
     }
 }
 
-// Arguments while they are evaluated: near ones on the C stack, many in the arena.
+// Space for evaluated arguments: a few on the C stack, more in the arena.
 struct argument_space {
     struct object items[ARGUMENTS_NEAR];
     struct keyword_argument keywords[ARGUMENTS_NEAR];

@@ -4,17 +4,17 @@
 #include "engine/template/call.h"
 #include "engine/template/rendering.h"
 
-// In rendering->activation.
+// Evaluates in rendering->scope.activation.
 struct object evaluate_expression(struct rendering *rendering, const struct expression *expression);
-// A call that gets `caller` as a keyword argument of that name.
+// A call with the extra keyword argument `caller`.
 struct object evaluate_call_with(struct rendering *rendering, const struct expression *expression,
                                  const struct object *caller);
-// A filter expression without input of its own applied to `input`.
+// Applies a filter expression that has no input of its own to `input`.
 struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
                               const struct object *input);
 void evaluate_assign(struct rendering *rendering, const struct expression *target,
                      const struct object *value);
-// Fails where a namespace target's variable is no namespace.
+// Fails if the variable of a namespace target is not a namespace.
 void evaluate_check_target(struct rendering *rendering, const struct expression *target);
 // Fills a scope's slots on entry.
 void evaluate_enter_scope(struct rendering *rendering, const struct scope *scope);

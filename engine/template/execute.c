@@ -25,7 +25,8 @@ static void execute_set(struct rendering *rendering, const struct statement *sta
     evaluate_assign(rendering, statement->set.target, &value);
 }
 
-// The text of the body, through the filter, into the variable or the output; dropped behind a break.
+// Runs the body, passes its text through the filter, and stores the result in the variable or the output; a
+// break or continue drops it.
 static enum flow execute_block(struct rendering *rendering, const struct statement *statement)
 {
     size_t start = rendering->text.size;
@@ -86,7 +87,7 @@ static enum flow run_loop(struct rendering *rendering, struct loop *loop)
     return execute_statements(rendering, &loop->statement->loop.otherwise);
 }
 
-// Over items, in an activation of its own.
+// Runs a recursive loop over its items in a new activation.
 static enum flow run_recursive(struct rendering *rendering, struct loop *loop, struct activation *around)
 {
     const struct statement *statement = loop->statement;
@@ -125,7 +126,7 @@ static enum flow execute_for(struct rendering *rendering, const struct statement
     evaluate_enter_scope(rendering, &statement->loop.around);
     loop_start(rendering, loop);
     enum flow flow = run_loop(rendering, loop);
-    if (!statement->loop.uses_loop) { // a `loop` that the body reads may be kept
+    if (!statement->loop.uses_loop) { // a body that reads `loop` may have stored it
         loop->next_spare = rendering->scope.spare_loops;
         rendering->scope.spare_loops = loop;
     }

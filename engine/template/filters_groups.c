@@ -1,4 +1,4 @@
-// Filters that put the items of a sequence together, and attributes by name.
+// Filters that group or aggregate the items of a sequence (max, sum, groupby, batch, slice), and attr.
 #include "engine/template/access.h"
 #include "engine/template/container.h"
 #include "engine/template/functions.h"
@@ -40,7 +40,7 @@ static struct object sum_items(struct rendering *rendering, const struct call *c
     return sum;
 }
 
-// A tuple of the value and its items that also has them as `grouper` and `list`.
+// A tuple (value, list) whose items also have the names `grouper` and `list`.
 static struct object make_group(struct rendering *rendering, const struct object *value, struct object list)
 {
     struct object *pair, group = list_allocate(rendering, 2, OBJECT_TUPLE, &pair);
@@ -62,7 +62,7 @@ static struct object group_items(struct rendering *rendering, const struct call 
         for (end = i; end < items->n_items && object_equal(rendering, &keys[order[end]], &keys[order[i]]);
              end++)
             list_add(rendering, &list, &items->items[order[end]]);
-        if (end == i) // not equal to itself
+        if (end == i) // NaN is not equal to itself
             list_add(rendering, &list, &items->items[order[end++]]);
         struct object value = sort_attribute(rendering, &items->items[order[i]], path, missing);
         struct object group = make_group(rendering, &value, list_finish(rendering, &list));
@@ -99,7 +99,7 @@ static struct object batch_items(struct rendering *rendering, const struct call 
     return iterator_generator(rendering, &list);
 }
 
-// Columns: the first ones are longer by one where the items do not divide.
+// The first slices are longer by one item when the number of items is not a multiple of n_slices.
 static struct object slice_items(struct rendering *rendering, const struct call *call)
 {
     int64_t n_slices = argument_integer(rendering, &call->items[1], 0);
@@ -122,7 +122,7 @@ static struct object slice_items(struct rendering *rendering, const struct call 
     return iterator_generator(rendering, &list);
 }
 
-// Attributes alone: of a dict its methods.
+// Attributes only, not items: for a dict, its methods.
 static struct object attribute_of(struct rendering *rendering, const struct call *call)
 {
     struct text name = represent_str(rendering, &call->items[1]).text;

@@ -1,4 +1,4 @@
-// Filters that lay text out or encode it. A filter takes other values than text as they print.
+// Filters that lay out or encode text. Values of other kinds are converted to text first.
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
@@ -41,7 +41,7 @@ static struct object center_text(struct rendering *rendering, const struct call 
     return method->run(rendering, &(struct call){items, 3, NULL, 0, method->variant});
 }
 
-// `format|format(a, b)` and `format|format(x=1)`.
+// The filter format: `"%s"|format(a, b)` and `"%(x)s"|format(x=1)`.
 static struct object format_filter(struct rendering *rendering, const struct call *call)
 {
     if (!call->n_items)
@@ -108,7 +108,7 @@ static void add_url_text(struct rendering *rendering, const struct object *value
     rendering_check_text(rendering);
 }
 
-// A text; or pairs of a dict or a list: a=1&b=2.
+// URL-encodes a text, or the pairs of a dict or list as a=1&b=2.
 static struct object encode_url(struct rendering *rendering, const struct call *call)
 {
     struct object value = call->items[0];
@@ -135,7 +135,7 @@ static struct object encode_url(struct rendering *rendering, const struct call *
     return rendering_take(rendering, start);
 }
 
-// Without <!-- comments -->, which may only come about when another one is taken out. Returns the size.
+// Copies the text without <!-- comments -->, including comments formed by removing another. Returns the size.
 static size_t drop_comments(struct text text, char *out)
 {
     size_t size = 0, i = 0;
@@ -187,7 +187,8 @@ static const struct entity *find_entity(struct text text, size_t size)
     return bsearch(name, entities, sizeof entities / sizeof *entities, sizeof *entities, compare_entity);
 }
 
-// &#65; and &#x41;, as HTML 5 reads them. Returns the bytes that it takes, 0: it is none.
+// Decodes the numeric reference (&#65; &#x41;) after an &, as HTML 5 does. Returns the number of bytes read;
+// 0: not a reference.
 static size_t add_numbered(struct buffer *buffer, struct text text)
 {
     static const uint16_t windows[32] = {0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021,
@@ -219,7 +220,8 @@ static size_t add_numbered(struct buffer *buffer, struct text text)
     return i + (i < text.size && text.data[i] == ';');
 }
 
-// Behind an &: a reference by name, or by the longest name that it starts with. Returns the bytes it takes.
+// Decodes the named reference after an &: by the whole name, else by its longest known prefix. Returns the
+// number of bytes read; 0: unknown.
 static size_t add_named(struct buffer *buffer, struct text text)
 {
     size_t size = 0, n_characters = 0, next = 0;

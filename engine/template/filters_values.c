@@ -64,16 +64,16 @@ static struct object real_number(struct rendering *rendering, const struct call 
     return call->items[1].kind == OBJECT_MISSING ? object_float(0) : call->items[1];
 }
 
-// To a multiple of 10^-precision; ties to even.
+// Rounds to a multiple of 10^-precision; ties to even.
 static struct object round_integer(struct rendering *rendering, int64_t integer, int64_t precision)
 {
-    enum { DIGITS_MAX = 18 }; // of a power of ten within 64 bits
+    enum { DIGITS_MAX = 18 }; // the largest power of ten in 64 bits is 10^18
     int64_t unit = 1, rounded;
     if (precision < -DIGITS_MAX - 1)
         return object_integer(0);
     for (int64_t i = precision; i < 0 && i >= -DIGITS_MAX; i++)
         unit *= 10;
-    if (precision < -DIGITS_MAX) // 10^19: only half of it fits
+    if (precision < -DIGITS_MAX) // unit 10^19 does not fit in 64 bits, its half does
         return object_integer(0);
     int64_t rest = integer % unit, distance = rest < 0 ? -rest : rest;
     bool is_odd = integer / unit % 2 != 0;

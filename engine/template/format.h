@@ -4,11 +4,13 @@
 
 #include "engine/template/functions.h"
 
-// `format % arguments`: a tuple has the arguments, a dict those with names, anything else is the only one.
+// `format % arguments`: a tuple gives arguments by position, a dict by name; any other object is the only
+// argument.
 struct object format_printf(struct rendering *rendering, struct text format, const struct object *arguments);
-// `format.format(...)`; call->items[0] is not an argument. `names`: of format_map, a dict; else NULL.
+// `format.format(...)`; call->items[0] is the format, not an argument. `names`: the dict of format_map, else
+// NULL.
 struct object format_braces(struct rendering *rendering, struct text format, const struct call *call,
                             const struct object *names);
-// What is wrong with a format whatever its arguments are, or NULL.
+// A fault of the format that does not depend on its arguments, or NULL.
 const char *format_printf_problem(struct text format);
 const char *format_braces_problem(struct text format);

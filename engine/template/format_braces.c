@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { NESTING_MAX = 2 }; // a format's style may have fields of its own, whose styles may not
+enum { NESTING_MAX = 2 }; // a style may contain fields, whose own styles may not
 
 // {name!conversion:style}.
 struct field {
@@ -20,13 +20,13 @@ struct field {
 
 struct formatting {
     const struct call *call;
-    const struct object *names; // of format_map, or NULL
-    int64_t next;               // the number of the next {}; -1 once fields have numbers
+    const struct object *names; // the dict of format_map, or NULL
+    int64_t next;               // position of the next {}; -1 once a field has an explicit number
 };
 
 static const char *const single_brace = "Single '{' or '}' encountered in format string";
 
-// The field behind a brace at *at, which moves behind its end. Returns a problem or NULL.
+// Reads the field after the brace at *at and advances *at past its end. Returns a problem or NULL.
 static const char *read_field(struct text format, size_t *at, struct field *field)
 {
     size_t start = *at, end;
@@ -65,7 +65,7 @@ static const char *read_field(struct text format, size_t *at, struct field *fiel
     return NULL;
 }
 
-// The next field behind literal text, which *literal gets; *found is false at the end.
+// Returns in *literal the text before the next field; *found is false at the end of the format.
 static const char *next_field(struct text format, size_t *at, struct text *literal, struct field *field,
                               bool *found)
 {
@@ -125,7 +125,7 @@ static const char *read_style(struct text text, struct format_style *style)
         style->is_alternate = ++at;
     if (at < text.size && text.data[at] == '0') {
         style->fill = style->fill ? style->fill : '0';
-        style->align = style->align ? style->align : '0'; // '=' of numbers, '<' of text
+        style->align = style->align ? style->align : '0'; // '=' for numbers, '<' for text
         at++;
     }
     if (!read_number(text, &at, &style->width, FORMAT_WIDTH_MAX))

@@ -41,8 +41,8 @@ static void print_float(double number, char type, int precision, bool is_alterna
 }
 #pragma GCC diagnostic pop
 
-// As g, but a whole number keeps ".0", and the exponent is used from one digit less on: what float.__format__
-// does without a type.
+// Like g, but a whole number keeps ".0" and scientific notation starts at an exponent one lower:
+// float.__format__ without a type.
 static void print_general(double number, int precision, struct format_digits *digits)
 {
     char exact[FORMAT_PRECISION_MAX + 32];
@@ -51,7 +51,7 @@ static void print_general(double number, int precision, struct format_digits *di
     int point = atoi(strchr(exact, 'e') + 1) + 1;
     if (point <= -4 || point > precision - 1) {
         print_float(number, 'g', precision, false, digits);
-        if (!strchr(digits->text, 'e')) // g would not have used it
+        if (!strchr(digits->text, 'e')) // g would still print it in fixed notation
             print_float(number, 'e', precision - 1, false, digits);
         return;
     }
@@ -61,7 +61,7 @@ static void print_general(double number, int precision, struct format_digits *di
         digits->text[--size] = '\0';
 }
 
-// 1.50e+03 to 1.5e+03.
+// 1.50e+03 becomes 1.5e+03.
 static void strip_mantissa(char *text)
 {
     char *exponent = strchr(text, 'e'), *end = exponent;
@@ -116,7 +116,7 @@ static size_t whole_digits(const char *text)
     return n;
 }
 
-// The digits before the point, with `zeros` in front, and a mark between each group of them.
+// Appends the digits before the point, with `zeros` in front, and a separator between groups.
 static void add_grouped(struct rendering *rendering, const struct format_digits *digits,
                         const struct format_style *style, size_t n_whole, size_t zeros)
 {

@@ -1,14 +1,14 @@
-// Numbers as both ways of formatting print them (format.h).
+// Numbers and text as printf-style and str.format formatting print them (format.h).
 #pragma once
 
 #include "engine/template/object.h"
 
 enum { FORMAT_WIDTH_MAX = 100000, FORMAT_PRECISION_MAX = 1000 };
 
-// Of a format, parsed. Zeroed: of no effect.
+// A parsed format specification. Zeroed: no effect.
 struct format_style {
     uint32_t fill;     // 0: a blank
-    char align;        // '<', '>', '^', '=': behind the sign; 0: the kind's own
+    char align;        // '<', '>', '^', '=' (padding after the sign); 0: the kind's default
     char sign;         // '+', ' ' or 0
     char type;         // 0: none given
     char grouping;     // ',' or '_' between thousands, or 0
@@ -17,7 +17,7 @@ struct format_style {
     int64_t precision; // -1: none given
 };
 
-// Digits of a number: sign, prefix, digits, in text[].
+// A formatted number in three parts: sign, prefix, digits.
 struct format_digits {
     char sign; // 0: none
     char prefix[3];
@@ -26,10 +26,11 @@ struct format_digits {
 
 // style->type: b, o, x, X, or d (also 0).
 void format_integer(int64_t integer, const struct format_style *style, struct format_digits *digits);
-// style->type: e, E, f, F, g, G, %, or 0: as str() prints it, or, with a precision, as g with a ".0".
+// style->type: e, E, f, F, g, G, %, or 0: as str() prints it; with a precision, as g but with ".0" on whole
+// numbers.
 void format_float(double number, const struct format_style *style, struct format_digits *digits);
-// Appends them, grouped, filled and aligned, to rendering->text.
+// Appends the digits, grouped, padded and aligned, to rendering->text.
 void format_add_digits(struct rendering *rendering, const struct format_digits *digits,
                        const struct format_style *style);
-// Appends a text, filled and aligned, cut to style->precision characters.
+// Appends a text, cut to style->precision characters, padded and aligned.
 void format_add_text(struct rendering *rendering, struct text text, const struct format_style *style);

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// A conversion of the format: %(name)-05.2f.
+// A parsed conversion: %(name)-05.2f.
 struct conversion {
     struct text name; // data NULL: none
     bool is_left, is_zeroed;
@@ -21,7 +21,7 @@ struct arguments {
     const struct object *items; // by position
     size_t n_items, next;
     struct object whole;
-    bool is_mapping; // an argument may stay unused
+    bool is_mapping; // unused arguments are no error
 };
 
 static bool read_count(struct text format, size_t *at, int64_t *number, int64_t most)
@@ -46,7 +46,7 @@ static const char *read_name(struct text format, size_t *at, struct text *name)
     return "incomplete format key";
 }
 
-// Behind a %. Returns a problem or NULL.
+// Reads the conversion after a %. Returns a problem or NULL.
 static const char *read_conversion(struct text format, size_t *at, struct conversion *conversion)
 {
     struct format_style *style = &conversion->style;

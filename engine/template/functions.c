@@ -33,7 +33,7 @@ const struct function *functions_find_method(enum object_kind kind, struct text 
     return method || kind != OBJECT_STRING ? method : functions_find(&methods_of_text_rarer, name);
 }
 
-// Attributes that Python's types have and templates do not.
+// Attributes that the Python types have but templates refuse.
 static const char *const refused[OBJECT_FUNCTION + 1] = {
     [OBJECT_STRING] = " encode maketrans translate ",
     [OBJECT_INTEGER] = " as_integer_ratio bit_count bit_length conjugate denominator from_bytes imag "
@@ -77,5 +77,5 @@ struct text argument_text(struct rendering *rendering, const struct object *argu
         return missing;
     if (argument->kind != OBJECT_STRING)
         rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
-    return argument->text.data ? argument->text : TEXT(""); // given, if empty
+    return argument->text.data ? argument->text : TEXT(""); // a given empty text, not a missing one
 }

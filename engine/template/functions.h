@@ -1,7 +1,7 @@
 // The functions that templates call: filters, tests, global functions, methods. Each file below holds a table
-// of some; a function binds its arguments by their names in the table. Sources of what they do:
-// jinja.palletsprojects.com/templates (filters, tests, globals), docs.python.org/3/library/stdtypes.html
-// (methods).
+// of some of them; arguments are bound to parameters by the names in the table. References for their
+// behaviour: jinja.palletsprojects.com/templates (filters, tests, globals),
+// docs.python.org/3/library/stdtypes.html (methods).
 #pragma once
 
 #include "engine/template/object.h"
@@ -13,27 +13,27 @@ struct keyword_argument {
     struct object value;
 };
 
-// Of a bound function `items` are its parameters in order, MISSING where left out, and there are no keywords.
+// For a bound function `items` are its parameters in order, MISSING where omitted, and there are no keywords.
 struct call {
     const struct object *items;
     size_t n_items;
     const struct keyword_argument *keywords;
     size_t n_keywords;
-    unsigned variant; // of the function that is called
+    unsigned variant; // function->variant
 };
 
 struct function {
     const char *name;
     struct object (*run)(struct rendering *rendering, const struct call *call);
-    unsigned n_required;                             // of the parameters
+    unsigned n_required;                             // number of required parameters
     const char *parameters[FUNCTION_PARAMETERS_MAX]; // a filter's input and a method's object come first
     unsigned variant;                                // distinguishes functions with the same `run`
     bool positional_only;
-    bool any_arguments; // not bound: the call is passed as it was written
-    bool unsafe;        // exists in Python, but the sandbox keeps it from templates
+    bool any_arguments; // not bound: receives the call as written
+    bool unsafe;        // exists in Python; refused by the sandbox
 };
 
-// A row of a table; further arguments: the names of the parameters.
+// A table row; the variable arguments are the names of the parameters.
 #define FUNCTION_ROW(name, run, variant, n_required, positional_only, any_arguments, unsafe, ...)            \
     {                                                                                                        \
         name, run, n_required, {__VA_ARGS__}, variant, positional_only, any_arguments, unsafe                \
@@ -73,13 +73,13 @@ extern const struct function_table methods_of_cyclers;
 
 const struct function *functions_find(const struct function_table *table, struct text name); // NULL: none
 const struct function *functions_find_filter(struct text name);
-// A method of that kind of object, an unsafe one too.
+// Finds a method of that kind of object, including unsafe ones.
 const struct function *functions_find_method(enum object_kind kind, struct text name);
-// Whether Python's type has an attribute of that name, which is refused here.
+// Whether Python's type has this attribute but templates may not use it.
 bool functions_is_refused(enum object_kind kind, struct text name);
 
-// Reading the arguments of a bound call; each fails with Python's kind of message. Left out or none:
-// `missing`.
+// Read the arguments of a bound call; each fails with Python's kind of message. `missing` is the value of an
+// omitted or none argument.
 int64_t argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing);
 struct text argument_text(struct rendering *rendering, const struct object *argument, struct text missing);
 static inline bool argument_truth(const struct object *argument, bool missing)

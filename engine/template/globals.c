@@ -1,4 +1,4 @@
-// Functions that every template sees.
+// Global functions, visible in every template.
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/functions.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { RANGE_ITEMS_MAX = 100000 }; // of jinja's sandbox
+enum { RANGE_ITEMS_MAX = 100000 }; // the limit of jinja's sandbox
 
 static struct object make_range(struct rendering *rendering, const struct call *call)
 {
@@ -41,7 +41,7 @@ static struct object make_range(struct rendering *rendering, const struct call *
     return (struct object){.kind = OBJECT_RANGE, .range = range};
 }
 
-// The items of a dict, or pairs of key and value.
+// Adds the items of a dict, or of an iterable of (key, value) pairs.
 static void add_items(struct rendering *rendering, struct dict *dict, const struct object *from)
 {
     object_check_defined(rendering, from);
@@ -60,7 +60,7 @@ static void add_items(struct rendering *rendering, struct dict *dict, const stru
     }
 }
 
-// Of another one, pairs, keywords. The variant is the kind.
+// dict() from another dict, pairs and keywords. The variant is the object kind to create.
 static struct object make_dict(struct rendering *rendering, const struct call *call)
 {
     struct dict *dict = dict_create(rendering, call->n_keywords);
@@ -79,8 +79,8 @@ static struct object raise_exception(struct rendering *rendering, const struct c
     rendering_fail(rendering, "%.*s", codepoints_cut(message), message.data ? message.data : "");
 }
 
-// One conversion at a time: the width of what strftime writes stays bounded. Time is UTC and has no
-// fractions; Python prints nothing for the zone of such a time.
+// Formats one conversion at a time, so that strftime's output is bounded. Time is UTC without fractions;
+// Python prints an empty zone for such a time.
 static struct object strftime_now(struct rendering *rendering, const struct call *call)
 {
     struct tm parts = {0};

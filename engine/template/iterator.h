@@ -5,7 +5,7 @@
 
 struct iterator {
     struct object over;
-    size_t position; // items; bytes of a string
+    size_t position; // index of the next item; byte offset for a string
 };
 
 // The generator that map, select and similar filters return: its items can be consumed once.
@@ -18,6 +18,6 @@ struct generator {
 struct iterator iterator_start(struct rendering *rendering, const struct object *over);
 bool iterator_next(struct rendering *rendering, struct iterator *iterator, struct object *item); // false: end
 bool iterator_possible(const struct object *over);
-// A list of all items; of a generator, of those that are left.
+// A list of all items; for a generator, of the remaining ones.
 struct object iterator_collect(struct rendering *rendering, const struct object *over);
 struct object iterator_generator(struct rendering *rendering, const struct object *list); // over its items

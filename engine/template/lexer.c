@@ -9,7 +9,7 @@
 
 #define NOWHERE SIZE_MAX
 
-// By kind.
+// Indexed by enum token_kind.
 // clang-format off
 static const char *const token_names[] = {
     "end of template", "template text", "begin of print statement", "end of print statement",
@@ -106,7 +106,7 @@ static void advance_to(struct lexer *lexer, size_t position)
     lexer->position = position;
 }
 
-// Where the tag's end, `closing` with an optional - or +, stops, or NOWHERE when it is not at `position`.
+// Where the tag end at `position` (`closing`, optionally after - or +) stops; NOWHERE: there is no tag end.
 static size_t tag_end(const struct lexer *lexer, size_t position, const char *closing, bool is_block)
 {
     char sign = byte_at(lexer, position);
@@ -119,7 +119,7 @@ static size_t tag_end(const struct lexer *lexer, size_t position, const char *cl
     return position + 2 + (is_block && byte_at(lexer, position + 2) == '\n');
 }
 
-// The text before a tag, less what the tag's sign or lstrip_blocks take from it.
+// The text before a tag without the whitespace that the tag's sign or lstrip_blocks removes.
 static struct text strip_data(const struct lexer *lexer, size_t start, size_t stop, char sign,
                               bool is_variable)
 {
@@ -174,8 +174,8 @@ static size_t find_tag(const struct lexer *lexer)
     }
 }
 
-// The end of `{% word %}`, at `position`, or NOWHERE where it is something else. *sign: that of the opening.
-// A newline behind it is dropped where it is a block's end.
+// The end of the `{% word %}` at `position`; NOWHERE: there is another tag or none. *sign: the sign of its
+// opening. A newline after the tag is dropped if the tag ends a block (is_end).
 static size_t plain_tag_end(const struct lexer *lexer, size_t position, const char *word, bool is_end,
                             char *sign)
 {
@@ -188,7 +188,7 @@ static size_t plain_tag_end(const struct lexer *lexer, size_t position, const ch
     return tag_end(lexer, skip_space(lexer, at + size), "%}", is_end);
 }
 
-// From {% raw %} at the position to its end: the text between, as it is.
+// Lexes {% raw %} ... {% endraw %} at the position: the text between, unchanged.
 static bool lex_raw(struct lexer *lexer, struct token *token)
 {
     char sign;
@@ -207,7 +207,7 @@ static bool lex_raw(struct lexer *lexer, struct token *token)
     return true;
 }
 
-// The tag at the position: its opening is the token.
+// Lexes the opening of the tag at the position.
 static void lex_tag(struct lexer *lexer, struct token *token)
 {
     size_t tag = lexer->position;
@@ -218,7 +218,7 @@ static void lex_tag(struct lexer *lexer, struct token *token)
     advance_to(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
 }
 
-// Text, or when there is none before the next tag, the opening of that.
+// Lexes the text before the next tag; without such text, the opening of the tag.
 static void lex_data(struct lexer *lexer, struct token *token)
 {
     for (;;) {
@@ -247,7 +247,7 @@ static void lex_data(struct lexer *lexer, struct token *token)
     }
 }
 
-// Behind the identifier at the lexer's position, which itself is returned where there is none.
+// The end of the identifier at the lexer's position; the position itself if there is no identifier.
 static size_t name_end(const struct lexer *lexer)
 {
     size_t stop = lexer->position;

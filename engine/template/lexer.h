@@ -1,5 +1,6 @@
-// A template's source as tokens, with jinja's rules of whitespace: trim_blocks (the newline behind a block
-// is dropped), lstrip_blocks (and blanks before a block at the start of a line), - and + against either.
+// Splits a template's source into tokens, with jinja's whitespace rules: trim_blocks (drops the newline after
+// a block tag), lstrip_blocks (drops blanks before a block tag at the start of a line); - and + override
+// both.
 #pragma once
 
 #include "engine/template/template.h"
@@ -19,7 +20,7 @@ enum token_kind {
     TOKEN_STRING,
     TOKEN_INTEGER,
     TOKEN_FLOAT,
-    // The operators, longer ones first; comparisons together.
+    // Operators, longest first; comparisons are adjacent.
     TOKEN_FLOOR_DIVIDE,
     TOKEN_POWER,
     TOKEN_EQUAL,
@@ -51,7 +52,7 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     uint32_t line;
-    struct text text; // data, name, string (unescaped); others: as written
+    struct text text; // data, name, unescaped string; for other tokens the source
     int64_t integer;
     double number;
 };
@@ -59,18 +60,18 @@ struct token {
 enum lexer_state { LEXER_DATA, LEXER_BLOCK, LEXER_VARIABLE };
 
 struct lexer {
-    struct text source; // newlines are \n, the last one is gone
+    struct text source; // newlines are \n; a final newline is removed
     size_t position;
     uint32_t line;
     enum lexer_state state;
-    char brackets[TEMPLATE_NESTING_MAX]; // the closing ones awaited
+    char brackets[TEMPLATE_NESTING_MAX]; // the expected closing brackets, innermost last
     size_t n_brackets;
     struct arena *arena; // of the template
     struct error *error;
-    jmp_buf failure; // where an error continues, as in Lua and PostgreSQL: all memory is the arena's
+    jmp_buf failure; // longjmp target of errors: all memory is the arena's, so nothing leaks
 };
 
-// arena, error and failure are set. Errors here and in the parser: STATUS_REFUSE with the line.
+// The caller sets arena, error and failure. Errors here and in the parser: STATUS_REFUSE with the line.
 void lexer_start(struct lexer *lexer, struct text source);
 void lexer_next(struct lexer *lexer, struct token *token);
 const char *token_kind_name(enum token_kind kind);

@@ -11,8 +11,8 @@
 
 enum { NUMBER_BYTES_MAX = 400 };
 
-// Without blanks around, and without the underscores between digits (of a `base` above 10, letters too).
-// False: an underscore elsewhere, or too long for `plain`.
+// Copies the number without surrounding whitespace and without underscores between digits (with_letters: or
+// letters). False: an underscore elsewhere, or the text does not fit in `plain`.
 static bool copy_plain(struct text text, bool with_letters, char *plain, size_t capacity)
 {
     int (*is_digit)(int character) = with_letters ? isalnum : isdigit;
@@ -31,7 +31,7 @@ static bool copy_plain(struct text text, bool with_letters, char *plain, size_t 
     return true;
 }
 
-// The base that 0x, 0o or 0b in front of digits stands for, or 0.
+// The base of the prefix 0x, 0o or 0b; 0: no prefix.
 static int prefix_base(const char *digits)
 {
     char letter = digits[0] == '0' ? (char)tolower((unsigned char)digits[1]) : '\0';
@@ -46,14 +46,14 @@ enum literal_status literal_read_integer(struct text text, int base, int64_t *in
     size_t start = plain[0] == '-' || plain[0] == '+';
     int prefixed = prefix_base(plain + start);
     if (base == 0 && !prefixed && plain[start] == '0' && plain[start + strspn(plain + start, "0")])
-        return LITERAL_NONE; // 012 is no number
+        return LITERAL_NONE; // 012 is not a number
     bool has_prefix = prefixed && (base == 0 || base == prefixed);
     base = base ? base : prefixed ? prefixed : 10;
     if (has_prefix)
         memmove(plain + start, plain + start + 2, strlen(plain + start + 2) + 1);
     if (!isalnum((unsigned char)plain[start]) ||
         (base != 10 && prefix_base(plain + start) == base && base == 16))
-        return LITERAL_NONE; // strtoll would take a sign or prefix more
+        return LITERAL_NONE; // strtoll would accept a second sign or prefix
     errno = 0;
     *integer = strtoll(plain, &end, base);
     if (*end || end == plain + start)
@@ -74,12 +74,12 @@ bool literal_read_float(struct text text, double *number)
     return (is_decimal || is_word) && end > plain && !*end;
 }
 
-// To a multiple of 10^n, which may be more than the number.
+// Rounds to a multiple of 10^n, where 10^n may exceed the number.
 static double round_to_power(double number, int n)
 {
     char text[512];
     snprintf(text, sizeof text, "%.40e", fabs(number));
-    int n_digits = atoi(strchr(text, 'e') + 1) - n; // behind the first one
+    int n_digits = atoi(strchr(text, 'e') + 1) - n; // digits to keep after the first one
     if (number == 0 || n_digits < -1)
         return copysign(0, number);
     if (n_digits >= 0)
@@ -92,7 +92,7 @@ static double round_to_power(double number, int n)
 
 double literal_round(double number, int64_t precision)
 {
-    enum { DIGITS_MAX = 323 }; // 15 + 308 digits hold every double exactly enough: more change nothing
+    enum { DIGITS_MAX = 323 }; // 15 + 308 digits represent every double exactly enough: more change nothing
     if (!isfinite(number) || precision > DIGITS_MAX)
         return number;
     if (precision < 0)
@@ -119,7 +119,7 @@ static size_t exponent_end(struct text text, size_t position)
     return digits_end(text, digits) > digits ? digits_end(text, digits) : position;
 }
 
-// 0x1F, 1_000, 007: other ways to write numbers.
+// Other spellings of a number: 0x1F, 1_000, 007.
 static bool is_other_form(struct text text, size_t whole, size_t end)
 {
     bool follows = end < text.size && (text.data[end] == '_' || isalnum((unsigned char)text.data[end]));
@@ -165,7 +165,7 @@ static bool read_hexadecimal(struct text body, size_t *position, size_t n_digits
     return true;
 }
 
-// Decodes an escape sequence behind its backslash, at *position. Returns a problem or NULL.
+// Decodes the escape sequence at *position, after its backslash. Returns a problem or NULL.
 static const char *unescape_one(struct text body, size_t *position, char *out, size_t *size)
 {
     static const char letters[] = "abfnrtv\\'\"", bytes[] = "\a\b\f\n\r\t\v\\'\"";

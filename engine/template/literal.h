@@ -1,5 +1,5 @@
-// Number and string literals of the template language; numbers from text, as Python's int() and float() read
-// it, and its round().
+// Parses number and string literals of the template language, and numbers in text as Python's int() and
+// float() do; Python's round().
 #pragma once
 
 #include "schemas/text.h"
@@ -11,21 +11,21 @@ struct literal_number {
     bool is_float;
     int64_t integer;
     double number;
-    size_t size; // bytes it takes
+    size_t size; // bytes of source
 };
 
 // The number at the start of `text`, which starts with a digit. After a dot (`a.0.1`) it is an integer.
 // Returns a problem or NULL.
 const char *literal_number(struct text text, bool after_dot, struct literal_number *number);
-// The text of a string literal whose inside is `body`, as Python's unicode-escape; `out` has room for 4 bytes
-// more than the body. Returns a problem or NULL.
+// The text of a string literal with the source `body` between its quotes, as Python's unicode-escape; `out`
+// has room for body.size + 4 bytes. Returns a problem or NULL.
 const char *literal_unescape(struct text body, char *out, struct text *text);
 
 enum literal_status { LITERAL_NONE, LITERAL_OK, LITERAL_TOO_LARGE };
 
-// Blanks around, a sign, single underscores between digits. Base: 2 to 36, or 0: by the prefix 0x, 0o or 0b,
-// which may also be there in its own base.
+// Accepts surrounding whitespace, a sign, single underscores between digits. Base: 2 to 36 (base 2, 8 or 16
+// also accepts its own prefix), or 0: by the prefix 0x, 0o or 0b.
 enum literal_status literal_read_integer(struct text text, int base, int64_t *integer);
 bool literal_read_float(struct text text, double *number);
-// To `precision` decimal digits (negative: to tens, hundreds), by the number's exact value; ties to even.
+// Rounds to `precision` decimal digits (negative: to tens, hundreds) by the exact binary value; ties to even.
 double literal_round(double number, int64_t precision);

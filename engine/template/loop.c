@@ -12,7 +12,8 @@ void loop_start(struct rendering *rendering, struct loop *loop)
         evaluate_enter_scope(rendering, &loop->statement->loop.test_scope);
 }
 
-// Collects the values of a target with several names into a tuple, which the loop's filter passes on.
+// Rebuilds an item from the variables of the filter's target (several names: a tuple), for the loop's own
+// target.
 static struct object collect_target(struct rendering *rendering, const struct expression *target)
 {
     if (target->kind != EXPRESSION_TUPLE)
@@ -23,7 +24,8 @@ static struct object collect_target(struct rendering *rendering, const struct ex
     return tuple;
 }
 
-// The next item that passes the filter. The loop's own variables are seen: `loop` may be in a macro by now.
+// Fetches the next item that passes the filter, which is evaluated in the loop's own activation: a macro may
+// have been passed `loop` and be the caller.
 static bool fetch_item(struct rendering *rendering, struct loop *loop, struct object *item)
 {
     const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;
@@ -63,7 +65,7 @@ bool loop_next(struct rendering *rendering, struct loop *loop)
     return true;
 }
 
-// Of what is left: a filter or a generator has to be asked now.
+// Collects the remaining items: only this gives the length of a filtered or generated sequence.
 static void collect_rest(struct rendering *rendering, struct loop *loop)
 {
     struct list_builder builder = {0};

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes character_tables.h from Python's own Unicode database, so that upper, lower and title give what the Python gives
-that chat templates were written against, and names are its identifiers. Run: python3 make_character_tables.py > character_tables.h"""
+"""Writes character_tables.h from Python's own Unicode database, so that case mappings and identifiers equal those of
+the Python that chat templates were written for. Run: python3 make_character_tables.py > character_tables.h"""
 import unicodedata
 
 
@@ -49,7 +49,7 @@ def is_cased(character):
 
 
 def is_ignorable(character):
-    """Whether the rule for a final sigma looks past the character: only beside letters is that seen."""
+    """Whether the rule for a final sigma skips the character, which only shows beside letters."""
     return ("A" + character + "\u03a3").lower()[-1] == "\u03c2" and (character + "\u03a3").lower()[-1] == "\u03c3"
 
 

@@ -27,7 +27,7 @@ const char *object_type_name(const struct object *object)
     return names[object->kind];
 }
 
-// As jinja's messages name an owner: "dict object", "None".
+// The owner's name in jinja's messages: "dict object", "None".
 static const char *owner_name(enum object_kind kind)
 {
     static const char *const names[] = {
@@ -87,7 +87,7 @@ int64_t object_length(struct rendering *rendering, const struct object *object)
     }
 }
 
-// Exact, as Python compares: a large integer is not rounded to a double first.
+// Compares exactly, as Python does: a large integer is not first rounded to a double.
 static int compare_numbers(const struct object *a, const struct object *b)
 {
     if (object_is_integral(a) && object_is_integral(b)) {
@@ -97,11 +97,11 @@ static int compare_numbers(const struct object *a, const struct object *b)
     double x = object_to_double(a), y = object_to_double(b);
     if (x != y || a->kind == b->kind)
         return (x > y) - (x < y);
-    // Equal after rounding, and below 2^63 in magnitude or exactly there.
+    // The values are equal after rounding to double, and their magnitude is at most 2^63.
     bool a_is_float = a->kind == OBJECT_FLOAT;
     double number = a_is_float ? x : y;
     int64_t integer = object_to_integer(a_is_float ? b : a);
-    int order; // of the integer against the float
+    int order; // of the integer relative to the float
     if (number >= 0x1p63)
         order = -1;
     else
@@ -176,7 +176,7 @@ bool object_equal(struct rendering *rendering, const struct object *a, const str
     }
 }
 
-// The first items that differ decide.
+// The first pair of unequal items decides; without one, the length.
 static int compare_sequences(struct rendering *rendering, const struct object_sequence *a,
                              const struct object_sequence *b, const char *symbol)
 {
@@ -209,7 +209,7 @@ int object_compare(struct rendering *rendering, const struct object *a, const st
     rendering_spend_bytes(rendering, a->text.size);
     size_t x = a->text.size, y = b->text.size, common = x < y ? x : y;
     int order =
-        common ? memcmp(a->text.data, b->text.data, common) : 0; // of bytes, which is that of codepoints
+        common ? memcmp(a->text.data, b->text.data, common) : 0; // byte order of UTF-8 is codepoint order
     return order ? order : (x > y) - (x < y);
 }
 
@@ -233,7 +233,7 @@ void object_fail_undefined(struct rendering *rendering, const struct object *und
     rendering_fail(rendering, "%.*s", size, data);
 }
 
-// The interpreter's own texts always point somewhere, empty ones too.
+// Strings made by the interpreter always have data, even empty ones.
 static struct object string_from_text(struct rendering *rendering, struct text text)
 {
     if (rendering->environment->content || rendering->environment->n_sources)
@@ -241,7 +241,7 @@ static struct object string_from_text(struct rendering *rendering, struct text t
     return object_string(text.data ? text : TEXT(""));
 }
 
-// "user", "tool_response": nothing that could be, or end, a control token by itself.
+// "user", "tool_response": a word that cannot be, or close, a control token by itself.
 static bool is_plain_role(struct text key, const struct value *value)
 {
     if (!text_equals_string(key, "role") || value->kind != VALUE_STRING)
@@ -267,7 +267,7 @@ static struct object object_from_object(struct rendering *rendering, const struc
     for (size_t i = 0; i < value->object.n_members; i++) {
         const struct value_member *member = &value->object.members[i];
         struct dict_entry *entry = &dict->entries[dict->n_entries++];
-        entry->key = string_from_text(rendering, member->key); // unique: see value.h
+        entry->key = string_from_text(rendering, member->key); // keys are unique: see value.h
         if (is_plain_role(member->key, &member->value))
             entry->value = object_string(member->value.text.size ? member->value.text : TEXT(""));
         else

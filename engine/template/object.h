@@ -1,5 +1,5 @@
-// The interpreter's values: what a Python value is to a template. Objects are small and copied; what they
-// point to lives in the rendering's arena, or in the template or the caller's variables, and is immutable,
+// The interpreter's values: what Python objects are to a template. Objects are small and copied. What they
+// point to lives in the rendering's arena, in the template or in the caller's variables; it is immutable
 // except for namespaces, cyclers, joiners, loops and generators. So lists and dicts never form cycles; only a
 // namespace can.
 #pragma once
@@ -15,7 +15,7 @@ struct rendering;
 struct function;
 
 enum object_kind {
-    OBJECT_MISSING, // no value: an unset variable, an argument left out
+    OBJECT_MISSING, // no value: an unset variable, an omitted argument
     OBJECT_UNDEFINED,
     OBJECT_NONE,
     OBJECT_BOOL,
@@ -26,55 +26,54 @@ enum object_kind {
     OBJECT_TUPLE,
     OBJECT_DICT,
     OBJECT_RANGE,
-    OBJECT_VIEW, // of a dict: keys(), values(), items()
+    OBJECT_VIEW, // keys(), values() or items() of a dict
     OBJECT_GENERATOR,
     OBJECT_NAMESPACE,
     OBJECT_LOOP,
     OBJECT_MACRO,
     OBJECT_CYCLER,
     OBJECT_JOINER,
-    OBJECT_FUNCTION, // global, or a method with its object
+    OBJECT_FUNCTION, // a global function, or a method with its object
 };
 
-// Why a value is undefined: the text of the error that using it raises.
+// Why a value is undefined; selects the text of the error raised on use.
 enum undefined_reason {
     UNDEFINED_NAME,      // text: the variable's name
     UNDEFINED_ATTRIBUTE, // text: the attribute; `owner`: what lacks it
     UNDEFINED_ELEMENT,   // text: how the index prints; `owner`: what lacks it
     UNDEFINED_HINT,      // text: the whole message
-    UNDEFINED_UNSAFE,    // text: the attribute that the sandbox keeps; `owner`
+    UNDEFINED_UNSAFE,    // text: the attribute that the sandbox refuses; `owner`
 };
 
 enum view_kind { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
-enum { TUPLE_PLAIN, TUPLE_GROUP }; // a group of groupby: its items are also `grouper` and `list`
+enum { TUPLE_PLAIN, TUPLE_GROUP }; // a group of groupby: its items also have the names `grouper` and `list`
 
 struct object {
     uint8_t kind;   // enum object_kind
-    uint8_t detail; // enum undefined_reason, enum view_kind, of a tuple TUPLE_GROUP
-    uint8_t owner;  // enum object_kind, of an undefined attribute's owner
-    bool markup;    // a string that `escape` leaves alone
+    uint8_t detail; // enum undefined_reason, enum view_kind; TUPLE_GROUP for a tuple
+    uint8_t owner;  // enum object_kind of the owner of an undefined attribute
+    bool markup;    // markup-safe string: `escape` does not change it
     union {
         bool boolean;
         int64_t integer;
         struct {
             double number;
-            const char
-                *digits; // of a variable that JSON spells otherwise than its number is printed; else NULL
+            const char *digits; // a JSON number's spelling, if `number` is printed differently; else NULL
         };
         struct text text; // UTF-8
         const struct object_sequence *sequence;
-        struct dict *dict; // of a dict, a view, a namespace
+        struct dict *dict; // dict, view, namespace
         const struct range *range;
         struct generator *generator;
         struct loop *loop;
         const struct macro *macro;
-        struct cycle *cycle; // of a cycler, a joiner
+        struct cycle *cycle; // cycler, joiner
         const struct bound_function *function;
     };
 };
 
-// cycler(...): the item at `position` is the current one. joiner(separator): the only item, not printed at 0.
+// cycler(...): items[position] is the current item. joiner(separator): items[0], not printed at position 0.
 struct cycle {
     const struct object *items;
     size_t n_items, position;
@@ -85,7 +84,7 @@ struct object_sequence {
     const struct object *items;
 };
 
-// Of a namespace the entries change; of a dict they don't once it is in use.
+// Namespace entries are mutable; a dict is frozen after its first use.
 struct dict_entry {
     struct object key, value;
 };
@@ -132,7 +131,7 @@ static inline struct object object_undefined(enum undefined_reason reason, struc
     return (struct object){.kind = OBJECT_UNDEFINED, .detail = (uint8_t)reason, .text = text};
 }
 
-static inline struct object object_undefined_hint(const char *hint) // a literal
+static inline struct object object_undefined_hint(const char *hint) // hint: a string literal
 {
     return object_undefined(UNDEFINED_HINT, text_from_string(hint));
 }
@@ -165,15 +164,15 @@ static inline double object_to_double(const struct object *number)
 
 const char *object_type_name(const struct object *object); // as Python's type(x).__name__
 bool object_truth(const struct object *object);
-int64_t object_length(struct rendering *rendering, const struct object *object); // len(x); -1: TypeError
+int64_t object_length(struct rendering *rendering, const struct object *object); // len(x); -1: no length
 
 // The functions below fail when the nesting is too deep or Python would raise.
 bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b);
-// Negative, 0, positive. Fails for kinds that have no order; `symbol` is the operator for the message.
+// Negative, 0, positive. Fails for kinds without an order; `symbol` is the operator in the message.
 int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
                    const char *symbol);
 
-// Fails with the message of jinja's UndefinedError for that value, or SecurityError's.
+// Fails with the message of jinja's UndefinedError for this value, or of its SecurityError.
 _Noreturn void object_fail_undefined(struct rendering *rendering, const struct object *undefined);
 static inline void object_check_defined(struct rendering *rendering, const struct object *object)
 {

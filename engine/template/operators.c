@@ -44,7 +44,7 @@ static struct object checked_integer(struct rendering *rendering, bool overflow,
     return object_integer(integer);
 }
 
-// Quotient rounded down, or the remainder of that, as Python defines them. INT64_MIN / -1 traps.
+// Floor quotient or its remainder, as Python defines them. INT64_MIN / -1 would trap.
 static struct object divide_integers(struct rendering *rendering, bool want_quotient, int64_t a, int64_t b)
 {
     if (b == -1) {
@@ -60,7 +60,7 @@ static struct object divide_integers(struct rendering *rendering, bool want_quot
     return object_integer(want_quotient ? quotient : remainder);
 }
 
-// As divide_integers; Python's float_divmod.
+// Floor quotient or its remainder of floats: Python's float_divmod.
 static struct object divide_floats(bool want_quotient, double a, double b)
 {
     double remainder = fmod(a, b), quotient = (a - remainder) / b;
@@ -78,7 +78,7 @@ static struct object divide_floats(bool want_quotient, double a, double b)
     return object_float(quotient - whole > 0.5 ? whole + 1 : whole);
 }
 
-// Rounded once, as Python divides integers of any size.
+// Divides integers with a single rounding, as Python divides integers of any size.
 static struct object divide_exactly(int64_t a, int64_t b)
 {
     uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
@@ -223,7 +223,7 @@ static struct object repeat_object(struct rendering *rendering, const struct obj
 static struct object add_strings(struct rendering *rendering, const struct object *a, const struct object *b)
 {
     struct object left = *a, right = *b;
-    bool markup = a->markup || b->markup; // then the other side is escaped
+    bool markup = a->markup || b->markup; // then the other operand is escaped
     if (markup) {
         left = represent_escape(rendering, a);
         right = represent_escape(rendering, b);

@@ -24,7 +24,7 @@ static void add_word(struct parser *parser, struct text word)
     template->words[template->n_words++] = word;
 }
 
-// For template_names. "a.b" of map(attribute='a.b') names two members.
+// Records a word for template_names. "a.b" in map(attribute='a.b') names two members.
 static void note_word(struct parser *parser, struct text word)
 {
     add_word(parser, word);

@@ -1,6 +1,6 @@
 // Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes are in the template's
-// arena. Functions return only what they parsed: an error leaves through the lexer's `failure`, with the
-// line.
+// arena. Functions return only successfully parsed nodes: an error leaves through the lexer's `failure`, with
+// the line.
 #pragma once
 
 #include "engine/template/lexer.h"
@@ -9,7 +9,7 @@
 struct parser {
     struct lexer lexer;
     struct token token; // the current one
-    struct token ahead; // the next, once looked at
+    struct token ahead; // the next token, once parser_look_ahead has read it
     bool has_ahead;
     struct template *template;
     unsigned depth;
@@ -17,14 +17,14 @@ struct parser {
     unsigned n_loops;                 // open ones
     struct macro_definition *macro;   // the innermost open one, or NULL
     struct scope_draft *macro_scope;  // its scope
-    bool in_target;                   // of `set` or `for`: names are not read
-    const struct expression *unknown; // a filter or test that does not exist, where it would certainly run
+    bool in_target;                   // parsing a target of `set` or `for`: names are written, not read
+    const struct expression *unknown; // a missing filter or test in code that certainly runs; NULL: none
     uint32_t *name_index;             // open addressing: name number + 1
     uint32_t name_index_mask, names_capacity;
     size_t words_capacity;
 };
 
-// Arrays that grow in the arena while their number of items is not known.
+// A growing arena array, for a number of items not known in advance.
 struct expression_list {
     struct expression **items;
     size_t n_items, capacity;
@@ -37,7 +37,7 @@ static inline void *parser_allocate(struct parser *parser, size_t size)
 {
     return lexer_allocate(&parser->lexer, size);
 }
-// Brackets a recursion; fails beyond TEMPLATE_NESTING_MAX.
+// Enclose every recursion in these; parser_enter fails beyond TEMPLATE_NESTING_MAX.
 void parser_enter(struct parser *parser);
 void parser_leave(struct parser *parser);
 
@@ -46,13 +46,13 @@ void parser_look_ahead(struct parser *parser);      // fills parser->ahead
 bool parser_is_name(const struct parser *parser, const char *name);
 struct token parser_expect(struct parser *parser, enum token_kind kind);
 void parser_expect_name(struct parser *parser, const char *name);
-// Whether the current token was of that kind, or that name, and is skipped.
+// Skips the current token if it has that kind, or is that name; returns whether it did.
 bool parser_skip(struct parser *parser, enum token_kind kind);
 bool parser_skip_name(struct parser *parser, const char *name);
-// How the current token reads in a message. Valid until the parser moves on.
+// The current token for an error message. Valid until the parser advances.
 struct text parser_token_text(const struct parser *parser);
-uint32_t parser_name(struct parser *parser, struct text name); // its number
-// An array with room for one more element of `size` bytes: the same, or a larger copy.
+uint32_t parser_name(struct parser *parser, struct text name); // the name's number
+// Makes room for one more element of `size` bytes: returns the same array or a larger copy.
 void *parser_grow(struct parser *parser, void *items, size_t n_items, size_t *capacity, size_t size);
 
 struct expression *expression_create(struct parser *parser, enum expression_kind kind, uint32_t line);
@@ -65,29 +65,29 @@ void expression_list_add(struct parser *parser, struct expression_list *list, st
 struct expression *expression_create_items(struct parser *parser, enum expression_kind kind, uint32_t line,
                                            const struct expression_list *list);
 
-enum {                       // how expression_parse_tuple reads
+enum {                       // flags of expression_parse_tuple
     TUPLE_SIMPLE = 1,        // names and literals only
     TUPLE_NO_CONDITION = 2,  // `a if b` is not part of an element
     TUPLE_PARENTHESISED = 4, // may be empty
-    TUPLE_NAMESPACES = 8,    // ns.attribute is a target
+    TUPLE_NAMESPACES = 8,    // `a if b` ends an element
     TUPLE_UNTIL_IN = 16,     // ends before `in`
 };
 
 struct expression *expression_parse_whole(struct parser *parser);
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
-// A target of `set`, `for`, not mentioned yet. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
+// A target of `set` or `for`, not yet mentioned in the scope. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);
 struct expression *expression_parse_name_target(struct parser *parser);
-// `|a|b(1)` behind `input`; at_name: the first filter's name is the current token. NULL input: a block's
-// text; without a filter the result is NULL then.
+// Parses `|a|b(1)` after `input`. at_name: the current token is the first filter's name. NULL input: the text
+// of a block; the result is NULL if there is no filter.
 struct expression *expression_parse_filters(struct parser *parser, struct expression *input, bool at_name);
 
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
 
-// Notes for template_find_refusal what is certain to fail if it runs at all (refusal.c).
-void refusal_check_filter(struct parser *parser, const struct expression *filter); // and test
+// Record for template_find_refusal what certainly fails if it runs at all (refusal.c).
+void refusal_check_filter(struct parser *parser, const struct expression *filter); // also for tests
 void refusal_check_call(struct parser *parser, const struct expression *call);
 void refusal_check_binary(struct parser *parser, const struct expression *binary);
 
-void statements_parse_template(struct parser *parser); // and resolves its variables
+void statements_parse_template(struct parser *parser); // also resolves its variables

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { ARGUMENTS_MAX = 1000 }; // positional, and as many keywords
+enum { ARGUMENTS_MAX = 1000 }; // positional arguments; the same limit for keywords
 
 static struct expression *create_literal(struct parser *parser, uint32_t line, struct object value)
 {
@@ -49,7 +49,8 @@ struct expression *expression_parse_name_target(struct parser *parser)
     return create_name(parser, token.line, token.text);
 }
 
-// Variables that Jinja passes to macros that name them: the first that is named declares it in the macro.
+// Jinja passes caller, varargs and kwargs to a macro that names them: the first use declares the name in the
+// macro.
 static void note_hidden_parameter(struct parser *parser, struct text name)
 {
     static const char *const names[MACRO_HIDDEN] = {
@@ -73,7 +74,7 @@ static void note_hidden_parameter(struct parser *parser, struct text name)
     }
 }
 
-// Notes a name that is read, for template_mentions.
+// Records for template_mentions that a name is read.
 static void note_mention(struct parser *parser, const struct expression *name)
 {
     struct template *template = parser->template;
@@ -83,7 +84,7 @@ static void note_mention(struct parser *parser, const struct expression *name)
     template->last_mention = mention;
 }
 
-// Turns the last mention, which is of `owner`, into one of its member alone.
+// Narrows the last mention, if it is of `owner`, to the one member that is read.
 static void note_member(struct parser *parser, const struct expression *owner, struct text member)
 {
     struct outside_mention *last = parser->template->last_mention;
@@ -114,7 +115,7 @@ static struct expression *parse_name(struct parser *parser, bool namespaces)
 static struct expression *parse_string(struct parser *parser)
 {
     struct token token = parser_advance(parser);
-    while (parser->token.kind == TOKEN_STRING) { // side by side: one string
+    while (parser->token.kind == TOKEN_STRING) { // adjacent literals are one string
         struct text next = parser_advance(parser).text;
         char *joined = parser_allocate(parser, token.text.size + next.size + 1);
         memcpy(joined, token.text.data, token.text.size);
@@ -124,7 +125,7 @@ static struct expression *parse_string(struct parser *parser)
     return create_literal(parser, token.line, object_string(token.text));
 }
 
-// A list, or a dict: key, value, key, value...
+// The items of a list, or of a dict as key, value, key, value...
 static struct expression *parse_items(struct parser *parser, enum expression_kind kind,
                                       enum token_kind closing)
 {
@@ -182,7 +183,7 @@ struct expression *primary_parse(struct parser *parser, bool namespaces)
     parser_fail(parser, token.line, "unexpected '%.*s'", (int)got.size, got.data);
 }
 
-// One of the parts of start:stop:step, or NULL where it is left out.
+// One part of start:stop:step; NULL: omitted.
 static struct expression *parse_slice_part(struct parser *parser, struct expression *slice)
 {
     enum token_kind kind = parser->token.kind;

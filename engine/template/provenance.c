@@ -6,8 +6,8 @@ enum { PAGE_BYTES = 4096, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
 struct provenance_page {
     uintptr_t number; // address / PAGE_BYTES
     uint64_t marks[WORDS];
-    uint32_t source;   // of all marked bytes
-    uint32_t *sources; // [PAGE_BYTES] where they differ; else NULL
+    uint32_t source;   // of all marked bytes, unless `sources` is set
+    uint32_t *sources; // [PAGE_BYTES] if the page has several sources; else NULL
 };
 
 static size_t slot_of(const struct provenance *provenance, uintptr_t number)
@@ -19,7 +19,7 @@ static size_t slot_of(const struct provenance *provenance, uintptr_t number)
     return slot;
 }
 
-// At most half of the slots are used.
+// Grows the table when more than half of its slots would be used.
 static void make_room(struct rendering *rendering, struct provenance *provenance)
 {
     size_t n_slots = provenance->slots ? provenance->mask + 1 : 0;
@@ -47,14 +47,14 @@ static struct provenance_page *page_for(struct rendering *rendering, uintptr_t n
     return *slot;
 }
 
-// Ones from bit `low` to below bit `high` of a word; high up to 64.
+// A mask of the bits low to high - 1 of a word; high at most 64.
 static uint64_t bits_between(size_t low, size_t high)
 {
     uint64_t below = high >= 64 ? UINT64_MAX : (1ull << high) - 1;
     return below & ~((1ull << low) - 1);
 }
 
-// Before the bytes are marked.
+// Records the source of bytes that are about to be marked.
 static void set_source(struct rendering *rendering, struct provenance_page *page, size_t start, size_t end,
                        uint32_t source, bool is_new)
 {
@@ -95,7 +95,7 @@ void provenance_mark(struct rendering *rendering, const char *data, size_t size,
     }
 }
 
-// The first address from `at` on, up to `end`, whose mark is `wanted`; else `end`.
+// The first address in [at, end) whose mark equals `wanted`; else `end`.
 static uintptr_t find_boundary(const struct provenance *provenance, uintptr_t at, uintptr_t end, bool wanted)
 {
     while (at < end) {
@@ -119,8 +119,8 @@ static uint32_t source_at(const struct provenance_page *page, size_t at)
     return page->sources ? page->sources[at] : page->source;
 }
 
-// The end of the run of marked bytes of that source, which starts at `at`. What is behind it is not looked at: runs
-// that touch would each be searched to the end of all.
+// The end of the run of marked bytes of `source` that starts at `at`. Scans only this run: scanning on
+// through adjacent runs, once for each run, would be quadratic.
 static uintptr_t find_run_end(const struct provenance *provenance, uintptr_t at, uintptr_t end,
                               uint32_t source)
 {

@@ -1,8 +1,8 @@
-// Which bytes in memory are from the caller's variables. Strings share memory, and none is changed or freed
-// while a template is rendered: so a byte is marked once, by its address, and whatever part of a string it is
-// found in later it is still known. One bit a byte, in pages of 4,096 that are made when the first bit is
-// set. A byte may also be marked as one of a numbered source's: a page has a number for each of its bytes once
-// two sources meet in it.
+// Tracks which bytes in memory come from the caller's variables. Strings share memory, and no string is
+// changed or freed while a template is rendered. So a byte is marked once, by its address, and is recognised
+// in every string that contains it. One bit per byte, in pages of 4,096 bytes created on their first mark. A
+// mark may also carry the number of a source; a page stores one number for all its bytes, or one per byte
+// once two sources meet in it.
 #pragma once
 
 #include "schemas/span.h"
@@ -19,8 +19,8 @@ struct provenance {
     size_t n_pages, mask;           // mask + 1 slots
 };
 
-// source 0: of no particular one.
+// source 0: from the variables, but of no numbered source.
 void provenance_mark(struct rendering *rendering, const char *data, size_t size, uint32_t source);
-// The first run of marked bytes of one source in text[from..]. False: there is none.
+// The first run of marked bytes of one source in text[from..]. False: no marked byte.
 bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
                      struct text_span *run);

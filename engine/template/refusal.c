@@ -1,4 +1,4 @@
-// What can be known before a template runs (template_find_refusal).
+// Finds what certainly fails before a template runs (template_find_refusal).
 #include "engine/template/codepoints.h"
 #include "engine/template/format.h"
 #include "engine/template/functions.h"
@@ -14,7 +14,7 @@ static void note(struct parser *parser, uint32_t line, const char *format, ...)
     struct template_refusal *refusal = &parser->template->refusal;
     va_list arguments;
     if (refusal->text[0])
-        return; // the first one
+        return; // only the first refusal is kept
     refusal->line = line;
     va_start(arguments, format);
     vsnprintf(refusal->text, sizeof refusal->text, format, arguments);
@@ -36,7 +36,7 @@ static unsigned count_parameters(const struct function *function)
     return n;
 }
 
-// `n_first`: 1 where a filter's input or a method's object is the first argument.
+// `n_first`: 1 if the first argument is a filter's input or a method's object, else 0.
 static void check_arguments(struct parser *parser, uint32_t line, const struct function *function,
                             unsigned n_first, const struct argument_expressions *arguments)
 {
@@ -64,7 +64,7 @@ static void check_arguments(struct parser *parser, uint32_t line, const struct f
             note(parser, line, "%s() misses the argument '%s'", function->name, function->parameters[i]);
 }
 
-// The filter or test that map, select and their like are told by name.
+// Checks the filter or test that map, select, reject and the like get by name.
 static void check_named(struct parser *parser, const struct expression *filter)
 {
     const struct argument_expressions *arguments = filter->filter.arguments;

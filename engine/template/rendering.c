@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { GROWING_BYTES_MIN = 256 }; // shorter strings are copied: the room behind them would cost more
+enum { GROWING_BYTES_MIN = 256 }; // shorter strings are copied: spare capacity would cost more
 
 void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at)
 {
@@ -22,8 +22,9 @@ void rendering_add_text(struct rendering *rendering, struct text text)
                           (struct text_span){start + run.start, start + run.end, run.source});
 }
 
-// Of a text that is transformed as a whole nobody knows which of its sources a byte is of: each gets its share in
-// their order, and one whose share has no byte counts as printed.
+// In a text transformed as a whole (upper, tojson) the source of each byte is unknown. So the result is
+// divided among the sources in their order, in proportion to their lengths. A source whose share has no byte
+// is recorded as printed.
 static void share_sources(struct rendering *rendering, size_t start, struct text source,
                           struct text_span first)
 {
@@ -56,7 +57,7 @@ void rendering_cut(struct rendering *rendering, size_t size)
     text_spans_cut(&rendering->content, size);
 }
 
-// The spans of `text` from `start` on, as marks of the memory that it was copied to.
+// Converts the spans of `text` from `start` on into marks of the memory it was copied to.
 static void mark_tail(struct rendering *rendering, size_t start, const char *copy)
 {
     const struct text_spans *content = &rendering->content;
@@ -70,7 +71,7 @@ static void mark_tail(struct rendering *rendering, size_t start, const char *cop
     }
 }
 
-// The marks of `text` for a copy of it.
+// Marks the bytes of `copy` as those of `text` are marked.
 static void mark_copy(struct rendering *rendering, struct text text, const char *copy)
 {
     struct text_span run = {0};
@@ -104,7 +105,7 @@ struct object rendering_concatenate(struct rendering *rendering, struct text a, 
 {
     if (b.size == 0 || a.size == 0)
         return object_string(b.size ? b : a);
-    size_t size = a.size + b.size; // both are bounded by memory that is in use
+    size_t size = a.size + b.size; // no overflow: both are in memory
     if (size > TEMPLATE_OUTPUT_BYTES_MAX)
         rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     rendering_spend_bytes(rendering, b.size);

@@ -1,7 +1,8 @@
-// The state of one rendering: memory, output, limits, error. One thread's, for one call of template_render.
+// The state of one rendering: memory, output, limits, error. Used by one thread, for one call of
+// template_render.
 //
-// `text` holds the output and, behind it, whatever string is being built: a builder notes text.size, adds,
-// and takes the tail off again. Nested builders nest like calls do.
+// `text` holds the output, followed by the string being built: a builder notes text.size, appends, and takes
+// the tail off again. Builders nest as calls do.
 #pragma once
 
 #include "engine/template/container.h"
@@ -14,8 +15,8 @@
 
 enum { RENDERING_GROWING_COUNT = 4 };
 
-// The newest results of concatenations, with room behind them: `s = s ~ x` in a loop then costs what x costs.
-// Extending one in place is safe since a string that ends earlier never sees the bytes behind it.
+// The latest results of concatenations, with spare capacity: `s = s ~ x` in a loop then costs only the size
+// of x. Extending in place is safe: a string that ends earlier never reads the bytes after its end.
 struct growing_text {
     char *data;
     size_t size, capacity;
@@ -23,16 +24,16 @@ struct growing_text {
 
 struct rendering_failure {
     struct error *error;
-    jmp_buf target; // where an error continues: all memory is the arenas' and the buffers' here
-    uint32_t line;  // of what is evaluated; 0: of nothing yet
+    jmp_buf target; // longjmp target of errors: all memory is in the arenas and buffers, so nothing leaks
+    uint32_t line;  // line being evaluated; 0: none yet
 };
 
 struct rendering_scope {
-    struct activation *activation; // whose slots are seen
-    struct object *globals;        // by name: what a name is outside the template, once asked for
+    struct activation *activation; // its slots are visible
+    struct object *globals;        // [name] values of names from outside the template, loaded on first use
     bool *globals_known;
-    struct activation **spare_activations; // by procedure: finished ones to be used again
-    struct loop *spare_loops;              // finished ones that nothing sees any more
+    struct activation **spare_activations; // [procedure] finished activations for reuse
+    struct loop *spare_loops;              // finished loops that nothing refers to, for reuse
 };
 
 struct rendering {
@@ -42,11 +43,12 @@ struct rendering {
     struct arena arena;
     struct arena large; // strings that would waste the rest of a small chunk
     struct buffer text;
-    struct text_spans content; // of `text`, from the variables
-    // Of all other memory. Both are empty unless environment->content or environment->sources ask.
+    struct text_spans content; // the spans of `text` that come from the variables
+    // The same for all other memory. Both are empty unless environment->content or environment->sources is
+    // set.
     struct provenance provenance;
-    uint32_t n_sources_seen; // of environment->sources, whose strings are marked
-    uint32_t source;         // the one whose strings are being marked; 0: none
+    uint32_t n_sources_seen; // number of environment->sources whose strings are marked
+    uint32_t source;         // the source being marked; 0: none
     struct rendering_failure failing;
     struct rendering_scope scope;
     int64_t steps_left;
@@ -56,7 +58,7 @@ struct rendering {
     unsigned growing_next;
 };
 
-// Each sets the error and leaves through `failure`: functions here and above return only what they made.
+// Set the error and leave through failing.target: functions here and above return only on success.
 _Noreturn void rendering_fail_with(struct rendering *rendering, enum error_code code, const char *format, ...)
     PRINTF_LIKE(3, 4);
 #define rendering_fail(rendering, ...)       rendering_fail_with(rendering, ERROR_TEMPLATE, __VA_ARGS__)
@@ -66,7 +68,7 @@ _Noreturn void rendering_fail_with(struct rendering *rendering, enum error_code 
 void *rendering_allocate(struct rendering *rendering, size_t size);
 void *rendering_allocate_array(struct rendering *rendering, size_t count, size_t size);
 
-// Counts work against TEMPLATE_STEPS_MAX. rendering_spend_bytes: scanning or copying that many bytes.
+// Counts work against TEMPLATE_STEPS_MAX. rendering_spend_bytes counts a scan or copy of that many bytes.
 static inline void rendering_spend(struct rendering *rendering, size_t steps)
 {
     rendering->steps_left -= (int64_t)(steps & INT64_MAX);
@@ -78,7 +80,7 @@ static inline void rendering_spend_bytes(struct rendering *rendering, size_t byt
     rendering_spend(rendering, bytes / 64);
 }
 
-// Every recursion is bracketed by enter and leave.
+// Enclose every recursion in rendering_enter and rendering_leave.
 static inline void rendering_enter(struct rendering *rendering)
 {
     if (__builtin_expect(rendering->depth++ >= TEMPLATE_DEPTH_MAX, 0))
@@ -90,17 +92,19 @@ static inline void rendering_leave(struct rendering *rendering)
     rendering->depth--;
 }
 
-// Adds a string's bytes to `text`, of which it is then known whether they are from the variables. For texts
-// of the interpreter's own, buffer_add does.
+// Appends a string to `text` and keeps track of which of its bytes come from the variables. For the
+// interpreter's own strings buffer_add suffices.
 void rendering_add_text(struct rendering *rendering, struct text text);
-// All that was added to `text` since `start` counts as content if any byte of `source` does, which it was
-// made from.
+// Marks all of `text` from `start` on as coming from the variables if any byte of `source`, from which it was
+// made, does.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
-void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at); // 0: of none, nothing happens
-void rendering_cut(struct rendering *rendering, size_t size);                   // `text` back to that size
-// The strings: `a` and the text from `start` on, which is cut off; that text alone; `a` and `b`.
+// Records that a byte of the source is printed at offset `at`; source 0: ignored.
+void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at);
+void rendering_cut(struct rendering *rendering, size_t size); // truncates `text`
+// Return strings made of: `a` and the tail of `text` from `start` on; that tail alone (both remove it); `a`
+// and `b`.
 struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start);
 struct object rendering_take(struct rendering *rendering, size_t start);
 struct object rendering_concatenate(struct rendering *rendering, struct text a, struct text b);
-// Fails when what was added did not fit.
+// Fails if an append to `text` exceeded its limit.
 void rendering_check_text(struct rendering *rendering);

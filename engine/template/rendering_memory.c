@@ -1,4 +1,4 @@
-// A rendering's memory and its end by an error.
+// A rendering's memory, and how an error ends the rendering.
 #include "engine/template/rendering.h"
 
 #include <stdarg.h>
@@ -15,12 +15,12 @@ void rendering_fail_with(struct rendering *rendering, enum error_code code, cons
     va_end(arguments);
     for (char *c = text; *c; c++)
         if ((unsigned char)*c < ' ')
-            *c = ' '; // an error is one line
+            *c = ' '; // an error message is one line
     error_set(rendering->failing.error, STATUS_REJECT, code, "%s", text);
     longjmp(rendering->failing.target, 1);
 }
 
-// The host's fault, so no line of the template is named.
+// A fault of the host: no line of the template is named.
 static _Noreturn void fail_memory(struct rendering *rendering)
 {
     rendering->failing.line = 0;

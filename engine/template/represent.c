@@ -13,7 +13,8 @@
 
 enum { DIGITS_MAX = 17 };
 
-// Of the shortest decimal, without point: number = 0.d1d2d3... x 10^*point. Finite, not 0 or less.
+// The shortest decimal digits that read back as `number`, without the point: number = 0.d1d2d3... x
+// 10^*point. `number` is finite and above 0.
 static size_t shortest_digits(double number, char digits[DIGITS_MAX + 1], int *point)
 {
     char text[40];
@@ -119,7 +120,7 @@ static void add_container_repr(struct rendering *rendering, const struct object 
         buffer_add_byte(buffer, ')');
         return;
     }
-    if (!is_dict && !object_is_sequence(object)) // Python adds an address to most
+    if (!is_dict && !object_is_sequence(object)) // Python prints an address for most other objects
         rendering_fail(rendering, "printing '%s' objects is not supported in templates",
                        object_type_name(object));
     size_t n = is_dict ? object->dict->n_entries : object->sequence->n_items;

@@ -1,10 +1,10 @@
 #include "engine/template/scope.h"
 #include "engine/template/parser.h"
 
-// A name's place in the innermost open scope that has it; those further out follow.
+// A name's slot in the innermost open scope that binds it; a list through the scopes further out.
 struct binding {
-    struct binding *outer;    // of the same name
-    struct binding *previous; // of the same scope
+    struct binding *outer;    // the same name's binding further out
+    struct binding *previous; // the scope's previous binding
     const struct scope_draft *draft;
     uint32_t name, slot;
 };
@@ -129,7 +129,7 @@ static void resolve_scope(struct resolver *resolver, const struct scope_draft *d
     if (draft->loop)
         draft->loop->loop.loop_slot = bind_name(resolver, &open, resolver->loop_name)->slot;
     size_t n = draft->n_mentions;
-    for (size_t i = 0; i < 2 * n; i++) { // first what is declared: a parameter's default may read the next
+    for (size_t i = 0; i < 2 * n; i++) { // declarations first: a default may read a later parameter
         const struct mention *mention = &draft->mentions[i % n];
         if (i >= n || mention->kind == MENTION_DECLARED)
             bind_mention(resolver, &open, mention);

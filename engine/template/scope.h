@@ -1,6 +1,6 @@
 // Resolves every variable of a template to its place, by jinja's rules (jinja.palletsprojects.com/templates,
-// "Assignments" and "Scoping Behavior"): while parsing, each scope notes which names it mentions and how, in
-// order; scope_resolve then gives slots.
+// "Assignments" and "Scoping Behavior"). While parsing, each scope records which names it mentions and how,
+// in order; scope_resolve then assigns slots.
 #pragma once
 
 #include "engine/template/syntax.h"
@@ -10,8 +10,8 @@ struct parser;
 enum mention_kind {
     MENTION_READ,
     MENTION_SET,
-    MENTION_SET_PERHAPS, // in an `if`: what is outside shows through
-    MENTION_DECLARED,    // set from outside when the scope starts: a loop's target, a parameter
+    MENTION_SET_PERHAPS, // in an `if`: otherwise the outer value stays visible
+    MENTION_DECLARED,    // set from outside on entry: a loop's target, a parameter
 };
 
 struct mention {
@@ -19,26 +19,27 @@ struct mention {
     enum mention_kind kind;
 };
 
-// A scope while its template is parsed. They form a tree.
+// A scope during parsing. Scopes form a tree.
 struct scope_draft {
     struct scope_draft *around, *first_inside, *last_inside, *next;
     struct scope *scope;         // to be filled
-    struct procedure *procedure; // whose slots it has
-    uint32_t depth;              // of the procedure
-    struct statement *loop;      // whose body it is, or NULL
+    struct procedure *procedure; // the procedure that holds its slots
+    uint32_t depth;              // nesting depth of the procedure
+    struct statement *loop;      // the loop whose body the scope is, or NULL
     struct mention *mentions;
     size_t n_mentions, capacity;
-    unsigned n_branches; // `if`s that are open in it
+    unsigned n_branches; // currently open `if`s
     bool in_loop;        // break and continue have a target
 };
 
-// `procedure`: NULL for a scope in the procedure around it.
+// `procedure`: NULL if the scope belongs to the surrounding procedure.
 struct scope_draft *scope_open(struct parser *parser, struct scope *scope, struct procedure *procedure);
 void scope_close(struct parser *parser);
-// Makes the innermost scope, and those that were inside it, one of a procedure of its own. None of them has one.
+// Turns the innermost scope and the scopes inside it into a procedure of their own. None of them may be a
+// procedure yet.
 void scope_make_procedure(struct parser *parser, struct scope_draft *draft, struct procedure *procedure);
 void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind);
-// Every name of a target: MENTION_SET or MENTION_DECLARED.
+// Mentions every name of a target: MENTION_SET or MENTION_DECLARED.
 void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);
-// Fills the scopes, procedures and places of the drafts from the root on.
+// Fills the scopes, procedures and places of all drafts, from the root down.
 void scope_resolve(struct parser *parser, struct scope_draft *root);

@@ -91,7 +91,7 @@ struct object *sort_keys_of_several(struct rendering *rendering, const struct ob
     return keys;
 }
 
-// Merges order[0..middle) and order[middle..n), both sorted, through spare.
+// Merges the sorted runs order[0..middle) and order[middle..n), using `spare`.
 static void merge_runs(struct rendering *rendering, const struct object *keys, bool reverse, size_t *order,
                        size_t *spare, size_t middle, size_t n)
 {

@@ -7,7 +7,7 @@ struct statement_list {
     size_t n_items, capacity;
 };
 
-// The tags that end a body, by name.
+// The names of the tags that end a body.
 struct end_tags {
     const char *names[3];
 };
@@ -36,7 +36,7 @@ static bool is_end_tag(const struct parser *parser, const struct end_tags *ends)
     return false;
 }
 
-// Text and {{ }} that follow each other are one output statement.
+// Consecutive text and {{ }} become one output statement.
 static void flush_output(struct parser *parser, struct expression_list *output, struct statement_list *list)
 {
     if (!output->n_items)
@@ -47,8 +47,8 @@ static void flush_output(struct parser *parser, struct expression_list *output, 
     add_statement(parser, list, statement);
 }
 
-// Refuses filters and tests that do not exist, as Jinja does while it compiles; in a branch that may not run,
-// only where it is run.
+// Refuses missing filters and tests, as Jinja does at compile time; in a branch that may not run, they fail
+// only when run.
 static void check_known(struct parser *parser)
 {
     const struct expression *unknown = parser->unknown;
@@ -76,7 +76,8 @@ static void parse_variable(struct parser *parser, struct expression_list *output
     parser_expect(parser, TOKEN_VARIABLE_END);
 }
 
-// Up to one of the end tags, whose name is then the current token; ends NULL: up to the end of the template.
+// Parses up to one of the end tags, whose name is then the current token; ends NULL: up to the end of the
+// template.
 static struct statements parse_until(struct parser *parser, const struct end_tags *ends)
 {
     struct statement_list list = {0};
@@ -107,7 +108,7 @@ static struct statements parse_until(struct parser *parser, const struct end_tag
     }
 }
 
-// A body, from the end of its opening tag on.
+// Parses a body, from the end of its opening tag to one of `ends`.
 static struct statements parse_body(struct parser *parser, const struct end_tags *ends)
 {
     parser_enter(parser);
@@ -153,7 +154,7 @@ static void parse_filter_block(struct parser *parser, struct statement *statemen
     parse_filtered_body(parser, statement, true, "endfilter");
 }
 
-// A for statement's filter sees the items through the same target, but in a scope of its own.
+// The filter of a for statement assigns items to a copy of the target, in a scope of its own.
 static struct expression *copy_target(struct parser *parser, const struct expression *target)
 {
     struct expression *copy = expression_create(parser, target->kind, target->line);
@@ -192,7 +193,7 @@ static void parse_loop_body(struct parser *parser, struct statement *statement)
     scope_close(parser);
 }
 
-// A recursive loop runs inside itself: it is a procedure. That is known behind its test.
+// A recursive loop calls itself, so it is a procedure. `recursive` is only seen after the loop's test.
 static void parse_for(struct parser *parser, struct statement *statement)
 {
     statement->loop.target = expression_parse_target(parser, TUPLE_UNTIL_IN);
@@ -279,7 +280,7 @@ static void parse_parameters(struct parser *parser, struct macro_definition *mac
     macro->n_defaults = defaults.n_items;
 }
 
-// From the parameters on: `with_parameters` where there are any.
+// Parses from the parameter list (if with_parameters) to the end tag.
 static void parse_macro_body(struct parser *parser, struct macro_definition *macro, bool with_parameters,
                              const char *end)
 {
@@ -291,7 +292,7 @@ static void parse_macro_body(struct parser *parser, struct macro_definition *mac
         parse_parameters(parser, macro);
     for (size_t i = 0; i < macro->n_parameters; i++)
         scope_mention(parser, macro->parameters[i], MENTION_DECLARED);
-    if (macro->call) { // seen from outside
+    if (macro->call) { // the call's expression belongs to the surrounding scope
         struct scope_draft *inside = parser->scope;
         parser->scope = inside->around;
         parser->macro = outer;
@@ -327,7 +328,7 @@ static void parse_call_block(struct parser *parser, struct statement *statement)
         parser_fail(parser, statement->line, "expected call");
 }
 
-// {% with a = 1, b = a %}: the values are seen from outside.
+// {% with a = 1, b = a %}: the values are evaluated in the surrounding scope.
 static void parse_with(struct parser *parser, struct statement *statement)
 {
     struct expression_list targets = {0}, values = {0};
@@ -348,7 +349,7 @@ static void parse_with(struct parser *parser, struct statement *statement)
     scope_close(parser);
 }
 
-// {% generation %} of transformers, which marks the assistant's text: rendered unchanged.
+// transformers' {% generation %} tag, which marks the assistant's text: its body is rendered unchanged.
 static void parse_generation(struct parser *parser, struct statement *statement)
 {
     scope_open(parser, &statement->set.scope, NULL)->in_loop = false;

@@ -1,10 +1,16 @@
 // A parsed template: statements, expressions, and where each variable lives. Immutable once parsed.
 //
-// Variables follow jinja's rules of scope, resolved while parsing. A scope is a loop's body, a macro, a block
-// that is set; `if` makes none. Every name that a scope sets, or that no scope around it has, gets a slot of
-// its own there, loaded on entry: from outside the template, from the slot of the scope around it, or with
-// nothing. So what a scope sets is gone when it ends. Scopes run inside a procedure (the template, a macro),
-// whose activation holds their slots; a procedure sees the slots of those around it.
+// Variables follow jinja's scoping rules, resolved at parse time. A loop's body, a macro, and set, filter,
+// with and generation blocks are scopes; `if` is not. A scope has a slot for every name that it sets or that
+// no surrounding scope has. The slot is loaded on entry: from outside the template, from the surrounding
+// scope's slot, or with MISSING. So what a scope sets is gone when it ends. Scopes run inside a procedure
+// (the template, a macro, a recursive loop); its activation holds the slots. A procedure also sees the slots
+// of the procedures around it.
+//
+//   {% set y = 0 %}      scope of the template: slots y, and xs (loaded from outside)
+//   {% for x in xs %}    scope of the loop: slots x (the target), and y (loaded from the template's y)
+//   {% set y = x %}      sets the loop's y
+//   {% endfor %}{{ y }}  0: the template's y is unchanged
 #pragma once
 
 #include "engine/template/object.h"
@@ -16,13 +22,13 @@ struct statement;
 struct function;
 
 struct procedure {
-    uint32_t index; // among all of the template
+    uint32_t index; // number within the template
     uint32_t n_slots;
-    bool has_procedures; // inside: its activations may be needed after it ended
+    bool has_procedures; // some procedure is defined inside: activations may outlive the call
 };
 
-struct place {     // of a variable
-    uint32_t hops; // procedures outward
+struct place {     // where a variable lives
+    uint32_t hops; // procedures to go outward
     uint32_t slot;
 };
 
@@ -40,7 +46,7 @@ struct scope {
     uint32_t n_loads;
 };
 
-// A namespace target (ns.attribute) is only in `set`, a slice only in a subscript.
+// A namespace target (ns.attribute) occurs only in `set`, a slice only in a subscript.
 enum expression_kind {
     EXPRESSION_LITERAL,
     EXPRESSION_NAME,
@@ -108,18 +114,18 @@ struct comparison_operand {
 struct expression {
     enum expression_kind kind;
     uint32_t line;
-    uint32_t height; // of the tree below: bounded by TEMPLATE_NESTING_MAX
+    uint32_t height; // of the tree below; at most TEMPLATE_NESTING_MAX
     union {
         struct object literal;
         struct {
             uint32_t name;
             struct place place;
-            struct text attribute; // of a namespace target
+            struct text attribute; // for a namespace target
         } name;
-        struct expression_array items; // list, tuple, concatenation; of a dict key, value, key, value...
+        struct expression_array items; // list, tuple, concatenation; for a dict key, value, key, value...
         struct {
             enum operator operator;
-            struct expression *left, *right; // an operator of one operand has it in left
+            struct expression *left, *right; // a unary operator has its operand in left
         } binary;
         struct {
             struct expression *first;
@@ -132,7 +138,7 @@ struct expression {
         struct {
             struct expression *owner;
             struct text name;
-            const struct function *dict_method; // methods of that name; a dict has one before any key
+            const struct function *dict_method; // methods of that name; a dict's method hides its key
             const struct function *string_method;
         } attribute;
         struct {
@@ -146,11 +152,11 @@ struct expression {
             const struct argument_expressions *arguments;
         } call;
         struct {
-            struct expression *input;        // NULL: the text of the block around it
-            const struct function *function; // NULL: no filter or test of that name
+            struct expression *input;        // NULL: the text of the surrounding block
+            const struct function *function; // NULL: unknown filter or test
             struct text name;
             const struct argument_expressions *arguments;
-        } filter; // and test
+        } filter; // also tests
     };
 };
 
@@ -179,17 +185,17 @@ struct branch {
     struct statements body;
 };
 
-// What Jinja passes to macros that name it.
+// Parameters that Jinja passes implicitly to macros that name them.
 enum { MACRO_CALLER, MACRO_VARARGS, MACRO_KWARGS, MACRO_HIDDEN };
 
 struct macro_definition {
     struct text name;
-    struct expression *target; // where the macro itself is stored; NULL: the body of a call block
+    struct expression *target;               // variable for the macro; NULL: body of a call block
     struct expression *hidden[MACRO_HIDDEN]; // names; NULL: not named
-    struct expression *call;                 // of a call block: the call that gets the macro as `caller`
+    struct expression *call;                 // of a call block: gets the macro as `caller`
     struct expression **parameters;          // names
     size_t n_parameters;
-    struct expression **defaults; // of the last ones
+    struct expression **defaults; // of the last n_defaults parameters
     size_t n_defaults;
     struct statements body;
     struct procedure procedure;
@@ -218,7 +224,7 @@ struct statement {
             struct statements body, otherwise;
             bool uses_loop, is_recursive;
             uint32_t loop_slot;
-            struct procedure procedure; // of a recursive loop
+            struct procedure procedure; // for a recursive loop
             struct scope around, scope, test_scope, otherwise_scope;
         } loop;
         struct {
@@ -231,7 +237,7 @@ struct statement {
     };
 };
 
-// A name that is read, or `owner.member` of one (member data NULL: the name itself).
+// A name that is read, or the member read as `owner.member` (member data NULL: the name itself).
 struct outside_mention {
     struct outside_mention *next;
     uint32_t name, line;
@@ -241,7 +247,7 @@ struct outside_mention {
 struct template
 {
     struct arena arena;
-    struct text *names; // of variables; a name's number is its index
+    struct text *names; // [n_names] of variables; a name's number is its index
     uint32_t n_names;
     struct text *words; // [n_words] all names and strings of the code, and their parts between dots, sorted
     uint32_t n_words;

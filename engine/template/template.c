@@ -102,7 +102,7 @@ static bool render_template(struct rendering *rendering)
     return true;
 }
 
-// The spans for the caller, who is told of the sources apart.
+// Returns the spans to the caller, and for each source where it is first printed.
 static void copy_spans(struct rendering *rendering, size_t offset, struct text_spans *out)
 {
     for (size_t i = 0; i < rendering->content.n_items; i++) {

@@ -14,7 +14,7 @@ enum {
     ALL_BUT_UNDEFINED = ~(1 << OBJECT_UNDEFINED),
 };
 
-// The variant has a bit for each kind of object that passes.
+// The variant is a bit mask of the accepted object kinds.
 static struct object has_kind(struct rendering *rendering, const struct call *call)
 {
     return object_bool(call->variant >> call->items[0].kind & 1);
@@ -25,7 +25,7 @@ static struct object is_boolean_value(struct rendering *rendering, const struct 
     return object_bool(call->items[0].kind == OBJECT_BOOL && call->items[0].boolean == call->variant);
 }
 
-// odd, even: the remainder of a division by 2 is the variant; divisibleby: by a number.
+// odd, even: the variant is the expected remainder modulo 2; divisibleby: modulo the argument, expected 0.
 static struct object has_remainder(struct rendering *rendering, const struct call *call)
 {
     struct object divisor = call->items[1], expected = object_integer(call->variant);
@@ -49,8 +49,9 @@ static struct object has_case(struct rendering *rendering, const struct call *ca
     return method->run(rendering, &(struct call){&string, 1, NULL, 0, method->variant});
 }
 
-// One object, in Python's sense, where two of a kind are alike: the constants. Of others the kinds that are
-// made anew are told apart by their place.
+// Python's `is`: constants (none, true, false) are identical if equal; other supported kinds have an
+// identity, their address. Numbers and strings are refused: their identity in Python is an implementation
+// detail.
 static struct object is_same(struct rendering *rendering, const struct call *call)
 {
     const struct object *a = &call->items[0], *b = &call->items[1];

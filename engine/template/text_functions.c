@@ -1,4 +1,4 @@
-// Filters over text and methods of strings. A filter takes other values as they print.
+// Filters over text and methods of strings. Filters convert values of other kinds to text first.
 #include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
 #include "engine/template/iterator.h"
@@ -39,7 +39,7 @@ static struct object indent_text(struct rendering *rendering, const struct call 
         indention = operator_repeat_text(rendering, TEXT(" "), argument_integer(rendering, width, 4));
     bool first = argument_truth(&call->items[2], false), blank = argument_truth(&call->items[3], false);
     size_t start = buffer->size;
-    rendering_add_text(rendering, value->text); // a newline more: the last line is a line too
+    rendering_add_text(rendering, value->text); // as jinja does: splitting then keeps an empty last line
     buffer_add_byte(buffer, '\n');
     struct object terminated = rendering_take(rendering, start);
     const struct object_sequence *lines = text_split_lines(rendering, terminated.text, false).sequence;
@@ -59,7 +59,7 @@ enum { TRUNCATE_LENGTH = 255, TRUNCATE_LEEWAY = 5 }; // jinja's defaults
 static struct object truncate_text(struct rendering *rendering, const struct call *call)
 {
     const struct object *value = &call->items[0];
-    int64_t value_length = object_length(rendering, value); // lists and dicts that are short enough pass
+    int64_t value_length = object_length(rendering, value); // jinja passes short lists and dicts through
     if (value_length < 0)
         check_text(rendering, value);
     int64_t length = argument_integer(rendering, &call->items[1], TRUNCATE_LENGTH);
@@ -123,8 +123,8 @@ static bool has_affix(struct text text, struct text affix, bool at_end)
            (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
 }
 
-// The part of the text between two arguments, as Python's methods read them. False: the start is behind the
-// end, where not even an empty text is found.
+// The slice of the text between two arguments, as Python's methods read them. False: start > end, where not
+// even an empty text is found.
 static bool between(struct rendering *rendering, struct text text, const struct object *start,
                     const struct object *end, struct text *part)
 {
@@ -193,7 +193,7 @@ static struct object count_text(struct rendering *rendering, const struct call *
     return object_integer(n);
 }
 
-// The method, variant true, takes strings alone.
+// The method (variant true) accepts strings only; the filter converts its arguments to text.
 static struct object replace_text(struct rendering *rendering, const struct call *call)
 {
     struct text texts[3];

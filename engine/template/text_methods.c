@@ -1,4 +1,4 @@
-// The rarer methods of strings: docs.python.org/3/library/stdtypes.html, "String Methods".
+// The less common methods of strings: docs.python.org/3/library/stdtypes.html, "String Methods".
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/container.h"
@@ -19,7 +19,7 @@ static struct text text_argument(struct rendering *rendering, const struct objec
     return argument->text;
 }
 
-// What all characters of a text have to be; an empty one is none of them.
+// The class that all characters of a text must have; an empty text has none.
 enum class { IS_LETTER, IS_ALNUM, IS_DIGIT, IS_DECIMAL, IS_NUMERIC, IS_SPACE, N_CLASSES };
 
 static bool is_alnum(uint32_t codepoint)
@@ -41,7 +41,7 @@ static struct object is_of_class(struct rendering *rendering, const struct call 
     return object_bool(all);
 }
 
-// As many that may be empty.
+// isascii, isprintable: true for an empty text, unlike the classes above.
 static struct object is_ascii_or_printable(struct rendering *rendering, const struct call *call)
 {
     struct text text = call->items[0].text;
@@ -66,7 +66,7 @@ static struct object is_identifier(struct rendering *rendering, const struct cal
     return object_bool(all);
 }
 
-// islower, isupper: no character of the other case, and one of this.
+// islower, isupper: at least one character of this case and none of the other.
 static struct object is_of_case(struct rendering *rendering, const struct call *call)
 {
     struct text text = call->items[0].text;
@@ -138,7 +138,7 @@ static struct object remove_affix(struct rendering *rendering, const struct call
     return object_string((struct text){text.data + (at_end ? 0 : affix.size), kept});
 }
 
-// ljust, rjust, center: the variant is how the text is aligned.
+// ljust, rjust, center: the variant is the alignment.
 static struct object justify_text(struct rendering *rendering, const struct call *call)
 {
     struct text text = call->items[0].text, fill = argument_text(rendering, &call->items[2], TEXT(" "));
@@ -152,7 +152,7 @@ static struct object justify_text(struct rendering *rendering, const struct call
     if (missing > TEMPLATE_OUTPUT_BYTES_MAX)
         rendering_fail_limit(rendering, "text longer than %d bytes", TEMPLATE_OUTPUT_BYTES_MAX);
     if (style.align == '^' && missing > 0 && missing & 1 &&
-        style.width & 1) { // str.center leans to the right
+        style.width & 1) { // str.center puts the odd blank on the left
         codepoints_add(&rendering->text, style.fill);
         style.width--;
     }

@@ -13,15 +13,15 @@ void text_spend_search(struct rendering *rendering, struct text text, struct tex
     rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
-// By Python's str.title, or by the filter of Jinja.
+// Whether a word starts after `before`: by Python's str.title, or by Jinja's filter `title`.
 static bool starts_word(uint32_t before, enum text_case to)
 {
     bool is_mark = before && before < 128 && strchr("-({[<", (int)before);
     return to == CASE_TITLE ? !character_is_cased(before) : is_mark || codepoint_is_space(before);
 }
 
-// The lower case of a capital sigma that ends at `end` of `word`: a final one behind a letter and before none
-// (Unicode 14, section 3.13, "Final_Sigma").
+// The lower case of a capital sigma at [start, end) of `word`: a final sigma if a letter comes before it and
+// none after (Unicode 14, section 3.13, "Final_Sigma").
 static uint32_t lower_sigma(struct text word, size_t start, size_t end)
 {
     uint32_t codepoint = 0;
@@ -35,7 +35,8 @@ static uint32_t lower_sigma(struct text word, size_t start, size_t end)
     return is_cased && !(codepoint && character_is_cased(codepoint)) ? FINAL_SIGMA : SMALL_SIGMA;
 }
 
-// What lower() of the filter `title` sees around a character: the rest of the word that starts at `start`.
+// The rest of the word that starts at `start`, after its first character: the filter `title` lower-cases it
+// separately.
 static struct text rest_of_word(struct text text, size_t start)
 {
     codepoints_next(text, &start);
@@ -117,7 +118,7 @@ struct text text_strip(struct text text, struct text chars, bool left, bool righ
     return (struct text){text.data + start, stop - start};
 }
 
-// An empty `from` is found between all characters, and at both ends.
+// Replaces the empty `from`, which matches between all characters and at both ends.
 static void replace_between(struct rendering *rendering, struct text text, struct text to, int64_t count)
 {
     size_t i = 0;
@@ -221,7 +222,7 @@ struct object text_pick(struct rendering *rendering, struct text text, int64_t f
     return rendering_take(rendering, start);
 }
 
-// The end of the run of spaces, or of other characters, from `position` on.
+// The end of the run of spaces (or of non-spaces) that starts at `position`.
 static size_t run_end(struct text text, size_t position, bool spaces)
 {
     for (size_t next = position; position < text.size; position = next)
@@ -243,7 +244,7 @@ static void split_words(struct rendering *rendering, struct text text, int64_t m
         add_part(rendering, list, text, start, text.size);
 }
 
-// The start of the run of spaces, or of other characters, that ends at `position`.
+// The start of the run of spaces (or of non-spaces) that ends at `position`.
 static size_t run_start(struct text text, size_t position, bool spaces)
 {
     for (size_t before = position; position > 0; position = before)

@@ -1,10 +1,10 @@
-// Text functions shared by string methods and filters. Results share memory with their input where they can.
+// Text functions shared by string methods and filters. Results share memory with their input where possible.
 #pragma once
 
 #include "engine/template/object.h"
 
-// Counts a search for `part` from the end, or the stripping of its characters: the longer it is the slower
-// they are.
+// Counts the work of searching for `part` from the end, or of stripping its characters: it grows with the
+// length of `part`.
 void text_spend_search(struct rendering *rendering, struct text text, struct text part);
 
 enum text_case {
@@ -18,7 +18,7 @@ enum text_case {
 };
 
 struct object text_change_case(struct rendering *rendering, struct text text, enum text_case to);
-// Without the characters of `chars` (data NULL: whitespace) at either end.
+// Strips the characters of `chars` (data NULL: whitespace) from either end.
 struct text text_strip(struct text text, struct text chars, bool left, bool right);
 // count < 0: all.
 struct object text_replace(struct rendering *rendering, struct text text, struct text from, struct text to,
@@ -27,7 +27,7 @@ struct object text_replace(struct rendering *rendering, struct text text, struct
 size_t text_find(struct text text, struct text part, bool last);
 // The lines, as str.splitlines; with_ends: with their line breaks.
 struct object text_split_lines(struct rendering *rendering, struct text text, bool with_ends);
-// Every step-th character from the first to before the last; step is not 0. Bounds as slice.indices gives them.
+// Every step-th character from `first` to before `last`; step is not 0. Bounds as slice.indices returns them.
 struct object text_pick(struct rendering *rendering, struct text text, int64_t first, int64_t last,
                         int64_t step);
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.

@@ -11,7 +11,7 @@ static void add_json(struct rendering *rendering, const struct object *object, c
 
 static void add_character(struct buffer *buffer, uint32_t codepoint, bool ensure_ascii)
 {
-    static const char short_names[] = "btn.fr"; // for 8 to 13; 11 has none
+    static const char short_names[] = "btn.fr"; // for 8 to 13; 11 has no short name
     if (codepoint == '"' || codepoint == '\\') {
         buffer_add(buffer, (char[]){'\\', (char)codepoint}, 2);
     } else if (codepoint >= 8 && codepoint <= 13 && codepoint != 11) {

@@ -1,5 +1,5 @@
-// The filter wordwrap: each line wrapped as Python's textwrap.wrap does with expand_tabs and
-// replace_whitespace off.
+// The filter wordwrap: wraps each line as Python's textwrap.wrap does with expand_tabs and replace_whitespace
+// off.
 #include "engine/template/character.h"
 #include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
@@ -14,7 +14,7 @@ struct wrapping {
     int64_t width;
     bool breaks_words, breaks_hyphens;
     struct text separator;
-    size_t n_lines; // written
+    size_t n_lines; // written so far
 };
 
 static bool is_blank(char byte)
@@ -37,8 +37,7 @@ static bool is_letter(uint32_t codepoint) // [^\d\W]
     return character_is_of_word(codepoint) && !character_is_decimal(codepoint);
 }
 
-// Whether the dash at `at` joins words: letters before it (two, or one, a dash and one), two behind it that a
-// dash may part.
+// Whether the dash at `at` matches textwrap's -(?:(?<=LL-)|(?<=L-L-))(?=L-?L), where L is [^\d\W].
 static bool is_hyphen(struct text text, size_t at)
 {
     size_t one = at, two;
@@ -55,7 +54,7 @@ static bool is_hyphen(struct text text, size_t at)
     return is_letter(character_at(text, next));
 }
 
-// The end of the dashes at `at` where they part words, else `at`.
+// The end of a run of two or more dashes between words ("a--b") that starts at `at`; `at` if there is none.
 static size_t dash_end(struct text text, size_t at)
 {
     size_t end = at;
@@ -67,7 +66,7 @@ static size_t dash_end(struct text text, size_t at)
     return is_behind_word && end - at >= 2 && character_is_of_word(character_at(text, end)) ? end : at;
 }
 
-// The end of the piece that starts at `start` and is never broken in two unless it is too long.
+// The end of the chunk that starts at `start`. A chunk is only broken if it is longer than a line.
 static size_t piece_end(const struct wrapping *wrapping, struct text text, size_t start)
 {
     size_t end = start;
@@ -98,7 +97,7 @@ static void add_line(struct rendering *rendering, struct wrapping *wrapping, str
     rendering_check_text(rendering);
 }
 
-// How much of a piece that is longer than a line goes into the `room` that is left in it.
+// How many bytes of a chunk longer than a line fit into the remaining `room`, in characters.
 static size_t break_piece(const struct wrapping *wrapping, struct text piece, size_t room)
 {
     size_t cut = codepoints_offset(piece, room);
@@ -114,7 +113,7 @@ static bool is_all_blank(struct text text)
     return text_strip(text, (struct text){0}, true, false).size == 0;
 }
 
-// Pieces of a line are next to each other in the text: it is a range of it.
+// The chunks of a line are adjacent in the text, so the line is a range of it.
 static void wrap_line(struct rendering *rendering, struct wrapping *wrapping, struct text text)
 {
     size_t at = 0, end = 0, piece = 0, last = 0; // the line: [at, end); the next piece: [end, piece)

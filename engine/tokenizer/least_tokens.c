@@ -1,8 +1,8 @@
-// A lower bound on the number of tokens of a text, found without encoding it: its bytes divided by those that
-// one token covers at most. It holds because encoding drops no byte that counts: each part of a text is a
-// special token, blanks that one takes away, or plain text, which is normalized, grows where blanks are put
-// in or written as U+2581, is split into words without a gap, and becomes symbols whose forms put together
-// are the word. Bytes that a byte-level vocabulary lacks are dropped, and do not count.
+// A lower bound on the number of tokens of a text, computed without encoding it: the bytes of the text
+// divided by the maximum bytes of one token. It holds because encoding drops no counted byte. A text consists
+// of special tokens, of blanks that such a token strips, and of plain text. Plain text is normalized, grows
+// where blanks are inserted or written as U+2581, is split into words without gaps, and becomes symbols whose
+// concatenation is the word. A byte-level vocabulary drops the bytes it lacks: these are not counted.
 #include "engine/tokenizer/tokenizer_parts.h"
 
 enum { CHARACTER_BYTES_MAX = 4 };
@@ -13,8 +13,9 @@ static bool has_byte(const struct tokenizer *tokenizer, int byte)
     return id >= 0 && id < tokenizer->n_tokens;
 }
 
-// Whether what the vocabulary lacks becomes the unknown token, one for each character (not fused). Its form
-// must be as long as a character, or a token merged from it could cover more bytes than its own form has.
+// Whether every character that the vocabulary lacks becomes one unknown token (not fused). Its form must be
+// at least as long as a character: otherwise a token merged from it could cover more bytes than its own form
+// has.
 static bool has_unknown(const struct tokenizer *tokenizer)
 {
     int32_t id = tokenizer->ids.unknown;
@@ -22,7 +23,7 @@ static bool has_unknown(const struct tokenizer *tokenizer)
            tokenizer->symbols.forms[id].size >= CHARACTER_BYTES_MAX;
 }
 
-// False: there is no bound.
+// Sets bound->counts. False: there is no bound.
 static bool find_counted(struct tokenizer *tokenizer)
 {
     struct token_bound *bound = &tokenizer->bound;
@@ -34,7 +35,7 @@ static bool find_counted(struct tokenizer *tokenizer)
         has_all = false;
         bound->counts[byte] = !tokenizer->rules.byte_level;
     }
-    // which bytes are dropped is known only where none becomes another one
+    // with a normalizer, a dropped byte may come from a byte that counts
     return has_all ||
            (tokenizer->rules.byte_level ? tokenizer->normalizer.n_steps == 0 : has_unknown(tokenizer));
 }
@@ -54,7 +55,7 @@ void tokenizer_find_bound(struct tokenizer *tokenizer)
     tokenizer->bound.bytes_max = find_counted(tokenizer) ? most : 0;
 }
 
-// Bytes of the white space at text[at].
+// The number of bytes of white space at text[at].
 static size_t space_at(struct text text, size_t at)
 {
     size_t start = at;
@@ -80,7 +81,7 @@ int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text te
         n_bytes += bound->counts[(unsigned char)text.data[i]];
         all |= (unsigned char)text.data[i];
     }
-    // at most 2^12 * 2^20
+    // no overflow: at most 2^12 * 2^20
     size_t most = bound->bytes_max * normalizer_shrinks(&tokenizer->normalizer, all < 0x80);
     return most ? (int64_t)(n_bytes / most + (n_bytes % most > 0)) : 0;
 }

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Up to this many symbols the lowest rank is looked for from the start each time, which is faster than a
-// heap.
+// Up to this many symbols a linear scan for the lowest rank before each merge is faster than a heap.
 enum { SHORT_WORD = 48 };
 
 static const uint32_t no_rank = UINT32_MAX;
@@ -70,7 +69,7 @@ void merge_table_finish(struct merge_table *table)
     *table = (struct merge_table){0};
 }
 
-// The rule of a pair, or one of rank no_rank.
+// The rule for a pair; rank no_rank: the pair does not merge.
 static struct merge_rule rule_of(const struct merge_table *table, int32_t left, int32_t right)
 {
     static const struct merge_rule none = {0, UINT32_MAX, MERGE_NO_SYMBOL};
@@ -82,7 +81,7 @@ static struct merge_rule rule_of(const struct merge_table *table, int32_t left, 
 
 static size_t merge_short(const struct merge_table *table, int32_t *symbols, size_t n_symbols)
 {
-    struct merge_rule rules[SHORT_WORD]; // rules[i]: of symbols i and i + 1
+    struct merge_rule rules[SHORT_WORD]; // rules[i]: for symbols i and i + 1
     for (size_t i = 0; i + 1 < n_symbols; i++)
         rules[i] = rule_of(table, symbols[i], symbols[i + 1]);
     while (n_symbols > 1) {
@@ -114,7 +113,7 @@ static bool reserve_scratch(struct merge_scratch *scratch, size_t n_symbols)
     scratch->next = malloc(n_symbols * sizeof *scratch->next);
     scratch->previous = malloc(n_symbols * sizeof *scratch->previous);
     scratch->ranks = malloc(n_symbols * sizeof *scratch->ranks);
-    // Each merge takes one entry out and puts at most two in; there are fewer merges than symbols.
+    // Each merge removes one heap entry and adds at most two; there are fewer merges than symbols.
     scratch->heap_capacity = 2 * n_symbols;
     scratch->heap = malloc(scratch->heap_capacity * sizeof *scratch->heap);
     if (!scratch->next || !scratch->previous || !scratch->ranks || !scratch->heap) {
@@ -157,7 +156,7 @@ static uint64_t heap_pop(struct merge_scratch *scratch)
     return top;
 }
 
-// Notes the rank of the pair that starts at `left`, and queues it.
+// Stores the rank of the pair that starts at `left` and pushes it onto the heap.
 static void note_pair(const struct merge_table *table, struct merge_scratch *scratch, const int32_t *symbols,
                       uint32_t left, size_t n_symbols)
 {
@@ -177,7 +176,7 @@ static void merge_queued(const struct merge_table *table, struct merge_scratch *
     while (scratch->n_heap) {
         uint64_t entry = heap_pop(scratch);
         uint32_t left = (uint32_t)entry;
-        if (scratch->ranks[left] != (uint32_t)(entry >> 32)) // the pair has changed since
+        if (scratch->ranks[left] != (uint32_t)(entry >> 32)) // stale: the pair has changed since
             continue;
         uint32_t right = scratch->next[left];
         symbols[left] = rule_of(table, symbols[left], symbols[right]).merged;
@@ -200,7 +199,7 @@ static size_t merge_long(const struct merge_table *table, struct merge_scratch *
     scratch->n_heap = 0;
     for (uint32_t i = 0; i < n_symbols; i++) {
         scratch->next[i] = i + 1;
-        scratch->previous[i] = i - 1; // of the first: never read
+        scratch->previous[i] = i - 1; // previous[0] is never read
     }
     for (uint32_t i = 0; i < n_symbols; i++)
         note_pair(table, scratch, symbols, i, n_symbols);

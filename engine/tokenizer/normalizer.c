@@ -13,7 +13,7 @@ static bool is_ascii(struct text text)
     return true;
 }
 
-// ASCII is in every normal form already.
+// Appends the Unicode normal form; ASCII is its own.
 static bool put_form(struct text text, int options, struct buffer *out)
 {
     utf8proc_uint8_t *mapped = NULL;
@@ -27,7 +27,7 @@ static bool put_form(struct text text, int options, struct buffer *out)
     return (size >= 0 || size == UTF8PROC_ERROR_INVALIDUTF8) && !out->failed;
 }
 
-// Simple lower case, and the one letter whose lower case is two characters (SpecialCasing.txt).
+// Simple lower case, plus the one letter whose lower case has two characters (SpecialCasing.txt).
 static void put_lowercase(struct text text, struct buffer *out)
 {
     for (size_t at = 0, size; at < text.size; at += size) {
@@ -95,9 +95,9 @@ bool normalizer_run(const struct normalizer *normalizer, struct text text, struc
     return true;
 }
 
-// A normal form leaves a quarter of the characters at least, since a composed one has at most 4 in its
-// canonical decomposition (UAX #15), and lower case leaves all; a character has 1 to 4 bytes. ASCII stays as
-// long as it is.
+// Bounds on how much a step shrinks a text. A normal form keeps at least a quarter of the characters, because
+// a composed character has at most 4 in its canonical decomposition (UAX #15); lower case keeps all of them.
+// A character has 1 to 4 bytes. ASCII keeps its length.
 enum { FORM_SHRINKS = 16, LOWERCASE_SHRINKS = 4, SHRINKS_MAX = 1 << 20 };
 
 size_t normalizer_shrinks(const struct normalizer *normalizer, bool is_ascii)

@@ -74,7 +74,7 @@ static bool counts_at(struct special_controls controls, size_t start, size_t end
     return controls.any && !(controls.plain && text_spans_touch(controls.plain, start, end));
 }
 
-// The longest match that starts at `start`.
+// Finds the longest match that starts at `start`.
 static bool match_at(const struct special_matcher *matcher, struct text text, size_t start,
                      struct special_controls controls, struct special_match *match)
 {
@@ -94,8 +94,8 @@ static bool match_at(const struct special_matcher *matcher, struct text text, si
     return found;
 }
 
-// The next byte that a token starts with, text.size: none. Where all start alike ("<" mostly) that is
-// memchr's work.
+// The next byte that can start a token; text.size: none. If all tokens start with the same byte (mostly "<"),
+// memchr finds it.
 static size_t next_start(const struct special_matcher *matcher, struct text text, size_t at, bool controls)
 {
     if (matcher->n_roots == 1) {

@@ -1,6 +1,6 @@
-// Finds added tokens (control and user-defined ones) in text: the first, and of those with the same start the
-// longest. A trie over their bytes; immutable once built. Worst-case time: the size of the text times that of
-// the longest token.
+// Finds added tokens (control and user-defined ones) in text: the leftmost match, and the longest of those
+// with the same start. A trie over the tokens' bytes; immutable once built. Worst-case time: size of the text
+// times size of the longest token.
 #pragma once
 
 #include "schemas/span.h"
@@ -12,19 +12,19 @@
 
 struct special_node {
     int32_t child, sibling; // -1: none
-    int32_t id;             // of the token that ends here; -1: none
+    int32_t id;             // the token that ends here; -1: none
     unsigned char byte;
-    bool is_control; // matches only when control tokens are asked for
+    bool is_control; // matches only if control tokens are enabled
 };
 
 // Zeroed is valid and empty.
 struct special_matcher {
     struct special_node *nodes;
     size_t n_nodes, capacity;
-    int32_t roots[256];       // node + 1 of the tokens' first bytes; 0: none
-    int32_t n_roots;          // that are not 0
-    unsigned char first_root; // one of those bytes
-    bool has_text_token[256]; // first bytes of tokens that are no control tokens
+    int32_t roots[256];       // [first byte] node + 1; 0: no token starts with it
+    int32_t n_roots;          // number of nonzero roots
+    unsigned char first_root; // the first byte of one of them
+    bool has_text_token[256]; // [first byte] a token that is not a control token starts with it
 };
 
 struct special_match {
@@ -32,11 +32,12 @@ struct special_match {
     int32_t id;
 };
 
-// False: no memory. Empty texts are left out.
+// False: no memory. An empty text is ignored.
 bool special_add(struct special_matcher *matcher, struct text text, int32_t id, bool is_control);
 void special_finish(struct special_matcher *matcher);
 
-// Which control tokens match: none, all, or, if `plain` is not NULL, those that do not overlap it.
+// Which control tokens match: none (`any` false), all, or, if `plain` is not NULL, those that do not overlap
+// its spans.
 struct special_controls {
     bool any;
     const struct text_spans *plain;

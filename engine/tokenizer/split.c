@@ -7,7 +7,7 @@
 
 struct splitter {
     const struct splitter_definition *definition;
-    struct splitter_traits traits; // with the name it was opened by
+    struct splitter_traits traits; // `name` is the name it was opened by
     struct unicode_table *table;
     struct split_stage stages[SPLIT_STAGES_MAX];
     size_t n_stages;
@@ -44,7 +44,7 @@ enum status splitter_create(struct splitter **splitter, const struct splitter_de
     opened->traits = definition->traits;
     opened->traits.name = name;
     enum status status = open_stages(opened, error);
-    opened->definition = NULL; // may be the caller's
+    opened->definition = NULL; // may be the caller's memory
     if (status == STATUS_OK)
         *splitter = opened;
     else
@@ -87,7 +87,7 @@ struct split_run {
 
 static void run_stage(struct split_run *run, size_t index, const char *at, const char *end);
 
-// A regular expression's pieces: its matches and what lies between.
+// Reports the matches of a regular expression, and the text between matches, as pieces.
 static void run_pattern(struct split_run *run, size_t index, const char *data, size_t size)
 {
     size_t at = 0;
@@ -106,7 +106,7 @@ static void run_pattern(struct split_run *run, size_t index, const char *data, s
     }
 }
 
-// Several at a time: a call for each would cost as much as most of them need.
+// Passes pieces in batches: a call for each would cost as much as encoding most of them.
 static void run_last_stage(struct split_run *run, const struct split_stage *stage, const char *at,
                            const char *end)
 {

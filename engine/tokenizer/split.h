@@ -1,7 +1,7 @@
-// Pre-tokenizers of byte-level BPE: they split text into words, which merges do not cross, by the model
-// family's split patterns. A pre-tokenizer is a list of stages; each splits the pieces of the stage before.
-// Common patterns are written by hand (split_words.c, split_runs.c): one pass, linear in the text. Others use
-// PCRE2 (split_pattern.c). Immutable after open: any thread may run one.
+// Pre-tokenizers: they split text into words, which merges do not cross, by the model family's split
+// patterns. A pre-tokenizer is a list of stages; each splits the pieces of the previous stage. Common
+// patterns are written by hand (split_words.c, split_runs.c): one pass, linear in the text. Others use PCRE2
+// (split_pattern.c). Immutable after open: any thread may run one.
 #pragma once
 
 #include "schemas/text.h"
@@ -14,8 +14,8 @@ struct splitter;
 // Properties of a pre-tokenizer besides its patterns.
 struct splitter_traits {
     const char *name;    // as in tokenizer.ggml.pre
-    bool ignores_merges; // a word that is a token is that token, whatever the merges say
-    bool adds_bos;       // unless the file says otherwise
+    bool ignores_merges; // a word that is a token becomes that token, without merging
+    bool adds_bos;       // unless the file sets it
 };
 
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE for an unknown name.
@@ -25,8 +25,8 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter);
 
 enum { SPLIT_WORDS_MAX = 16 };
 
-// Takes pieces that follow one another: `data` is where the first begins, sizes[n_words] are their bytes;
-// n_words is 1 to SPLIT_WORDS_MAX.
+// Receives consecutive pieces: `data` is the start of the first, sizes[n_words] are their bytes; n_words is 1
+// to SPLIT_WORDS_MAX.
 typedef void take_words(void *context, const char *data, const size_t *sizes, size_t n_words);
 
 // Calls `words` for the pieces of `text` in order. Pieces are not empty, and their concatenation is the text.

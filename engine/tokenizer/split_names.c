@@ -1,6 +1,6 @@
-// The pre-tokenizers by name: the split patterns of the tokenizer.json files that the models are published
-// with, in the order of their stages. Names: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp (the values
-// of tokenizer.ggml.pre).
+// The pre-tokenizers by name: the split patterns, in the order of their stages, from the tokenizer.json files
+// published with the models. Names: github.com/ggml-org/llama.cpp, src/llama-vocab.cpp (values of
+// tokenizer.ggml.pre).
 #include "engine/tokenizer/split_stage.h"
 
 #include <string.h>
@@ -73,7 +73,7 @@ static const struct split_range newline_ranges[] = {{'\n', '\n'}, {'\r', '\r'}};
 static const struct split_definition newline = {RUN, .set = {0, false, RANGES(newline_ranges)}, .run_max = 1};
 static const struct split_definition lines = {RUN, .set = {0, true, newline_ranges, 1}}; // [^\n]+|\n+
 
-// [\p{P}$+<=>^~|]+, and with ` for falcon
+// [\p{P}$+<=>^~|]+; falcon adds `
 static const struct split_range default_symbols[] = {{'$', '$'}, {'+', '+'}, {'<', '>'},
                                                      {'^', '^'}, {'|', '|'}, {'~', '~'}};
 static const struct split_range falcon_symbols[] = {{'$', '$'}, {'+', '+'}, {'<', '>'}, {'^', '^'},
@@ -83,8 +83,8 @@ static const struct split_definition default_punctuation = {RUN, .set = {CLASS_P
 static const struct split_definition falcon_punctuation = {RUN, .set = {CLASS_PUNCTUATION, false,
                                                                         RANGES(falcon_symbols)}};
 
-// " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar are items of the
-// bracket.
+// " ?[^(\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+": the parentheses and the bar are members of the
+// class.
 static const struct split_range bloom_stops[] = {{'!', '!'},       {'(', ')'},       {',', ','},
                                                  {'.', '.'},       {'?', '?'},       {'|', '|'},
                                                  {0x60C, 0x60C},   {0x6D4, 0x6D4},   {0x964, 0x964},
@@ -92,8 +92,7 @@ static const struct split_range bloom_stops[] = {{'!', '!'},       {'(', ')'},  
 static const struct split_definition bloom_words = {RUN, .set = {CLASS_SPACE, true, RANGES(bloom_stops)},
                                                     .lead = SPLIT_LEAD_BLANK};
 
-// Letters with case, as the authors of deepseek-llm listed them (Armenian and Georgian small letters are
-// missing).
+// Letters with case as listed by the authors of deepseek-llm (without Armenian and Georgian small letters).
 static const struct split_range deepseek_letters[] = {
     {0x41, 0x5A},       {0x61, 0x7A},       {0xB5, 0xB5},       {0xC0, 0xD6},       {0xD8, 0xF6},
     {0xF8, 0x1BA},      {0x1BC, 0x1BF},     {0x1C4, 0x293},     {0x295, 0x2AF},     {0x370, 0x373},
@@ -146,7 +145,7 @@ static const struct split_range asian_ranges[] = {{0xE40, 0xE7F},   {0xE80, 0xEF
                                                   {0xF900, 0xFAFF}, {0xFF65, 0xFF9F}};
 static const struct split_definition asian = {RUN, .set = {0, false, RANGES(asian_ranges)}};
 
-// Words of letters with marks, joined by single blanks. Possessive, without backtracking: linear.
+// Words of letters with marks, joined by single blanks. Possessive quantifiers, no backtracking: linear.
 static const struct split_definition exaone_moe = {
     .pattern =
         "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}\\p{M}*+(?: ?+\\p{L}\\p{M}*+)*+|\\p{N}|"
@@ -282,7 +281,7 @@ const struct split_definition *split_digits(bool individual)
     return individual ? &number : &numbers;
 }
 
-// char::is_ascii_punctuation or a general category P: what falcon_punctuation holds.
+// char::is_ascii_punctuation or general category P: the same set as falcon_punctuation.
 const struct split_definition *split_punctuation(bool contiguous)
 {
     return contiguous ? &falcon_punctuation : &one_punctuation;
@@ -339,7 +338,7 @@ static const struct {
     {"\\s+$", &trailing_space},
 };
 
-// Line ends may be in the expression unescaped.
+// Line ends in `expression` may be unescaped.
 static bool same_expression(struct text expression, const char *known)
 {
     for (size_t i = 0; i < expression.size; i++) {

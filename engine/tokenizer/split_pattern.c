@@ -16,13 +16,13 @@ static enum status out_of_memory(struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a split pattern");
 }
 
-// --- PCRE2's reading of what tokenizers mean ---
+// --- Translation to PCRE2 of what tokenizers mean ---
 
-// PCRE2's \s holds U+180E, which lost the property White_Space in Unicode 6.3.
+// PCRE2's \s includes U+180E, which lost the property White_Space in Unicode 6.3.
 #define SPACES                                                                                               \
     "\\t-\\r\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
-// The name of a script alone means Script_Extensions to PCRE2, and Script to everybody else.
+// \p{Name} with a script's name is Script_Extensions in PCRE2, but Script in Oniguruma and Rust.
 static bool is_script(struct text name)
 {
     static const char *const scripts[] = {"Arabic",     "Armenian", "Bengali",   "Bopomofo", "Cyrillic",
@@ -36,7 +36,7 @@ static bool is_script(struct text name)
     return false;
 }
 
-// One escape, of expression.data[at]; gives the bytes it has.
+// Translates the escape at expression.data[at]; returns its number of bytes.
 static size_t rewrite_escape(struct text expression, size_t at, bool in_class, struct buffer *out)
 {
     const char *escape = expression.data + at;
@@ -99,7 +99,7 @@ static enum status compile_expression(struct split_pattern *pattern, struct text
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "split pattern: %s at byte %zu", message,
                          offset);
     }
-    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); // without it the same matches, slower
+    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); // on failure matching is slower, not different
     pattern->context = pcre2_match_context_create(NULL);
     if (!pattern->context)
         return out_of_memory(error);
@@ -140,8 +140,8 @@ void split_pattern_close(struct split_pattern *pattern)
     free(pattern);
 }
 
-// A match, PCRE2_ERROR_NOMATCH, or lack of memory. The machine-code matcher has a small stack: where it does
-// not suffice the interpreter, which uses the heap, does the match over.
+// Returns a match, PCRE2_ERROR_NOMATCH, or a memory error. The JIT matcher has a small stack: if it
+// overflows, the interpreter, which uses the heap, repeats the match.
 static int match_at(const struct split_pattern *pattern, struct text text, size_t at, uint32_t options,
                     pcre2_match_data *data)
 {

@@ -1,5 +1,5 @@
-// A regular expression (PCRE2 syntax, UTF-8 and Unicode properties; \s is White_Space and \p{Han} a Script,
-// as in Oniguruma and Rust) that cuts text into its matches and what lies between them. Immutable after open:
+// Splits text into the matches of a regular expression and the text between them. PCRE2 syntax, UTF-8 and
+// Unicode properties; \s is White_Space and \p{Han} a Script, as in Oniguruma and Rust. Immutable after open:
 // any thread may use one.
 #pragma once
 
@@ -12,13 +12,13 @@ struct split_pattern;
 
 enum { PATTERN_BYTES_MAX = 16384 };
 
-// STATUS_REFUSE with PCRE2's message and the position when it is no regular expression.
+// STATUS_REFUSE with PCRE2's message and the position if the expression is invalid.
 enum status split_pattern_open(struct split_pattern **pattern, struct text expression,
                                struct error *error) WARN_UNUSED;
 void split_pattern_close(struct split_pattern *pattern);
 
 // The first match of at least one byte in text[at..]: its start and end. Invalid UTF-8 matches nothing. No
-// limit of PCRE2 ends a search early; time grows with the expression's backtracking. False: no memory. No
-// match: *start and *end are the text's size.
+// limit of PCRE2 ends a search early; time grows with the expression's backtracking. False: no memory.
+// Without a match *start and *end are the text's size.
 bool split_pattern_find(const struct split_pattern *pattern, struct text text, size_t at, size_t *start,
                         size_t *end) WARN_UNUSED;

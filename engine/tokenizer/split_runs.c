@@ -1,5 +1,4 @@
-// The split patterns that set runs of some set of characters apart; what lies between two runs is a piece of
-// its own.
+// Split patterns that isolate runs of a character set; the text between two runs is a piece of its own.
 #include "engine/tokenizer/split_stage.h"
 
 #include <assert.h>
@@ -34,7 +33,7 @@ void split_set_prepare(struct split_stage *stage)
         stage->ascii[i] = (stage->table->ascii[i] & set->classes || in_ranges(set, i)) != set->negated;
 }
 
-// A run of run_min to run_max characters at `at`; NULL for none. `limit` cuts the look short.
+// A run of run_min to run_max characters at `at`; NULL: no run. At most `limit` characters are scanned.
 static const char *end_of_run(const struct split_stage *stage, const char *at, const char *end,
                               unsigned limit)
 {
@@ -49,7 +48,7 @@ static const char *end_of_run(const struct split_stage *stage, const char *at, c
     return n_characters >= stage->definition.run_min ? at : NULL;
 }
 
-// The lead, if there is one and a run follows it, and the run.
+// Matches the run at `at`, including an optional lead character before it; NULL: no run.
 static const char *match_run(const struct split_stage *stage, const char *at, const char *end, unsigned limit)
 {
     struct unicode_character character = unicode_at(stage->table, at, end);
@@ -75,7 +74,7 @@ const char *split_run(const struct split_stage *stage, const char *at, const cha
 const char *split_trailing_space(const struct split_stage *stage, const char *at, const char *end)
 {
     const char *start = at;
-    const char *run = NULL; // start of the white space that `at` is in
+    const char *run = NULL; // start of the white space that ends at `at`
     while (at < end) {
         struct unicode_character character = unicode_at(stage->table, at, end);
         if (!(character.class & CLASS_SPACE))
@@ -87,10 +86,10 @@ const char *split_trailing_space(const struct split_stage *stage, const char *at
     return run && run > start ? run : end;
 }
 
-// Numbers in groups of three from the right: the piece is the one or two digits that are too many, or all of
-// a number whose length is a multiple of three, which the stage behind cuts into threes. With `ends_at_words`
-// a number that a letter, a mark or an underscore follows belongs to the text around it:
-// \d{1,3}(?=(?:\d{3})*\b).
+// Groups numbers by three digits from the right. The piece is the leading one or two digits if the length is
+// not a multiple of three, else the whole number, which the next stage (split_threes) cuts: "1234567" becomes
+// 1|234567, then 1|234|567. With `ends_at_words` a number followed by a letter, a mark or an underscore is
+// part of the surrounding text: \d{1,3}(?=(?:\d{3})*\b).
 static const char *match_number(const struct split_stage *stage, const char *at, const char *end,
                                 const char **after)
 {
@@ -124,7 +123,7 @@ const char *split_number_from_right(const struct split_stage *stage, const char 
     return at;
 }
 
-// The stage behind: a piece that ends with a digit is such a number.
+// The stage after split_number_from_right: cuts pieces that end with a digit into threes.
 const char *split_threes(const struct split_stage *stage, const char *at, const char *end)
 {
     const char *last = end - 1;

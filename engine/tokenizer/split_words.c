@@ -1,6 +1,6 @@
-// The split patterns that cut running text into words, numbers, punctuation and white space. All share their
-// last alternatives: \s+(?!\S)|\s+ leaves the last white-space character of a run to the word that follows
-// it, if a word follows. Patterns: the tokenizer.json files that the models are published with.
+// The split patterns that cut running text into words, numbers, punctuation and white space. All end with the
+// alternatives \s+(?!\S)|\s+: the last white-space character of a run is left to the next word, if there is
+// one. Patterns: the tokenizer.json files published with the models.
 #include "engine/tokenizer/split_stage.h"
 
 #include <string.h>
@@ -15,8 +15,8 @@ static uint64_t repeated_byte(unsigned char byte)
     return byte * (UINT64_MAX / 255);
 }
 
-// The top bit of each of eight bytes that is no ASCII letter (H. S. Warren, Hacker's Delight, 6-1: each byte
-// compared with bounds by a sum that carries into its top bit only).
+// Sets the top bit of each of eight bytes that is not an ASCII letter (H. S. Warren, Hacker's Delight, 6-1:
+// compares each byte with the bounds by an addition that carries only into its top bit).
 static uint64_t no_letters(uint64_t bytes)
 {
     uint64_t small = (bytes | repeated_byte(0x20)) & repeated_byte(0x7F);
@@ -24,13 +24,13 @@ static uint64_t no_letters(uint64_t bytes)
     return (bytes | ~from_a | beyond_z) & repeated_byte(0x80);
 }
 
-// Beyond the ASCII letters at `at`, eight at a time; it may stop before their end only when less than eight
-// bytes are left.
+// Skips ASCII letters from `at` on, eight at a time; it may stop early only when fewer than eight bytes are
+// left.
 static const char *skip_ascii_letters(const char *at, const char *end)
 {
     while (end - at >= 8) {
         uint64_t bytes;
-        memcpy(&bytes, at, sizeof bytes); // little-endian, as all of the engine
+        memcpy(&bytes, at, sizeof bytes); // little-endian, like the whole engine
         uint64_t others = no_letters(bytes);
         if (others)
             return at + (unsigned)__builtin_ctzll(others) / 8;
@@ -54,7 +54,7 @@ static const char *skip_table(const struct split_stage *stage, const char *at, c
     }
 }
 
-// Where the run of characters of these classes ends.
+// The end of the run of characters of these classes.
 static const char *skip_classes(const struct split_stage *stage, const char *at, const char *end,
                                 unsigned classes)
 {
@@ -63,7 +63,7 @@ static const char *skip_classes(const struct split_stage *stage, const char *at,
     return skip_table(stage, at, end, classes);
 }
 
-// As skip, for the characters that have none of these classes.
+// The same for characters of none of these classes.
 static const char *skip_others(const struct split_stage *stage, const char *at, const char *end,
                                unsigned classes)
 {
@@ -75,7 +75,7 @@ static const char *skip_others(const struct split_stage *stage, const char *at, 
     return at;
 }
 
-// At most `limit` characters of these classes; 0: no limit.
+// Skips at most `limit` characters of these classes; 0: no limit.
 static const char *skip_counted(const struct split_stage *stage, const char *at, const char *end,
                                 unsigned classes, unsigned limit)
 {
@@ -95,7 +95,8 @@ static bool is_newline(char byte)
     return byte == '\r' || byte == '\n';
 }
 
-// \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character; without `newlines` the last two.
+// Matches \s*[\r\n]+|\s+(?!\S)|\s+ at a white-space character; without `newlines` only the last two
+// alternatives.
 static const char *end_of_space(const struct split_stage *stage, const char *at, const char *end,
                                 bool newlines)
 {
@@ -119,7 +120,7 @@ static char lower_case(char byte)
     return byte >= 'A' && byte <= 'Z' ? (char)(byte + 'a' - 'A') : byte;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d at `at`: its end, or `at` for none.
+// Matches 's|'t|'re|'ve|'m|'ll|'d at `at`; returns its end, or `at` without a match.
 static const char *end_of_contraction(const char *at, const char *end, bool any_case)
 {
     if (end - at < 2 || *at != '\'')
@@ -133,7 +134,7 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
     return two ? at + 3 : at;
 }
 
-// The end of split_gpt2's match where the text is not ASCII letters.
+// The end of split_gpt2's match if the text does not start with ASCII letters.
 static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at,
                                                           const char *end)
 {
@@ -162,8 +163,8 @@ const char *split_gpt2(const struct split_stage *stage, const char *at, const ch
     return is_end ? after : skip_table(stage, after, end, CLASS_LETTER);
 }
 
-// " ?[^\s\p{L}\p{N}]+" with what may follow it, at `at`; `at` for none. `others` are the classes it must not
-// have.
+// Matches " ?[^\s\p{L}\p{N}]+" at `at`, with the newlines and slashes that the definition adds; returns `at`
+// without a match. `others`: the classes excluded from punctuation.
 static const char *end_of_punctuation(const struct split_stage *stage, const char *at, const char *end,
                                       unsigned others)
 {
@@ -177,9 +178,9 @@ static const char *end_of_punctuation(const struct split_stage *stage, const cha
     return after;
 }
 
-// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|
-// ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ with the stage's letters for \p{L} of words, its limit of
-// digits, and the other options.
+// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+// \s*[\r\n]+|\s+(?!\S)|\s+
+// In words \p{L} is definition.letters; the number of digits and the other options vary as well.
 const char *split_words(const struct split_stage *stage, const char *at, const char *end)
 {
     struct unicode_character character = character_at(stage, at, end);
@@ -194,7 +195,7 @@ const char *split_words(const struct split_stage *stage, const char *at, const c
     }
     if (!is_newline(*at) && character_at(stage, at + character.size, end).class & stage->definition.letters)
         return skip_classes(stage, at + character.size, end, stage->definition.letters);
-    if (character.class & stage->definition.letters) // a mark that no letter follows
+    if (character.class & stage->definition.letters) // a mark without a letter after it
         return at + character.size;
     const char *after =
         end_of_punctuation(stage, at, end, CLASS_SPACE | CLASS_NUMBER | stage->definition.letters);
@@ -206,7 +207,7 @@ enum {
     WORD_LOWER = CLASS_LOWER | CLASS_OTHER_LETTER | CLASS_MARK, // [\p{Ll}\p{Lm}\p{Lo}\p{M}]
 };
 
-// As look, but letters of a script that is set apart are none.
+// Like character_at, but characters of a set that is apart have no class.
 static struct unicode_character look_in_word(const struct split_stage *stage, const char *at, const char *end)
 {
     struct unicode_character character = character_at(stage, at, end);
@@ -225,8 +226,8 @@ static const char *skip_in_word(const struct split_stage *stage, const char *at,
     return at;
 }
 
-// WORD_UPPER* WORD_LOWER+: its end, or `at` for none. Where no lower letter follows the upper run, the
-// regular expression gives characters of the run back until one that is in both classes is left for
+// Matches WORD_UPPER* WORD_LOWER+; returns its end, or `at` without a match. If no lower letter follows the
+// upper run, the regular expression backtracks to the last character in both classes, which then matches
 // WORD_LOWER+.
 static const char *end_of_lower_word(const struct split_stage *stage, const char *at, const char *end)
 {
@@ -250,7 +251,8 @@ static const char *end_of_upper_word(const struct split_stage *stage, const char
     return after == at ? at : skip_in_word(stage, after, end, WORD_LOWER);
 }
 
-// [^\r\n\p{L}\p{N}]? and one of the two words, the one with lower letters first; `at` for none.
+// Matches [^\r\n\p{L}\p{N}]? and one of the two words, the word with lower letters first; returns `at`
+// without a match.
 static const char *end_of_cased_word(const struct split_stage *stage, const char *at, const char *end)
 {
     struct unicode_character character = character_at(stage, at, end);
@@ -267,8 +269,9 @@ static const char *end_of_cased_word(const struct split_stage *stage, const char
 }
 
 // [^\r\n\p{L}\p{N}]?UPPER*LOWER+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|
-// [^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}
-// | ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+ and [SET]+ before all of it where the set is apart.
+// [^\r\n\p{L}\p{N}]?UPPER+LOWER*(?i:'s|'t|...)?|\p{N}{1,3}|
+// \x20?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// If the set is apart, [SET]+ is the first alternative.
 const char *split_cased(const struct split_stage *stage, const char *at, const char *end)
 {
     if (stage->definition.set_is_apart && split_set_contains(stage, character_at(stage, at, end)))
@@ -294,7 +297,7 @@ static bool is_ascii_punctuation(char byte)
            !(byte >= 'A' && byte <= 'Z');
 }
 
-// A match of split_deepseek3 at `at`; `at` for none.
+// The end of a match of split_deepseek3 at `at`; `at` without a match.
 static const char *match_deepseek3(const struct split_stage *stage, const char *at, const char *end)
 {
     enum { WORD = CLASS_LETTER | CLASS_MARK, PUNCTUATION = CLASS_PUNCTUATION | CLASS_SYMBOL };
@@ -321,8 +324,9 @@ static const char *match_deepseek3(const struct split_stage *stage, const char *
 }
 
 // [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+|
-// ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ Controls, and numbers, which a stage before has set apart,
-// match nothing: runs of them are pieces.
+// \x20?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+// Control characters, and the numbers that an earlier stage has isolated, match nothing: runs of them are
+// pieces.
 const char *split_deepseek3(const struct split_stage *stage, const char *at, const char *end)
 {
     const char *after = match_deepseek3(stage, at, end);

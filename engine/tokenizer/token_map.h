@@ -1,4 +1,4 @@
-// Finds a token by its text: a hash table of ids over an array of texts that the caller owns.
+// Finds a token by its text: a hash table of ids. The texts are in an array that the caller owns.
 #pragma once
 
 #include "schemas/text.h"
@@ -9,20 +9,19 @@
 
 struct token_map_slot {
     uint32_t hash;
-    int32_t id; // -1: free
+    int32_t id; // -1: free slot
 };
 
 // Zeroed is valid and empty.
 struct token_map {
     struct token_map_slot *slots;
-    size_t mask; // slots less one
+    size_t mask; // number of slots - 1
     size_t n_ids;
 };
 
-// Room for that many ids: without it the table grows by steps, each of which touches new memory. False: out of
-// memory.
+// Reserves room for that many ids: growing in steps would touch new memory at each step. False: no memory.
 bool token_map_reserve(struct token_map *map, size_t n_ids);
-// False: out of memory. Of two ids with the same text the first is found.
+// False: no memory. If two ids have the same text, the first is found.
 bool token_map_add(struct token_map *map, const struct text *texts, int32_t id);
 // -1: none.
 int32_t token_map_find(const struct token_map *map, const struct text *texts, struct text text);

@@ -1,4 +1,4 @@
-// Encoding and decoding. tokenizer_build.c opens and closes.
+// Encoding, decoding, properties. tokenizer_build.c opens and closes a tokenizer.
 #include "engine/tokenizer/tokenizer.h"
 
 #include "engine/tokenizer/tokenizer_parts.h"
@@ -48,20 +48,20 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct token_array *ids;
     struct merge_scratch scratch;
-    int32_t *symbols; // of a long word
+    int32_t *symbols; // scratch for long words
     size_t n_symbols_max;
     struct buffer prepared, normalized[2];
     const char *start; // of the whole text
-    const char *end;   // of the one whose words are being encoded
+    const char *end;   // end of the text whose words are being encoded
     struct special_controls controls;
-    struct text_spans mapped; // plain parts of a text whose blanks are U+2581
+    struct text_spans mapped; // controls.plain mapped to the text with U+2581 for blanks
     bool continues;           // TOKENIZER_CONTINUES
     bool failed;
 };
 
 enum { SYMBOLS_ON_STACK = 64 };
 
-// Fallback for text without a token: byte tokens, else the unknown token, else nothing.
+// Fallback for text without a token: byte tokens; else the unknown token; else nothing.
 static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text, int32_t *symbols)
 {
     size_t n_symbols = 0;
@@ -101,7 +101,7 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
     return n_symbols;
 }
 
-// A symbol beyond the vocabulary, or MERGE_NO_SYMBOL, is given as bytes.
+// Emits a symbol; one beyond the vocabulary, or MERGE_NO_SYMBOL, becomes byte tokens.
 static void emit_symbol(struct encoder *encoder, int32_t symbol)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -119,7 +119,7 @@ static void emit_symbol(struct encoder *encoder, int32_t symbol)
     }
 }
 
-// Of unknown tokens in a row, from ids[from] on, one stays.
+// Collapses consecutive unknown tokens in ids[from..] to one.
 static void fuse_unknown(struct encoder *encoder, size_t from)
 {
     struct token_array *ids = encoder->ids;
@@ -170,7 +170,7 @@ static void merge_word(struct encoder *encoder, struct text word)
         fuse_unknown(encoder, from);
 }
 
-// A word that the cache does not know by this key, or, without one, does not keep.
+// Encodes a word that is not in the cache. Without `key` it is not inserted either.
 static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, struct text word,
                                                       const struct word_key *key)
 {
@@ -207,8 +207,8 @@ static void encode_word(struct encoder *encoder, const char *data, size_t size)
     encode_words(encoder, data, &size, 1);
 }
 
-// Cuts before each blank that merges never join with the text before it: the parts merge on their own, to
-// the same tokens as the whole, and most of them are whole words.
+// Cuts a text before each blank that no merge joins with the byte before it. Merging the parts separately
+// gives the same tokens as merging the whole, and most parts are whole words, which the cache knows.
 static void encode_blank_word(struct encoder *encoder, const char *data, size_t size)
 {
     const char *end = data + size;
@@ -235,7 +235,7 @@ static void encode_blank_words(void *context, const char *data, const size_t *si
         encode_blank_word(context, data, sizes[i]);
 }
 
-// Whether a blank is put before it: text follows nothing or a special token, never other text.
+// Whether a blank is inserted before `text`, which follows nothing or a special token, never other text.
 static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -252,7 +252,7 @@ static struct text prepared_text(struct encoder *encoder)
     return (struct text){encoder->prepared.data, encoder->prepared.failed ? 0 : encoder->prepared.size};
 }
 
-// Blanks become U+2581.
+// Replaces blanks with U+2581.
 static struct text prepare_text(struct encoder *encoder, struct text text, bool is_first)
 {
     buffer_clear(&encoder->prepared);
@@ -269,7 +269,7 @@ static struct text prepare_text(struct encoder *encoder, struct text text, bool 
     return prepared_text(encoder);
 }
 
-// A byte-level text, with a blank before it where the vocabulary wants one.
+// A byte-level text, with a blank inserted before it if wants_space says so.
 static struct text prepare_bytes(struct encoder *encoder, struct text text, bool is_first)
 {
     if (!wants_space(encoder, text, is_first))
@@ -293,7 +293,7 @@ static void encode_prepared(struct encoder *encoder, struct text text)
         encoder->failed = true;
 }
 
-// Normalized text without added tokens.
+// Encodes normalized text without added tokens.
 static void encode_normalized(struct encoder *encoder, struct text text, bool is_first)
 {
     if (text.size == 0)
@@ -302,7 +302,7 @@ static void encode_normalized(struct encoder *encoder, struct text text, bool is
                                                                   : prepare_text(encoder, text, is_first));
 }
 
-// The end of text[from..end) without the white space there.
+// The end of text[from..end) without its trailing white space.
 static size_t end_without_space(struct text text, size_t from, size_t end)
 {
     while (end > from) {
@@ -337,7 +337,7 @@ static void encode_as_is(struct encoder *encoder, struct text text, bool is_firs
     encode_prepared(encoder, text);
 }
 
-// Finds added tokens; `encode` gets the parts between them.
+// Finds added tokens and appends their ids; `encode` encodes the text between them.
 static void encode_between(struct encoder *encoder, const struct special_matcher *matcher, struct text text,
                            bool is_first, struct special_controls controls, encode_part *encode)
 {
@@ -354,8 +354,9 @@ static void encode_between(struct encoder *encoder, const struct special_matcher
     encode(encoder, (struct text){text.data + at, text.size - at}, is_first && at == 0);
 }
 
-// Where the plain parts of `text`, a part of the whole, are in its prepared form, in which each blank is
-// U+2581. A blank at a part's end is left out: it may be the one that a token's normalized text begins with.
+// Maps the plain spans of `text`, a part of the whole text, to its prepared form, in which each blank is
+// U+2581. Blanks at the end of a span are excluded: such a blank may be the first character of a token's
+// normalized text.
 static void map_plain(struct encoder *encoder, struct text text, struct text prepared)
 {
     const struct text_spans *plain = encoder->controls.plain;
@@ -364,7 +365,7 @@ static void map_plain(struct encoder *encoder, struct text text, struct text pre
     size_t n_blank = strlen(TOKENIZER_BLANK);
     for (size_t i = 0; blanks && i < text.size; i++)
         n_grown += text.data[i] == ' ' ? n_blank - 1 : 0;
-    n_grown = prepared.size - text.size - n_grown; // of the blank that was added
+    n_grown = prepared.size - text.size - n_grown; // growth by the inserted blank
     encoder->mapped.n_items = 0;
     for (size_t i = 0; i < plain->n_items; i++) {
         size_t start = plain->items[i].start > base ? plain->items[i].start - base : 0;
@@ -384,8 +385,8 @@ static void map_plain(struct encoder *encoder, struct text text, struct text pre
     encoder->failed |= encoder->mapped.failed;
 }
 
-// Tokens that are found in normalized text are found after the others (added_vocabulary.rs of
-// github.com/huggingface/tokenizers, extract_and_normalize). Control tokens are among them only if the
+// Added tokens that are matched in normalized text are matched after the others (added_vocabulary.rs of
+// github.com/huggingface/tokenizers, extract_and_normalize). Control tokens can be among them only if the
 // normalizer changes nothing but blanks.
 static void find_normalized(struct encoder *encoder, struct text text, struct text normalized, bool is_first)
 {
@@ -402,7 +403,7 @@ static void find_normalized(struct encoder *encoder, struct text text, struct te
                    blanks ? encode_as_is : encode_normalized);
 }
 
-// Text without the tokens that are found in it as it is given.
+// Encodes text in which the added tokens that match unnormalized text have already been found.
 static void encode_plain(struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;

@@ -1,7 +1,7 @@
-// Encodes text to token ids and back, exactly as the model's authors do: SPM (score-driven merges, byte
-// fallback) and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file (a
-// vocabulary-only file will do), which may be closed then. Immutable after open: any thread may encode and
-// decode.
+// Encodes text to token ids and decodes ids, exactly as the model's authors do: SPM (score-driven merges,
+// byte fallback) and byte-level BPE with each family's own split pattern. Built from the keys of a GGUF file
+// (a vocabulary-only file suffices), which may be closed afterwards. Immutable after open: any thread may
+// encode and decode.
 #pragma once
 
 #include "schemas/span.h"
@@ -15,12 +15,12 @@ struct gguf;
 struct tokenizer;
 
 enum tokenizer_flags {
-    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model says
+    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model specifies
     TOKENIZER_PARSE_SPECIAL = 2, // encode text such as <|im_start|> as its control token
-    TOKENIZER_CONTINUES = 4,     // the text continues one: no blank is put before it
+    TOKENIZER_CONTINUES = 4,     // the text continues another: no blank is inserted before it
 };
 
-// A growing array of token ids; zeroed is empty. When memory runs out `failed` is set and stays.
+// A growing array of token ids; zeroed is empty. `failed` is set when memory runs out, and stays set.
 struct token_array {
     int32_t *ids;
     size_t n_ids;
@@ -31,50 +31,51 @@ struct token_array {
 void token_array_add(struct token_array *array, int32_t id);
 void token_array_finish(struct token_array *array);
 
-// `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused by
-// name.
+// `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused,
+// and named in the error.
 enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
                            struct error *error) WARN_UNUSED;
 void tokenizer_close(struct tokenizer *tokenizer);
 
 enum { TOKENIZER_TEXT_BYTES_MAX = 64 << 20 };
 
-// Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: n log n at worst (a word as long
-// as the text), linear for text of words. Errors: STATUS_RETRY when memory runs out; STATUS_REJECT,
-// ERROR_LIMIT_EXCEEDED for a text beyond the limit.
+// Appends the ids of `text`. Invalid UTF-8 is tokenized as its bytes. Time: linear for text made of words;
+// O(n log n) at worst (one word as long as the text). Errors: STATUS_RETRY when memory runs out;
+// STATUS_REJECT, ERROR_LIMIT_EXCEEDED for a text longer than TOKENIZER_TEXT_BYTES_MAX.
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error) WARN_UNUSED;
 
-// The same with TOKENIZER_PARSE_SPECIAL for all but the `plain` parts (NULL: none), whose text is only text:
-// a control token that has a byte in one is not read. All else, merges across the parts' ends and
-// user-defined tokens among it, is as without them.
+// The same with TOKENIZER_PARSE_SPECIAL, except in the spans `plain` (NULL: none): a control token that
+// overlaps a span is encoded as ordinary text. Everything else, such as merges across a span's ends and
+// user-defined tokens, is unaffected by the spans.
 enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text,
                                     const struct text_spans *plain, unsigned flags, struct token_array *ids,
                                     struct error *error) WARN_UNUSED;
 
-// The number of tokens of `text` at least, in the time of reading it once. 0: no bound is known, as for a
-// vocabulary that drops what it has no token for.
+// A lower bound on the number of tokens of `text`, in one linear scan. 0: no bound is known, as for a
+// vocabulary that drops text it has no token for.
 int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text);
 
-// Appends the bytes of one token in running text; nothing for control tokens unless `special`. Nothing either
-// for ids outside the vocabulary: models pad their output matrix to more rows than the tokenizer has tokens,
-// and such a row may be drawn; transformers and vLLM decode it to nothing too.
-// A token may be part of a UTF-8 character. The first token of an SPM text carries its leading space; the
-// caller asks `tokenizer_strips_first_space` and drops it from the start of a generated text after no prompt.
+// Appends the bytes of one token in running text; nothing for control tokens unless `special`. Ids outside
+// the vocabulary also append nothing: a model may pad its output matrix to more rows than the tokenizer has
+// tokens, and such a row may be sampled; transformers and vLLM decode it to nothing too.
+// A token may be part of a UTF-8 character. The first token of an SPM text carries the inserted leading
+// space: if tokenizer_strips_first_space, the caller drops it from the start of a text generated without a
+// prompt before it.
 void tokenizer_decode(const struct tokenizer *tokenizer, int32_t id, bool special, struct buffer *out);
 
 int32_t tokenizer_n_tokens(const struct tokenizer *tokenizer);
 // The vocabulary's entry; empty for ids outside it.
 struct text tokenizer_token_text(const struct tokenizer *tokenizer, int32_t id);
-// Encoding puts a blank before text that follows nothing or a special token: see tokenizer_decode.
+// Whether encoding inserts a blank before text that follows nothing or a special token: see tokenizer_decode.
 bool tokenizer_strips_first_space(const struct tokenizer *tokenizer);
 bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
-// Ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>, <|eot_id|>, <end_of_turn>,
-// ...).
+// Whether the token ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>,
+// <|eot_id|>, <end_of_turn>, ...).
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer);       // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);       // -1: none
-int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // of chat templates. -1: none
+int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // for chat templates. -1: none
 int32_t tokenizer_padding(const struct tokenizer *tokenizer);   // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);

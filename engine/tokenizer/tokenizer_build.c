@@ -1,5 +1,5 @@
-// Builds a tokenizer from a vocabulary: resolves merges to ids, finds which words are tokens as they stand,
-// and prepares what encoding and decoding look up.
+// Builds a tokenizer from a vocabulary: resolves merges to ids, finds which tokens are whole words, and
+// prepares the tables for encoding and decoding.
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/tokenizer_parts.h"
@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Memory of large vocabularies is taken at once, as much as a token usually takes: its text, form and piece with
-// their places.
+// Large vocabularies reserve their memory at once: an estimate of the text, form and piece of a token with
+// their pointers.
 enum { MANY_TOKENS = 16384, BYTES_A_TOKEN = 128 };
 
-// State of one build. `symbol_texts` grows as merges name symbols that are no tokens.
+// State of one build. `symbol_texts` grows when a merge names a symbol that is not a token.
 struct builder {
     struct tokenizer *tokenizer;
     const struct vocabulary *vocabulary;
@@ -51,7 +51,7 @@ static bool add_symbol(struct builder *builder, struct text text, bool is_word)
            token_map_add(&builder->by_text, builder->symbol_texts, (int32_t)builder->n_symbols - 1);
 }
 
-// The symbol with that text, made where there is none; -1: no memory.
+// The symbol with that text, created if missing; -1: no memory.
 static int32_t intern_text(struct builder *builder, struct text text)
 {
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
@@ -108,8 +108,8 @@ static bool add_listed_merges(struct builder *builder)
     return true;
 }
 
-// Falls as the score rises; equal for equal scores. The bits of an IEEE float are ordered like its value,
-// backwards for negative ones. Never UINT32_MAX, the rank of what does not merge.
+// A rank that falls as the score rises; equal for equal scores. The bits of an IEEE float sort like its
+// value, in reverse for negative floats. Never UINT32_MAX, the rank of pairs that do not merge.
 static uint32_t rank_of_score(float score)
 {
     uint32_t bits;
@@ -119,8 +119,8 @@ static uint32_t rank_of_score(float score)
     return UINT32_MAX - (rising ? rising : 1);
 }
 
-// A symbol that text can be made of: a token, or a character that no token is (made here). -1: neither;
-// *failed: no memory.
+// The symbol of a part of a token: a token, or a single character, for which a symbol is created if missing.
+// -1: neither, or no memory (*failed).
 static int32_t part_symbol(struct builder *builder, struct text part, bool *failed)
 {
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, part);
@@ -132,17 +132,18 @@ static int32_t part_symbol(struct builder *builder, struct text part, bool *fail
     return id;
 }
 
-// SentencePiece merges any two symbols whose texts put together are a token: each way to cut a token in two.
+// SentencePiece merges any two symbols whose concatenation is a token: adds a merge for each way to cut a
+// token in two.
 static bool add_scored_merges(struct builder *builder)
 {
-    // almost every token is cut in one way or more
+    // almost every token can be cut in at least one way
     bool failed = !merge_table_reserve(&builder->tokenizer->merges, builder->vocabulary->n_tokens);
     for (size_t i = 0; i < builder->vocabulary->n_tokens && !failed; i++) {
         struct text text = builder->symbol_texts[i];
         uint32_t rank = rank_of_score(builder->vocabulary->scores[i]);
         uint32_t codepoint;
         if (token_map_find(&builder->by_text, builder->symbol_texts, text) != (int32_t)i)
-            continue; // a second token of the same text is never reached
+            continue; // of several tokens with the same text only the first is reachable
         for (size_t at = 0, size; at < text.size && !failed; at += size) {
             size = utf8_decode(text.data + at, text.size - at, &codepoint);
             size = size ? size : 1;
@@ -159,7 +160,8 @@ static bool add_scored_merges(struct builder *builder)
     return !failed;
 }
 
-// Text of U+2581 words can be cut before each blank that no merge joins with the text before it.
+// Finds the bytes that some merge joins with a blank (U+2581) after them. Text can be cut before all other
+// blanks.
 static void find_joins(struct tokenizer *tokenizer, const struct text *texts)
 {
     for (size_t i = 0; tokenizer->merges.rules && i <= tokenizer->merges.mask; i++) {
@@ -189,7 +191,7 @@ static bool make_forms(struct builder *builder)
         return false;
     memcpy(tokenizer->texts, builder->symbol_texts, n_symbols * sizeof *tokenizer->texts);
     bool is_text = !tokenizer->rules.byte_level;
-    if (is_text) { // forms are the texts, which have their map
+    if (is_text) { // the forms are the texts: reuse their map
         tokenizer->symbols.words = builder->by_text;
         builder->by_text = (struct token_map){0};
     }
@@ -227,8 +229,7 @@ static void find_first_symbols(struct tokenizer *tokenizer)
     }
 }
 
-// Whether merging the token's form gives the token and nothing else. False also when memory ran out
-// (*failed).
+// Whether merging the token's form gives this token alone. False also when memory ran out (*failed).
 static bool merges_to_itself(struct builder *builder, int32_t id, bool *failed)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
@@ -262,7 +263,7 @@ static bool find_whole_words(struct builder *builder)
 
 // --- Pieces, special tokens ---
 
-// U+2581 becomes a blank.
+// Replaces U+2581 with a blank.
 static struct text unescape_text(struct arena *arena, struct text text)
 {
     char *piece = arena_allocate(arena, text.size + 1);
@@ -275,7 +276,7 @@ static struct text unescape_text(struct arena *arena, struct text text)
     return (struct text){piece, piece ? size : 0};
 }
 
-// Without the step's text at start and end.
+// Strips the step's text from the start and the end.
 static struct text strip_text(const struct decoder_step *step, struct text text)
 {
     struct text from = step->from;
@@ -320,7 +321,7 @@ static int hexadecimal_digit(char digit)
     return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-// The byte that "<0x0A>" names.
+// The byte that "<0x0A>" names; `text` itself if it names none.
 static struct text named_byte(struct arena *arena, struct text text)
 {
     if (text.size != 6 || memcmp(text.data, "<0x", 3) || text.data[5] != '>' ||
@@ -467,7 +468,7 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
 {
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
-    // A file that sheaf made from a folder has both; tokenizer.json says more.
+    // A file that sheaf made from a folder has both; tokenizer.json is more complete.
     bool json =
         gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.huggingface.tekken");
     if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))

@@ -38,7 +38,7 @@ static const struct class_range ranges[] = {
 
 enum { RANGE_COUNT = sizeof ranges / sizeof *ranges };
 
-// Writes page `page`; `*range` is the range its first codepoint lies in, and moves on.
+// Writes page `page`; `*range`, the range of its first codepoint, advances to the next page.
 static void fill_page(uint8_t *out, size_t page, size_t *range)
 {
     size_t start = page * 256, end = start + 256;
@@ -50,7 +50,7 @@ static void fill_page(uint8_t *out, size_t page, size_t *range)
     }
 }
 
-// The page of these classes, most often that of the page before; n_pages: none.
+// An existing page with these classes (first tries page `before`, the most frequent case); n_pages: none.
 static size_t find_page(const uint8_t (*pages)[256], size_t n_pages, size_t before,
                         const uint8_t classes[256])
 {
@@ -74,7 +74,7 @@ struct unicode_table *unicode_table_create(void)
         size_t same =
             find_page((const uint8_t(*)[256])pages, n_pages, page ? table->page_of[page - 1] : 0, filled);
         if (same == n_pages) {
-            assert(n_pages < 256); // of the 4352 pages about 170 differ
+            assert(n_pages < 256); // about 170 of the 4352 pages are distinct
             memcpy(pages[n_pages++], filled, 256);
         }
         table->page_of[page] = (uint8_t)same;

@@ -1,5 +1,5 @@
-// Classes of characters as the tokenizers' split patterns name them: general categories and white space of
-// Unicode 15.1. The table is built once per tokenizer and is immutable then.
+// Character classes named by the tokenizers' split patterns: general categories and white space of Unicode
+// 15.1. The table is built once per tokenizer and then immutable.
 #pragma once
 
 #include <stddef.h>
@@ -35,15 +35,15 @@ static inline unsigned unicode_class_of(const struct unicode_table *table, uint3
     return table->pages[table->page_of[codepoint >> 8]][codepoint & 255];
 }
 
-// A character of UTF-8 text. A byte that starts no valid sequence is a character of its own, with the class
-// of U+FFFD.
+// A character of UTF-8 text. A byte that does not start a valid sequence is a character of its own, with the
+// class of U+FFFD.
 struct unicode_character {
     uint32_t codepoint; // 0xFFFD for such a byte
     uint8_t class;
     uint8_t size; // bytes; 0 at the end of the text
 };
 
-// Decodes the character at `at` (at < end), which is not ASCII.
+// Decodes the non-ASCII character at `at` (at < end).
 struct unicode_character unicode_decode(const struct unicode_table *table, const char *at, const char *end);
 
 static inline struct unicode_character unicode_at(const struct unicode_table *table, const char *at,

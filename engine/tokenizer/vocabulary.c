@@ -1,6 +1,6 @@
-// Tokens known by their text alone. Files often leave out which tokens end a turn, or give such tokens the
-// type of ordinary text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but a
-// kind of end for which the model names a token is not looked for by spelling.
+// Tokens known by their text. Files often omit which tokens end a turn, or give such tokens the type of
+// ordinary text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but for a kind of
+// end for which the model names a token, no token is searched by text.
 #include "engine/tokenizer/vocabulary.h"
 
 #include "engine/file/gguf.h"
@@ -14,7 +14,7 @@ void vocabulary_finish(struct vocabulary *vocabulary)
 
 struct known_token {
     const char *text;
-    unsigned end; // enum vocabulary_end; 0: marks code to fill in, which makes it a control token
+    unsigned end; // enum vocabulary_end; 0: a fill-in-the-middle mark, which becomes a control token
 };
 
 static const struct known_token known[] = {
@@ -42,7 +42,7 @@ static const struct known_token known[] = {
      "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
      END_OF_TEXT},                   // DeepSeek
     {"[e~[", END_OF_TURN},           // MiniMax
-    {"<|fim_pad|>", END_OF_PADDING}, // fill in the middle: padding, repository and file marks end it
+    {"<|fim_pad|>", END_OF_PADDING}, // fill in the middle: padding, repository and file marks end a text
     {"<fim-pad>", END_OF_PADDING},
     {"<fim_pad>", END_OF_PADDING},
     {"<PAD>", END_OF_PADDING},
@@ -104,7 +104,7 @@ static void set_flags(struct vocabulary *vocabulary, const char *text, uint16_t 
         vocabulary->flags[id] = flags;
 }
 
-// Where a model has tokens that end only part of an answer.
+// Corrects models in which some listed tokens end only a part of an answer, or are ordinary text.
 static void correct_ends(struct vocabulary *vocabulary)
 {
     bool has_call = id_of(vocabulary, "<|call|>") >= 0 || id_of(vocabulary, "<|calls|>") >= 0;
@@ -129,7 +129,7 @@ static void flag_known(uint16_t *flags, const struct known_token *token, unsigne
 {
     if (token->end == 0)
         *flags |= TOKEN_CONTROL;
-    // </s> is a tag of HTML in Gemma's vocabulary
+    // user-defined: </s> is an HTML tag in Gemma's vocabulary
     else if (token->end & ends && !(*flags & TOKEN_USER_DEFINED))
         *flags |= TOKEN_CONTROL | TOKEN_ENDS_GENERATION;
 }
@@ -146,7 +146,7 @@ void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends)
             if (text_equals_string(text, known[j].text))
                 flag_known(&vocabulary->flags[i], &known[j], ends);
     }
-    // The parts of gpt-oss's messages are wanted in its output.
+    // The marks of gpt-oss's message parts must appear in its output.
     set_flags(vocabulary, "<|channel|>", TOKEN_USER_DEFINED);
     set_flags(vocabulary, "<|message|>", TOKEN_USER_DEFINED);
     set_flags(vocabulary, "<|start|>", TOKEN_USER_DEFINED);

@@ -2,16 +2,15 @@
 //   tokenizer.ggml.model   "llama": SentencePiece, merged by scores; "gpt2": byte-level BPE
 //   tokenizer.ggml.pre     how byte-level BPE cuts text into words
 //   tokenizer.ggml.tokens, scores, token_type, merges ("left right"), bos_token_id, eos_token_id, ...
-// Defaults where a key is missing are llama.cpp's (src/llama-vocab.cpp), by whose converters such files are
-// made.
+// Missing keys have llama.cpp's defaults (src/llama-vocab.cpp), since its converters wrote most such files.
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "schemas/value.h"
 
 #include <string.h>
 
-// The number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c), which is
-// read as SentencePiece does.
+// Number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c). With this key
+// the vocabulary behaves as in SentencePiece.
 #define PIECES_KEY "tokenizer.huggingface.sentencepieces"
 
 struct vocabulary_source {
@@ -30,7 +29,7 @@ static enum status out_of_memory(struct vocabulary_source *source)
     return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
 }
 
-// An array of `n_items` (0: any number) of strings or numbers; *found false when it is absent.
+// Reads an array of `n_items` (0: any number) strings or numbers; *found false: absent.
 static enum status read_array(struct vocabulary_source *source, const char *key, bool strings, size_t n_items,
                               struct gguf_array *array, bool *found)
 {
@@ -116,7 +115,7 @@ static enum status read_scores(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
-// "left right"; a first blank belongs to the left.
+// "left right"; a leading blank is part of the left.
 static enum status read_merges(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -149,7 +148,8 @@ static enum status read_merges(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
-// An id outside the vocabulary counts as absent, as does one that no key gives.
+// An id outside the vocabulary counts as absent; without the key a default in *id is kept, and checked as
+// well.
 static enum status read_id(struct vocabulary_source *source, const char *key, int32_t *id)
 {
     uint32_t value;
@@ -162,21 +162,21 @@ static enum status read_id(struct vocabulary_source *source, const char *key, in
     return status;
 }
 
-// Keys decide, each for its kind of end; spelling where there is none. An eos that is known to end a turn
-// (Qwen's is
-// <|im_end|>) says nothing of the text's end.
+// A key decides its kind of end; kinds without a key are found by the tokens' text. If the eos token is known
+// by its text to end a turn (Qwen's eos is <|im_end|>), the key decides the end of a turn instead of the end
+// of the text.
 static enum status read_ends(struct vocabulary_source *source)
 {
     static const struct {
         const char *key;
-        unsigned end; // the kind it decides; 0: ends besides
+        unsigned end; // the kind of end it decides; 0: only ends the generation
     } keys[] = {{"tokenizer.ggml.eos_token_id", END_OF_TEXT},    {"tokenizer.ggml.eot_token_id", END_OF_TURN},
                 {"tokenizer.ggml.eom_token_id", END_OF_MESSAGE}, {"tokenizer.ggml.fim_pad_token_id", 0},
                 {"tokenizer.ggml.fim_rep_token_id", 0},          {"tokenizer.ggml.fim_sep_token_id", 0}};
     struct vocabulary *vocabulary = source->vocabulary;
     uint16_t *flags = vocabulary->flags;
     int32_t ids[sizeof keys / sizeof *keys];
-    unsigned decided = gguf_has(source->gguf, PIECES_KEY) ? END_ANY : 0; // a folder names all
+    unsigned decided = gguf_has(source->gguf, PIECES_KEY) ? END_ANY : 0; // a folder names all its ends
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         ids[i] = -1;
         enum status status = read_id(source, keys[i].key, &ids[i]);
@@ -200,7 +200,7 @@ static enum status read_ends(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
-// Ends that a folder's files name beside eos.
+// Flags the ends that a folder's files name in addition to eos.
 static enum status read_folder_ends(struct vocabulary_source *source)
 {
     static const char *const keys[] = {"tokenizer.huggingface.eos_token_ids",
@@ -249,7 +249,7 @@ static enum status read_ids(struct vocabulary_source *source)
     return status == STATUS_OK ? read_folder_ends(source) : status;
 }
 
-// A file that asks for bos or eos must say which token that is.
+// A file that enables bos or eos must name the token.
 static enum status read_additions(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -275,8 +275,8 @@ static enum status read_additions(struct vocabulary_source *source)
     return STATUS_OK;
 }
 
-// Phi-3's special tokens take the white space after them away (tokenizer_config.json: "rstrip"), which GGUF
-// has no key for: the model is known by its name.
+// Phi-3's special tokens strip the white space after them (tokenizer_config.json: "rstrip"). GGUF has no key
+// for this, so the model is recognized by its name.
 static enum status flag_stripping(struct vocabulary_source *source)
 {
     struct text name = {0};
@@ -309,8 +309,8 @@ static enum status flag_listed(struct vocabulary_source *source, const char *key
     return status;
 }
 
-// SentencePiece finds user-defined pieces in the text in which blanks are U+2581, so no blank is put after
-// one.
+// SentencePiece matches user-defined pieces after blanks were replaced with U+2581, so no blank is inserted
+// after such a piece.
 static enum status read_pieces(struct vocabulary_source *source)
 {
     struct vocabulary *vocabulary = source->vocabulary;

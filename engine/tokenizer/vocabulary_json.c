@@ -1,5 +1,5 @@
 // Reads a vocabulary from tokenizer.json: byte-level BPE, and BPE of characters with U+2581 for blanks and
-// byte tokens. bos, eos and whether they are added come from tokenizer_config.json where it says.
+// byte tokens. tokenizer_config.json, where it names them, decides bos, eos and whether they are added.
 #include "engine/tokenizer/vocabulary_json.h"
 
 #include "engine/file/gguf.h"
@@ -70,7 +70,7 @@ static enum status add_added(struct json_source *source, const struct value *tok
     return set_token(source, id, content->text, flags);
 }
 
-// Ids that no token has get a name, so that each id has one.
+// Gives a name to ids without a token, so that every id has one.
 static enum status fill_holes(struct json_source *source)
 {
     for (size_t i = 0; i < source->vocabulary->n_tokens; i++) {
@@ -168,7 +168,8 @@ static bool is_set(const struct value *value)
            !(value->kind == VALUE_FLOAT && value->number == 0.0);
 }
 
-// "truncation" and "padding" are asked for by the caller, here by nobody.
+// "truncation" and "padding" are allowed and ignored: in transformers the caller enables them for each call;
+// sheaf never does.
 static enum status check_keys(struct json_source *source, const struct value *root)
 {
     static const char *const known[] = {"version",        "truncation", "padding",
@@ -217,9 +218,9 @@ static struct text token_of(const struct value *object, const char *name)
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
 
-// --- What is added around a text ---
+// --- Tokens added around a text ---
 
-// A token before the text's place ("A") is bos, one after it eos.
+// A token before the text's placeholder ("A") is bos, a token after it eos.
 static enum status read_template(struct json_source *source, const struct value *processor)
 {
     const struct value *single = value_get(processor, "single");
@@ -277,7 +278,8 @@ static enum status read_settings(struct json_source *source, const struct value 
     const struct value *config = &source->config;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
     vocabulary->ids.unknown = id_of(vocabulary, token_of(model, "unk_token"));
-    // As transformers: templates see the configuration's, which may be null; encoding uses the model's.
+    // As transformers: templates see the configuration's unk_token, which may be null; encoding uses the
+    // model's.
     bool is_named = value_get(config, "unk_token") || value_get(&source->special_tokens, "unk_token");
     vocabulary->ids.unk_token = is_named ? named_token(source, "unk_token") : vocabulary->ids.unknown;
     vocabulary->ids.bos = named_token(source, "bos_token");
@@ -287,7 +289,7 @@ static enum status read_settings(struct json_source *source, const struct value 
     enum status status = processor ? read_processor(source, processor) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    if (!vocabulary->rules.adds_eos) // the configuration's, whatever a template names
+    if (!vocabulary->rules.adds_eos) // then eos is the configuration's, not the template's
         vocabulary->ids.eos = eos;
     vocabulary->rules.adds_bos =
         json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
@@ -319,8 +321,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     return status == STATUS_OK ? read_settings(source, root) : status;
 }
 
-// As vLLM: eos of tokenizer_config.json, the list of generation_config.json; and eos of
-// special_tokens_map.json. Tokens known by their text where these name none.
+// As vLLM: eos of tokenizer_config.json and the list of generation_config.json; also eos of
+// special_tokens_map.json. Without any of these: the tokens known by their text.
 static void flag_ends(struct json_source *source, const struct vocabulary_json *json)
 {
     struct vocabulary *vocabulary = source->vocabulary;

@@ -1,7 +1,7 @@
 // Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
 // pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and
-// vocabulary_tekken.c. Private to these. Format: github.com/huggingface/tokenizers, tokenizers/src (serde of
-// each component).
+// vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
+// (serde of each component).
 #pragma once
 
 #include "engine/tokenizer/vocabulary.h"
@@ -11,26 +11,26 @@ struct json_source {
     struct vocabulary *vocabulary;
     struct arena *arena; // the vocabulary's
     struct error *error;
-    struct value config, special_tokens; // tokenizer_config.json, special_tokens_map.json; null: none
+    struct value config, special_tokens; // tokenizer_config.json, special_tokens_map.json; null: no such file
 };
 
-// A member's kind as its "type" says; the empty text where it is absent or null.
+// A component's "type"; empty text: the component is absent or null.
 struct text json_type(const struct value *component);
 bool json_truth(const struct value *object, const char *name, bool otherwise);
-// "tokenizer.json: WHAT "TYPE" is not known".
+// Error "tokenizer.json: WHAT "TYPE" is not known".
 enum status json_refuse(struct json_source *source, const char *what, struct text name);
-// The empty text: null.
+// Parses a file's text; an empty text gives null.
 enum status json_parse_file(struct json_source *source, const char *name, struct text text,
                             struct value *value) WARN_UNUSED;
 enum status json_out_of_memory(struct json_source *source);
 
-// Sets normalizer, byte_level, adds_space and its like.
+// Sets normalizer, byte_level, adds_space and related rules.
 enum status json_read_normalizer(struct json_source *source, const struct value *normalizer) WARN_UNUSED;
-// Sets the splitter (for byte-level vocabularies), byte_level, adds_space and its like. `pre` (may be NULL)
-// names a pre-tokenizer instead of the file's.
+// Sets the splitter (for byte-level vocabularies), byte_level, adds_space and related rules. `pre` (may be
+// NULL) names a pre-tokenizer to use instead of the file's.
 enum status json_read_pre_tokenizer(struct json_source *source, const struct value *pre_tokenizer,
                                     const char *pre) WARN_UNUSED;
-// Sets `decoder`. After the pre-tokenizer, which says whether tokens are of bytes.
+// Sets `decoder`. Call it after json_read_pre_tokenizer, which sets byte_level.
 enum status json_read_decoder(struct json_source *source, const struct value *decoder) WARN_UNUSED;
-// Sets `normalized`. After tokens, normalizer and pre-tokenizer.
+// Sets `normalized`. Call it after tokens, normalizer and pre-tokenizer have been read.
 enum status json_read_normalized(struct json_source *source, const struct value *added) WARN_UNUSED;

@@ -1,4 +1,4 @@
-// The "decoder" of tokenizer.json, and added tokens that are found in normalized text. The library's:
+// The "decoder" of tokenizer.json, and added tokens that are matched in normalized text. Source:
 // github.com/huggingface/tokenizers, tokenizers/src/decoders and tokenizer/added_vocabulary.rs.
 #include "engine/tokenizer/vocabulary_json.h"
 
@@ -10,7 +10,7 @@
 
 struct decoder_source {
     struct json_source *source;
-    bool is_fused; // tokens have been joined
+    bool is_fused; // a Fuse step has joined the tokens
     bool has_byte_level, has_bytes;
 };
 
@@ -126,7 +126,7 @@ enum status json_read_decoder(struct json_source *source, const struct value *de
 
 // --- Added tokens in normalized text ---
 
-// As the normalizer writes the text; in `buffers`, or `text` itself.
+// Normalizes a text as encoding would; the result is in `buffers`, in `blanks` or `text` itself.
 static enum status normalize(struct json_source *source, struct text text, struct buffer buffers[2],
                              struct buffer *blanks, struct text *normalized)
 {
@@ -151,7 +151,7 @@ static enum status set_normalized(struct json_source *source, int64_t id, struct
 {
     struct vocabulary *vocabulary = source->vocabulary;
     bool has_steps = vocabulary->normalizer.n_steps > 0;
-    // its place in the normalized text could not be told to be of the template or of a message
+    // a match could not be traced back to the template or to a message
     if (has_steps && vocabulary->flags[id] & TOKEN_CONTROL) {
         struct text text = vocabulary->texts[id];
         if (text_equal(normalized, text))

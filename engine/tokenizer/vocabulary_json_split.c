@@ -52,7 +52,7 @@ static struct text string_of(const struct value *object, const char *name)
 static enum status add_step(struct json_source *source, struct normalizer_step step)
 {
     struct normalizer *normalizer = &source->vocabulary->normalizer;
-    if (source->vocabulary->rules.normalizes_blanks) // they are written last
+    if (source->vocabulary->rules.normalizes_blanks) // replacing blanks must be the last step
         return json_refuse(source, "normalizer", TEXT("another one after that of blanks"));
     if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
         return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
@@ -61,8 +61,7 @@ static enum status add_step(struct json_source *source, struct normalizer_step s
     return STATUS_OK;
 }
 
-// A blank by U+2581 is what text of such vocabularies gets anyway; it is taken note of in adds_space's
-// neighbors.
+// Replacing blanks with U+2581 is the preparation of such vocabularies anyway: only normalizes_blanks is set.
 static enum status read_replace(struct json_source *source, const struct value *normalizer)
 {
     const struct value *pattern = value_get(normalizer, "pattern");
@@ -122,7 +121,7 @@ struct stages {
     struct json_source *source;
     struct splitter_definition definition;
     bool is_metaspace, is_gemma;
-    bool is_alone; // the pre-tokenizer is no sequence
+    bool is_alone; // the pre-tokenizer is not a Sequence
 };
 
 static enum status add_stage(struct stages *stages, const struct split_definition *stage)
@@ -139,7 +138,7 @@ static enum status add_expression(struct stages *stages, struct text expression)
     const struct split_definition *known = split_of_expression(expression);
     if (known)
         return add_stage(stages, known);
-    // Oniguruma and PCRE2 read these two differently: intersections of classes, and \h (a hexadecimal digit).
+    // Oniguruma and PCRE2 differ here: && (class intersection) and \h (a hexadecimal digit in Oniguruma).
     if (memmem(expression.data, expression.size, "&&", 2) ||
         memmem(expression.data, expression.size, "\\h", 2) || memchr(expression.data, '\0', expression.size))
         return json_refuse(stages->source, "Split expression", expression);
@@ -149,7 +148,7 @@ static enum status add_expression(struct stages *stages, struct text expression)
     return add_stage(stages, made);
 }
 
-// Each character that means something in an expression, quoted.
+// Adds a literal string as an expression: quotes the metacharacters.
 static enum status add_string(struct stages *stages, struct text string)
 {
     char *quoted = arena_allocate(stages->source->arena, 2 * string.size + 1);
@@ -170,13 +169,13 @@ static enum status read_split(struct stages *stages, const struct value *split)
     struct text expression = pattern ? string_of(pattern, "Regex") : (struct text){0};
     struct text string = pattern ? string_of(pattern, "String") : (struct text){0},
                 behavior = string_of(split, "behavior");
-    // Gemma: blanks are U+2581 by then, so nothing is found.
+    // Gemma: blanks are already U+2581, so this Split matches nothing.
     if (text_equals_string(string, " ") && text_equals_string(behavior, "MergedWithPrevious")) {
         stages->is_gemma = true;
         return STATUS_OK;
     }
     bool invert = json_truth(split, "invert", false);
-    // Removed, inverted: what matches is kept and nothing else, which these expressions leave nothing of.
+    // Removed with invert keeps only the matches; these expressions match the whole text, so nothing is lost.
     if (!(text_equals_string(behavior, "Isolated") || (text_equals_string(behavior, "Removed") && invert)))
         return json_refuse(stages->source, "Split behavior", behavior);
     if (expression.size)
@@ -211,10 +210,10 @@ static enum status read_byte_level(struct stages *stages, const struct value *by
     struct vocabulary *vocabulary = stages->source->vocabulary;
     vocabulary->rules.byte_level = true;
     bool adds_space = json_truth(byte_level, "add_prefix_space", true);
-    if (stages->is_alone) // as transformers: tokenizer_config.json overrules it
+    if (stages->is_alone) // as in transformers: tokenizer_config.json overrides it
         adds_space = json_truth(&stages->source->config, "add_prefix_space", adds_space);
     if (adds_space) {
-        if (stages->definition.n_stages) // it would come before each piece
+        if (stages->definition.n_stages) // the blank would be inserted before each piece
             return json_refuse(stages->source, "pre-tokenizer",
                                TEXT("ByteLevel with add_prefix_space after another"));
         vocabulary->rules.adds_space = vocabulary->rules.space_unless_there = true;
@@ -255,8 +254,8 @@ static enum status open_splitter(struct stages *stages, const char *pre)
                            stages->source->error);
 }
 
-// "fix_mistral_regex" of tokenizer_config.json has transformers put this expression first. A file saved
-// with it has the expression already; one that does not is refused.
+// With "fix_mistral_regex" in tokenizer_config.json transformers puts this expression first. A file saved
+// with this setting already contains the expression; a file without it is refused.
 static enum status check_fixed(struct json_source *source, const struct value *list)
 {
     static const char fixed[] =

@@ -2,7 +2,7 @@
 //   {"config": {"pattern": "...", "default_vocab_size": 131072, "default_num_special_tokens": 1000},
 //    "vocab": [{"rank": 0, "token_bytes": "AA==", "token_str": "\u0000"}, ...],
 //    "special_tokens": [{"rank": 0, "token_str": "<unk>", "is_control": true}, ...]}
-// Ids: the special tokens, then the vocabulary; a pair is merged if both together are a token, that of the
+// Ids: the special tokens first, then the vocabulary. A pair is merged if its concatenation is a token, the
 // lowest rank first. Source: github.com/mistralai/mistral-common, tokens/tokenizers/tekken.py.
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/byte_alphabet.h"
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Of files without "special_tokens", up to version v7.
+// The special tokens of files without "special_tokens", up to version v7.
 static const char *const older_special_tokens[] = {"<unk>",
                                                    "<s>",
                                                    "</s>",
@@ -93,7 +93,7 @@ static enum status read_special(struct json_source *source, const struct value *
     return status;
 }
 
-// Bytes in GPT-2's alphabet.
+// Writes the bytes in GPT-2's byte alphabet.
 static enum status set_token(struct json_source *source, int64_t id, struct text bytes)
 {
     char *text = arena_allocate(source->arena, 2 * bytes.size + 1);
@@ -128,15 +128,15 @@ static enum status read_tokens(struct json_source *source, const struct value *l
                           i);
         else
             status = set_token(source, n_special + (int64_t)i, (struct text){bytes.data, bytes.size});
-        vocabulary->scores[n_special + (int64_t)i] = -(float)i; // exact below 2^24
+        vocabulary->scores[n_special + (int64_t)i] = -(float)i; // exact for i below 2^24
     }
     buffer_finish(&bytes);
     return status;
 }
 
-// --- The rest ---
+// --- Splitter, settings ---
 
-// The pattern is a pre-tokenizer of tokenizer.json.
+// The pattern becomes a Split pre-tokenizer of tokenizer.json.
 static enum status open_splitter(struct json_source *source, struct text pattern, const char *pre)
 {
     struct buffer json = {0};
@@ -167,7 +167,7 @@ static int32_t find_special(const struct vocabulary *vocabulary, int64_t n_speci
 static void set_ids(struct json_source *source, const struct vocabulary_json *files, int64_t n_special)
 {
     struct vocabulary *vocabulary = source->vocabulary;
-    vocabulary->ids.unknown = -1; // all bytes are tokens
+    vocabulary->ids.unknown = -1; // every byte is a token
     vocabulary->ids.unk_token = find_special(vocabulary, n_special, "<unk>");
     vocabulary->ids.bos = find_special(vocabulary, n_special, "<s>");
     vocabulary->ids.eos = find_special(vocabulary, n_special, "</s>");

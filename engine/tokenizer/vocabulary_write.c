@@ -1,5 +1,5 @@
-// Writes a Hugging Face vocabulary as the keys tokenizer.ggml.* by which other engines read GGUF files. Keys:
-// github.com/ggml-org/ggml, docs/gguf.md; kinds of tokens and names of split patterns:
+// Writes a Hugging Face vocabulary as the keys tokenizer.ggml.*, by which other engines read GGUF files.
+// Keys: github.com/ggml-org/ggml, docs/gguf.md; token types and names of split patterns:
 // github.com/ggml-org/llama.cpp.
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_write.h"
@@ -79,8 +79,9 @@ static int compare_named(const void *a, const void *b)
     return order ? order : (left->text.size > right->text.size) - (left->text.size < right->text.size);
 }
 
-// SentencePiece merges the pair whose joined token has the highest score: minus the rank of the first merge
-// that gives the token. Such merges were made from a SentencePiece model's scores in the first place.
+// SentencePiece merges the pair whose concatenation has the highest score. A token's score is minus the rank
+// of the first merge that gives it; such merge lists were originally derived from a SentencePiece model's
+// scores.
 static bool write_scores(const struct vocabulary *vocabulary, struct gguf_writer *keys, struct error *error)
 {
     struct named *tokens = calloc(vocabulary->n_tokens, sizeof *tokens);

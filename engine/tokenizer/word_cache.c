@@ -4,10 +4,10 @@
 //   1..3   the word's bytes
 //   4..7   its ids, two in each
 //
-// A reader takes word 0, then the others, then word 0 again: the same value means that all belong together
-// (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012). Each of the others
-// is released by its writer and acquired by its reader: who sees one of a change sees its odd state too. A
-// slot that was never written has size 0.
+// A reader loads word 0, then the other words, then word 0 again: if it is unchanged, all words belong
+// together (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", 2012). The writer
+// stores each of the other words with release, the reader loads them with acquire: a reader that sees a word
+// of a change also sees the odd state of this change. A slot that was never written has size 0.
 #include "engine/tokenizer/word_cache.h"
 
 #include "schemas/memory_map.h"
@@ -36,7 +36,7 @@ struct word_cache {
 
 struct word_cache *word_cache_create(void)
 {
-    return memory_map(sizeof(struct word_cache)); // zeroed, and not touched before it is used
+    return memory_map(sizeof(struct word_cache)); // zeroed; pages are touched on first use
 }
 
 void word_cache_destroy(struct word_cache *cache)
@@ -51,19 +51,20 @@ static uint64_t load_word(const char *at)
     return value;
 }
 
-// The last `size` of the eight bytes before `end`, as a number's first bytes. Little-endian, as all of the
-// engine.
+// The last `size` of the eight bytes before `end`, as the low bytes of a number. Little-endian, like the
+// whole engine.
 static uint64_t load_tail(const char *end, size_t size)
 {
     return size ? load_word(end - 8) >> (64 - 8 * size) : 0;
 }
 
-// Reads nothing but the word.
+// Builds a key without reading beyond the word.
 static __attribute__((noinline)) struct word_key key_of(struct text word)
 {
     const char *data = word.data, *end = data + word.size;
     struct word_key key = {.size = (uint32_t)word.size};
-    // two halves, or three bytes, that overlap where the word is shorter: they agree there
+    // 4 to 7 bytes: two loads of 4 bytes, which may overlap; 1 to 3 bytes: the first, middle and last byte,
+    // some of which may be the same. Overlapping bytes are equal, so | is safe.
     if (word.size < 8) {
         uint32_t first, last;
         if (word.size >= 4) {
@@ -85,12 +86,12 @@ static __attribute__((noinline)) struct word_key key_of(struct text word)
     return key;
 }
 
-// The last 24 bytes of these, 24 - size bytes on, are a word's bytes: FF where it has some.
+// The 24 bytes from offset 24 - size on are the mask of a word: FF for each of its bytes, then 0.
 static const uint64_t mask_bytes[2 * KEY_WORDS] = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
 
 _Static_assert(KEY_WORDS == 3, "each word of a key is written out below: loops cost a third of a look");
 
-// Reads WORD_CACHE_BYTES_MAX bytes, without a branch on the size.
+// Reads WORD_CACHE_BYTES_MAX bytes of the text, without a branch on the word's size.
 static inline struct word_key key_of_inner(struct text word)
 {
     const char *mask = (const char *)mask_bytes + WORD_CACHE_BYTES_MAX - word.size;
@@ -100,8 +101,7 @@ static inline struct word_key key_of_inner(struct text word)
                              (uint32_t)word.size};
 }
 
-// Odd multipliers from the digits of the golden ratio, of pi and of e. The three products do not wait for one
-// another.
+// Odd multipliers from the digits of the golden ratio, pi and e. The three products are independent.
 static inline size_t place_of(struct word_key key)
 {
     uint64_t sum = key.bytes[0] * 0x9E3779B97F4A7C15u + key.bytes[1] * 0x243F6A8885A308D3u +
@@ -109,7 +109,7 @@ static inline size_t place_of(struct word_key key)
     return (size_t)((sum ^ sum >> 32) * 0x9E3779B97F4A7C15u >> (64 - SLOT_BITS));
 }
 
-// Bits that differ between word `i` of the slot's key and of the given key.
+// The bits in which word `i` of the slot's key and the given key differ.
 static inline uint64_t key_difference(const struct cache_slot *slot, struct word_key key, int i)
 {
     return atomic_load_explicit(&slot->bytes[i], memory_order_acquire) ^ key.bytes[i];
@@ -121,15 +121,15 @@ static inline void copy_ids(const struct cache_slot *slot, int i, int32_t *ids)
     memcpy(ids + 2 * i, &pair, sizeof pair);
 }
 
-// How many tokens the word of that key became, written to `ids`. -1: not known.
+// Copies the tokens of the word with this key to `ids` and returns their number. -1: not in the cache.
 static inline int find_key(const struct word_cache *cache, struct word_key key, int32_t *ids)
 {
     const struct cache_slot *slot = &cache->slots[place_of(key)];
     uint64_t state = atomic_load_explicit(&slot->state, memory_order_acquire);
-    uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the change's lowest bit too: an even one
+    uint64_t other = (state >> 8 & 0x1FF) ^ key.size; // the lowest bit of `change` too: it must be 0
     if (other | key_difference(slot, key, 0) | key_difference(slot, key, 1) | key_difference(slot, key, 2))
         return -1;
-    // all of them, without a branch on their number: it is often guessed wrongly
+    // Copies all ids: a branch on their number would often be mispredicted.
     copy_ids(slot, 0, ids);
     copy_ids(slot, 1, ids);
     copy_ids(slot, 2, ids);
@@ -144,7 +144,7 @@ size_t word_cache_find(const struct word_cache *cache, const char *data, const s
     size_t i = 0;
     for (; i < n_words; data += sizes[i++]) {
         struct text word = {data, sizes[i]};
-        if (word.size - 1 >= WORD_CACHE_BYTES_MAX) // 0 too
+        if (word.size - 1 >= WORD_CACHE_BYTES_MAX) // also true for 0
             break;
         struct word_key key = end - data >= WORD_CACHE_BYTES_MAX ? key_of_inner(word) : key_of(word);
         int n = find_key(cache, key, next);
@@ -166,7 +166,7 @@ void word_cache_put(struct word_cache *cache, const struct word_key *key, const 
     uint64_t change = state >> 16;
     if (change & 1 || !atomic_compare_exchange_strong_explicit(&slot->state, &state, (change + 1) << 16,
                                                                memory_order_acquire, memory_order_relaxed))
-        return; // another thread writes this one
+        return; // another thread is writing this slot
     for (int i = 0; i < KEY_WORDS; i++)
         atomic_store_explicit(&slot->bytes[i], key->bytes[i], memory_order_release);
     int32_t all[WORD_CACHE_IDS_MAX] = {0};

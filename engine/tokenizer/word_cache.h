@@ -1,6 +1,6 @@
-// A cache of encoded words, so that a repeated word (most are) needs one lookup instead of its merges.
-// Direct-mapped and bounded; a new entry replaces the old one of its slot. Lock-free: any thread may look up
-// and insert; a lookup during an insertion misses.
+// A cache of encoded words: a repeated word (most are) needs one lookup instead of merging. Direct-mapped and
+// bounded; a new entry replaces the old entry of its slot. Lock-free: any thread may look up and insert; a
+// lookup during an insertion misses.
 #pragma once
 
 #include "schemas/text.h"
@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 enum {
-    WORD_CACHE_BYTES_MAX = 24, // longer words are not kept,
-    WORD_CACHE_IDS_MAX = 8,    // nor those of more tokens
+    WORD_CACHE_BYTES_MAX = 24, // longer words are not cached,
+    WORD_CACHE_IDS_MAX = 8,    // nor words of more tokens
 };
 
 struct word_cache;
@@ -24,10 +24,10 @@ struct word_key {
     uint32_t size;
 };
 
-// Looks words up that follow one another from `data` on, sizes[n_words] being their bytes, up to the first
-// that it does not know or does not keep; text up to `end` may be read. Returns how many it knew. Their
-// tokens, *n_ids in all, are written to `ids`, which has room for WORD_CACHE_IDS_MAX a word. The next word's
-// key is set where it has 1 to WORD_CACHE_BYTES_MAX bytes.
+// Looks up consecutive words from `data` on, with sizes[n_words] bytes, up to the first word that is not in
+// the cache or not cacheable; may read text up to `end`. Returns the number of words found. Their tokens,
+// *n_ids in all, are written to `ids`, which has room for WORD_CACHE_IDS_MAX per word. *unknown is the key of
+// the next word, if it has 1 to WORD_CACHE_BYTES_MAX bytes.
 size_t word_cache_find(const struct word_cache *cache, const char *data, const size_t *sizes, size_t n_words,
                        const char *end, int32_t *ids, size_t *n_ids, struct word_key *unknown);
 // n_ids is 0 to WORD_CACHE_IDS_MAX.
