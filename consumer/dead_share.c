@@ -34,8 +34,8 @@ static uint64_t hash_producer(const struct producer *producer, int32_t partition
     return hash ? hash : 1;
 }
 
-// The producer's counts. If it has none, empty counts replace those of the producer with the fewest records
-// in its set.
+// The producer's counts. If it has none, empty counts replace the counts of the set's producer with the fewest
+// records.
 static struct producer_share *find_share(struct dead_share *shares, uint64_t name)
 {
     struct producer_share *set = shares->producers[name % DEAD_SHARE_SETS], *least = set;

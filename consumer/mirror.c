@@ -302,7 +302,7 @@ static enum status compare_record(void *context, const struct record *record, st
 }
 
 // *place: KAFKA_PLACE_RECORD if the partition's last mirrored record is still at its offset;
-// KAFKA_PLACE_DELETED if that cannot be known. STATUS_REFUSE: another record is there.
+// KAFKA_PLACE_DELETED if that cannot be known. STATUS_REFUSE: the offset has another record.
 static enum status compare_partition(struct mirror *mirror, const char *topic, int32_t partition,
                                      enum kafka_place *place, struct error *error)
 {

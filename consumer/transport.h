@@ -1,4 +1,5 @@
-// The interface between a worker and its job queue: Kafka (kafka/kafka.c) or the store's tables (local.c). A
+// The interface between a worker and its job queue: Kafka (consumer/kafka/kafka.c) or the store's tables
+// (consumer/local.c). A
 // transport delivers each record to one worker, and commits groups of finished jobs atomically with results,
 // dead letters and progress (exactly once): a crash at any instant loses no job and publishes no result
 // twice.

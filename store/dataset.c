@@ -129,7 +129,7 @@ static enum status run_all(struct store *store, const char *const *statements, s
     "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2"                      \
     " OR status = 'done' AND ?2 & 4)"
 
-// Answers that are computed again leave duplicates behind, in other datasets.
+// Answers that are computed again leave their duplicates in other datasets.
 static enum status promote_copies(struct store *store, struct text dataset, struct error *error)
 {
     enum status status = removal_begin(store, error);

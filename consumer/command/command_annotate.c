@@ -357,7 +357,7 @@ static struct settings worker_settings(const struct annotate *annotate)
     return settings;
 }
 
-// Counts the requests of the table, not of the dataset, which may contain those of another prompt.
+// Counts the requests of the table, not of the dataset, which may contain requests of another prompt.
 static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
                                   struct error *error)
 {

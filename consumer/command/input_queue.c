@@ -202,7 +202,7 @@ static void report_replaced(const struct input *input, const struct replacement 
               n_new == 1 ? "is" : "are", n_gone, n_gone == 1 ? "is" : "are");
 }
 
-// Replaces the submitted lines by those of the changed file. STATUS_REFUSE: it is another input; *error is
+// Replaces the submitted lines by the changed file's lines. STATUS_REFUSE: it is another input; *error is
 // unchanged.
 static enum status replace_lines(struct queueing *queueing, struct input *input, struct error *error)
 {

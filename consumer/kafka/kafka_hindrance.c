@@ -93,7 +93,7 @@ static void look_at_silence(struct kafka_transport *kafka)
 
 // An outage ends with the first answer to a query sent after it began, however long the answer takes:
 // librdkafka reports that all brokers are down, but not that one is up again. If no query can be sent
-// (is_unable), the calls that were suppressed during the outage are made again, and show whether it is over.
+// (is_unable), the calls that were suppressed during the outage are repeated, and show whether it is over.
 static void look_for_brokers(struct kafka_transport *kafka)
 {
     struct kafka_hindrance *hindrance = &kafka->hindrance;

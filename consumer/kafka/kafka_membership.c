@@ -60,7 +60,7 @@ static bool has_epoch(const struct kafka_transport *kafka, const rd_kafka_consum
 }
 
 // With KIP-848 the member's epoch grows without an event whenever the coordinator moves partitions, even
-// those of other members. A member without partitions gets no event either.
+// other members' partitions. A member without partitions gets no event either.
 void kafka_refresh_membership(struct kafka_transport *kafka)
 {
     if (kafka->config->group.protocol != GROUP_PROTOCOL_CONSUMER || kafka->group.assigned ||

@@ -11,7 +11,7 @@ struct schema_column {
 };
 
 struct schema_columns {
-    struct schema_column *items; // [n]: a schema's own, then those of its $ref, then of its allOf
+    struct schema_column *items; // [n]: a schema's own properties, then its $ref's, then its allOf's
     size_t n;
     bool is_object;       // an answer is an object
     bool is_typed;        // `type` is given

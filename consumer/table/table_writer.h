@@ -1,4 +1,4 @@
-// Writes a table row by row: the columns of an input, then those of the answers. The table gets its name when
+// Writes a table row by row: the columns of an input, then the columns of the answers. The table gets its name when
 // it is complete (consumer/command/output_file.h, store/table_insert.h). Thread: main.
 #pragma once
 

@@ -45,7 +45,7 @@ struct attention_scratch {
     float *tile_out;              // [ATTENTION_TILE, width]
     struct attention_state states[ATTENTION_TILE];
     bool started[ATTENTION_TILE];
-    // Of each query in the tile.
+    // By query of the tile.
     int32_t heads[ATTENTION_TILE], positions[ATTENTION_TILE];
 };
 

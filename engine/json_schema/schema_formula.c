@@ -250,7 +250,7 @@ static uint32_t merge_parts(struct schema_compiler *compiler, enum formula_kind 
     return n;
 }
 
-// The parts of `a`, then those of `b` that are not in `a`. NULL: too many.
+// The parts of `a`, then the parts of `b` that are not in `a`. NULL: too many.
 static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a, uint32_t b, uint32_t n_parts)
 {
     if (n_parts > SCHEMA_ORDERED_PARTS_MAX || !compiler_work(compiler, n_parts))

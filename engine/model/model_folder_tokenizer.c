@@ -92,8 +92,8 @@ static void add_ids(struct ends *ends, const struct value *ids)
         add_end(ends, &ids->array.items[i]);
 }
 
-// The end tokens: generation_config.json's, else config.json's, else (vision-language models) those of its
-// text_config. The first of the three that names any decides. Ids named only by a later one may be leftovers
+// The end tokens: generation_config.json's, else config.json's, else its text_config's (vision-language
+// models). The first of the three that names any decides. Ids named only by a later one may be leftovers
 // of another vocabulary (such as text_config's default of 2): they end an answer only if they are control
 // tokens.
 static void add_ends(const struct value *generation, const struct value *config, struct gguf_writer *keys)

@@ -277,7 +277,7 @@ static struct term_counts count_terms(const struct expressions *pool, const stru
 }
 
 // Whether a term and its complement are in the list. If there are more than COMPLEMENTS_MAX complements,
-// those of alternatives are skipped. Testing only some of them would make the result depend on the order of
+// the complements of alternatives are skipped. Testing only some of them would make the result depend on the order of
 // ids.
 static bool is_everything(const struct expressions *pool, const struct id_list *list,
                           const struct term_counts *counts)

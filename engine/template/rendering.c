@@ -71,7 +71,7 @@ static void mark_tail(struct rendering *rendering, size_t start, const char *cop
     }
 }
 
-// Marks the bytes of `copy` as those of `text` are marked.
+// Gives the bytes of `copy` the marks of `text`.
 static void mark_copy(struct rendering *rendering, struct text text, const char *copy)
 {
     struct text_span run = {0};

@@ -1,5 +1,5 @@
 // Tokens known by their text. Files often omit which tokens end a turn, or give such tokens the type of
-// ordinary text. The lists are those of github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but for a kind of
+// ordinary text. The lists are taken from github.com/ggml-org/llama.cpp, src/llama-vocab.cpp; but for a kind of
 // end for which the model names a token, no token is searched by text.
 #include "engine/tokenizer/vocabulary.h"
 
