@@ -30,7 +30,7 @@ static enum status read_quoted(const char **at, const char *given, char *out, st
     }
     if (!**at)
         return refuse_list(error,
-                           "a quote is not closed (a label that begins with a quote stands in quotes, with "
+                           "a quote is not closed (a label that begins with a quote is put in quotes, with "
                            "that quote doubled)",
                            given);
     *at = skip_blanks(*at + 1);

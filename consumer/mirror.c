@@ -321,7 +321,7 @@ static enum status compare_partition(struct mirror *mirror, const char *topic, i
     if (!mirror->is_of_other_topic)
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_BROKER,
-                     "topic %s was made again since it was mirrored (the record at offset %lld of "
+                     "topic %s was recreated since it was mirrored (the record at offset %lld of "
                      "partition %d is another): build the store again (sheaf status --rebuild)",
                      topic, (long long)last.offset, (int)partition);
 }

@@ -23,7 +23,7 @@ static const struct command commands[] = {
      "A row of JSON lines is an object, its members are the columns. A prompt reads "
      "a column by its name, {{ title }}, or\n"
      "all of them as row. Each row is written again as it was, with the answers' "
-     "columns behind it: answer, label (--choice)\n"
+     "columns after its own: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
      "base64; no prompt reads one.\n"
      "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
@@ -64,7 +64,7 @@ static const struct command commands[] = {
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
-     "it is complete;\nuntil then it is OUT.jsonl.part, behind whose lines the same command goes on after an interruption.\n"},
+     "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
@@ -345,7 +345,7 @@ static const struct option options[] = {
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
      "with --choice: a column a label with its probability, and the margin of the first to the second; the "
      "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
-     "each is scored with the end of the answer behind it"},
+     "each is scored with the end of the answer after it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
      "the column agreement has its share; with --schema each property of few values is voted on, and has a column "

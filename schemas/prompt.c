@@ -138,7 +138,7 @@ static enum status refuse_members(struct decoding *decoding, size_t index, const
         if (value_get(message, names[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                              "messages[%zu].%s: not supported%s", index, names[i],
-                             i == 0 ? "; calls belong into tool_calls" : "");
+                             i == 0 ? "; calls belong in tool_calls" : "");
     return STATUS_OK;
 }
 

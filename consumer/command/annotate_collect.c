@@ -279,7 +279,7 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
                           (long long)collecting->n_cancelled, (int)dataset.size, dataset.data,
                           annotate->store_path);
     else if (collecting->n_may_pass && annotate->settings->kafka.brokers)
-        buffer_add_format(advice, "; another --dataset asks again, for all rows");
+        buffer_add_format(advice, "; to retry, use another --dataset, which computes all rows again");
     else if (collecting->n_may_pass)
         buffer_add_format(advice, "; the same command with --retry-failed asks again for %lld of them",
                           (long long)collecting->n_may_pass);
@@ -296,9 +296,7 @@ static enum status report_failed(const struct collecting *collecting, struct err
         buffer_add(&advice, collecting->reason.data, collecting->reason.size);
     add_retry(collecting, &advice);
     if (n_cut)
-        buffer_add_format(&advice,
-                          "; %lld ended before they were whole: a larger --max-tokens computes these again%s",
-                          n_cut,
+        buffer_add_format(&advice, "; %lld were cut off: a larger --max-tokens computes these again%s", n_cut,
                           annotate->prompt.seeding.is_added && !annotate->prompt.seeding.is_given
                               ? ", and all others, whose seeds depend on it"
                               : "");

@@ -295,7 +295,7 @@ static void warn_of_empty(const struct annotate *annotate)
               column.data,
               annotate->settings->annotate.input.skip_empty
                   ? "left out"
-                  : "asked all the same (--skip-empty leaves them out)");
+                  : "computed nevertheless (--skip-empty leaves them out)");
 }
 
 static int64_t count_left_out(const struct annotate *annotate)

@@ -53,7 +53,7 @@ static enum status check_target(const struct settings *settings, struct error *e
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "sheaf annotate: --into is a table of a SQLite database, and %s%s is none: give -o a name"
-            " as out.db, or leave --into out",
+            " as out.db, or omit --into",
             given ? "--output-format " : "-o ", given ? given : settings->output);
     return STATUS_OK;
 }
@@ -63,7 +63,7 @@ static enum status check_answers(const struct settings *settings, struct error *
     bool is_fleets = settings->kafka.brokers != NULL; // the fleet's workers have the model
     if (is_fleets && (settings->worker.retry_failed || settings->worker.force_new))
         return refuse_options(
-            error, "--retry-failed and --force-new are of the embedded queue: over Kafka give another "
+            error, "--retry-failed and --force-new work on the embedded queue alone: over Kafka give another "
                    "--dataset");
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
     bool lacks_output = !settings->output && !settings->annotate.estimate.wanted;
@@ -82,7 +82,7 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (settings->annotate.schema && settings->grammar.choices)
         return refuse_options(error, "--schema or --choice, not both");
     if (settings->annotate.output.probabilities && !settings->grammar.choices)
-        return refuse_options(error, "--probabilities are those of --choice");
+        return refuse_options(error, "--probabilities needs --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
     return check_target(settings, error);

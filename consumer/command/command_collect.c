@@ -84,7 +84,7 @@ static void explain_gone(const struct topic_collected *collected, const struct k
                           ", %lld are finished by group %s, and topic %s no longer has their results (%s)",
                           (long long)collected->n_lost, config->group.name, config->topics.results,
                           collected->has_lost_results ? "retention"
-                                                      : "it was deleted and made again, or is not theirs");
+                                                      : "it was deleted and recreated, or is not theirs");
     if (collected->is_being_submitted)
         buffer_add_string(more,
                           ", and its submission has not ended (run sheaf submit again if it was stopped)");
@@ -116,7 +116,7 @@ static enum status check_collected(const struct topic_collected *collected, cons
     if (collected->n_missing == 0 && !collected->is_being_submitted)
         return STATUS_OK;
     if (collected->has_other_topic)
-        buffer_add_format(&more, ", and topic %s was made again without the others", config->topics.jobs);
+        buffer_add_format(&more, ", and topic %s was recreated without the others", config->topics.jobs);
     else
         explain_gone(collected, config, &more);
     if (!collected->has_other_topic && n_none == 0)

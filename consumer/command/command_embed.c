@@ -222,10 +222,11 @@ static enum status complete_group(struct command_embed *embed, struct error *err
 
 static enum status refuse_lines(const struct command_embed *embed, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s is of other lines: its first %lld are not those of standard input; give it the same "
-                     "ones, more at their end, or remove it to begin again",
-                     embed->output.file.temporary, (long long)embed->output.state.n_lines);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s was written from other input: its first %lld lines differ from standard input; give the "
+        "same lines (more may follow), or remove it to start over",
+        embed->output.file.temporary, (long long)embed->output.state.n_lines);
 }
 
 // Skips a line whose output exists already. STATUS_REFUSE: the output was made from other lines.
@@ -423,7 +424,7 @@ static enum status take_up_part(struct command_embed *embed, struct error *error
     enum status status = output_part_take_up(&embed->output, embed->made_by, error);
     embed->done.n_failed = embed->output.state.n_failed;
     if (status == STATUS_OK && embed->output.state.n_lines)
-        log_write(LOG_INFO, "going on: %lld lines were written before",
+        log_write(LOG_INFO, "resuming: %lld lines were written before",
                   (long long)embed->output.state.n_lines);
     return status;
 }

@@ -143,7 +143,7 @@ static enum status run_in_store(struct run_command *run, struct error *error)
     // even if all jobs are finished: the service checks that this model answered them
     if (status == STATUS_OK && line.n_total) {
         if (line.n_before && line.n_before < line.n_total)
-            log_write(LOG_INFO, "going on: %lld of %lld jobs were finished before", (long long)line.n_before,
+            log_write(LOG_INFO, "resuming: %lld of %lld jobs were finished before", (long long)line.n_before,
                       (long long)line.n_total);
         struct service service = {.store = run->store, .dataset = run->dataset, .line = &line};
         struct worker_progress progress;

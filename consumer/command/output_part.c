@@ -73,10 +73,11 @@ static enum status read_state(struct output_part *part, struct error *error)
          !decode_state(&object, &part->state, &made_by)))
         status = refuse_foreign(part, error);
     if (status == STATUS_OK && !text_equals_string(made_by, part->made_by))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                           "%s was made otherwise (by %.*s; this is %s): the same command continues it, or "
-                           "remove it to begin again",
-                           part->file.temporary, (int)made_by.size, made_by.data, part->made_by);
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "%s was written with other options (by %.*s; this is %s): the same command continues it, or "
+            "remove it to begin again",
+            part->file.temporary, (int)made_by.size, made_by.data, part->made_by);
     arena_finish(&arena);
     buffer_finish(&content);
     return status;

@@ -60,7 +60,7 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
     if (status != STATUS_OK || output.is_found || output.is_first)
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s is there, and was not written for dataset %.*s of %s: give another name, or"
+                     "%s exists, and was not written for dataset %.*s of %s: give another name, or"
                      " --overwrite",
                      path, (int)dataset.size, dataset.data, store_path(store));
 }
@@ -99,11 +99,10 @@ enum status own_output_check_lines(const struct output_file *written, struct tex
         fclose(new);
     if (is_own)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_REFUSE, ERROR_FILE,
-        "%s is there, and has other lines than the results of dataset %.*s: give another name, or"
-        " --overwrite",
-        written->name, (int)dataset.size, dataset.data);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s exists, and has other lines than the results of dataset %.*s: give another name, or"
+                     " --overwrite",
+                     written->name, (int)dataset.size, dataset.data);
 }
 
 enum status own_output_claim(struct store *store, struct text dataset, const char *path, struct error *error)

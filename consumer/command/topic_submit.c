@@ -412,8 +412,7 @@ enum status topic_submit(const struct kafka_config *config, struct text dataset,
     if (status == STATUS_OK)
         status = run_submission(&submit, error);
     while (status == STATUS_RETRY && clock_ms() - submit.committed_ms < PATIENCE_MS) {
-        log_write(LOG_WARNING, "%s; going on behind line %lld", error->text,
-                  (long long)submit.marker.n_lines);
+        log_write(LOG_WARNING, "%s; resuming after line %lld", error->text, (long long)submit.marker.n_lines);
         if (yield_to_quota(&submit))
             submit.committed_ms = clock_ms();
         status = start_again(&submit, error);

@@ -425,7 +425,7 @@ static enum status confirm_commit(struct kafka_producer *producer, struct error 
     return error_set(
         error, STATUS_RETRY, ERROR_BROKER,
         "Kafka at %s: committing a transaction: the brokers may have lost it; submit again, which"
-        " continues behind what is there",
+        " continues after the lines that were written",
         producer->handle.config->brokers);
 }
 

@@ -40,14 +40,15 @@ static void write_text(const struct kafka_transport *kafka, const struct partiti
         stall->is_denied ? "grant Read on the topic again"
         : stall->what[0]
             ? "raise -X receive.message.max.bytes if it is compressed, pass over it with --skip-unreadable, or "
-              "set the group's offset behind it"
+              "set the group's offset after it"
             : "look at the log and at the brokers'";
-    snprintf(text, size,
-             "topic %.200s partition %" PRId32 ": the record at offset %" PRId64
-             " can't be delivered: %.*s. What follows it waits, other partitions go on; %s (ops/RUNBOOK.md: "
-             "\"Stalled partition\")",
-             kafka->config->topics.jobs, partition->id, stall->offset, SHOWN_REASON_BYTES,
-             stall->what[0] ? stall->what : "nothing has arrived for minutes, and no error", way_out);
+    snprintf(
+        text, size,
+        "topic %.200s partition %" PRId32 ": the record at offset %" PRId64
+        " can't be delivered: %.*s. What follows it waits, other partitions continue; %s (ops/RUNBOOK.md: "
+        "\"Stalled partition\")",
+        kafka->config->topics.jobs, partition->id, stall->offset, SHOWN_REASON_BYTES,
+        stall->what[0] ? stall->what : "nothing has arrived for minutes, and no error", way_out);
 }
 
 static void report(struct kafka_transport *kafka, struct partition *partition)

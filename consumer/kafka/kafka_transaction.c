@@ -38,7 +38,7 @@ static bool is_stranded(struct kafka_transport *kafka, enum kafka_outcome outcom
     if (!topic)
         return false;
     error_set(error, STATUS_RETRY, ERROR_BROKER,
-              "Kafka at %s: topic %s was deleted or made again: what was on its way there is published again",
+              "Kafka at %s: topic %s was deleted or recreated: what was on its way there is published again",
               kafka->config->brokers, topic);
     return true;
 }

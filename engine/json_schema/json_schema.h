@@ -8,8 +8,8 @@
 //
 // Order of members: first the members of `properties`, in their order. With several `properties`, as with
 // allOf, each keeps its order; members of different ones mix freely if they are few, else the schema's own
-// come before the members of allOf, $ref and so on, in document order. Then members that no `properties` names, in
-// any order. Where drafts up to 7 ignore `properties` beside a $ref, it still orders its names.
+// come before the members of allOf, $ref and so on, in document order. Then members that no `properties`
+// names, in any order. Where drafts up to 7 ignore `properties` beside a $ref, it still orders its names.
 //
 // Keys: a name that the schema declares (properties, required, dependent keywords) occurs at most once in an
 // object, at any position, and never as a key of additionalProperties or patternProperties, in no spelling.

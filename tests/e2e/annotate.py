@@ -321,7 +321,7 @@ def an_answer_that_max_tokens_cut_is_an_error_of_its_row_alone(test):
     write(test, "s.json", json.dumps({"type": "object", "properties": {"w": {"const": "ab"}}, "required": ["w"]}))
     done = annotate(test, "in.csv", "--schema", "s.json", "--max-tokens", "3", status=3)
     assert "5 rows have no answer" in done.err, done
-    assert "--retry-failed" not in done.err and "5 ended before they were whole: a larger --max-tokens" in done.err, done
+    assert "--retry-failed" not in done.err and "5 were cut off: a larger --max-tokens" in done.err, done
     assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, "out.csv")[1:])
     write_csv(test, "in.csv", table(5))
     label = "a label of many tokens"
@@ -624,7 +624,7 @@ def a_table_of_bad_rows_alone_is_an_error(test):
 def empty_cells_of_the_prompt_s_columns_are_counted_or_left_out(test):
     write_csv(test, "in.csv", [["title", "text", "n"], ["a", "", "1"], [" ", "b", "2"], ["c", "d", ""]])
     done = annotate(test, "in.csv")
-    assert 'in.csv: 2 rows have an empty cell in a column that the prompt names, the first in "text": asked all the same' in done.err, done
+    assert 'in.csv: 2 rows have an empty cell in a column that the prompt names, the first in "text": computed nevertheless' in done.err, done
     done = annotate(test, "in.csv", "--skip-empty", "--errors", "errors.jsonl")
     assert "left out" in done.err and [row[0] for row in read_csv(test, "out.csv")] == ["title", "c"], done
     assert [(error["line"], error["error"]) for error in test.answers("errors.jsonl")] == [(2, 'column "text" is empty'), (3, 'column "title" is empty')]
@@ -637,7 +637,7 @@ def an_output_that_another_program_wrote_is_not_overwritten(test):
     write_csv(test, "in.csv", [["title", "text"], ["a", "b"]])
     write(test, "out.csv", "mine\n1\n")
     done = annotate(test, "in.csv", refuses=True, status=1)
-    assert "out.csv is there, and was not written for dataset annotate of out.csv.db" in done.err and "--overwrite" in done.err, done
+    assert "out.csv exists, and was not written for dataset annotate of out.csv.db" in done.err and "--overwrite" in done.err, done
     assert test.read("out.csv") == b"mine\n1\n" and test.query("SELECT count(*) FROM jobs", "out.csv.db") == [(0,)]
     annotate(test, "in.csv")  # --overwrite
     written = test.read("out.csv")
@@ -661,7 +661,7 @@ def a_sample_does_not_make_an_unrelated_file_the_dataset_s_own(test):
     for options in ((), ("--errors", "e.txt"), ("--errors", "e.txt", "--sample", "1")):
         named = "e.txt" if "--sample" in options else "out.csv"
         done = annotate(test, "in.csv", "--skip-bad-rows", *options, refuses=True, status=1)
-        assert f"{named} is there, and was not written for dataset annotate" in done.err, done
+        assert f"{named} exists, and was not written for dataset annotate" in done.err, done
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "e.txt", "--store", "s.db", out="new.csv", refuses=True, status=1)
     assert "e.txt is there" in done.err and not test.exists("new.csv"), done
     assert test.read("out.csv") == b"precious\n" and test.read("e.txt") == b"precious\n"

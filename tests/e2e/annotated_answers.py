@@ -79,7 +79,7 @@ def an_answer_that_was_cut_is_none_whatever_constrains_it(test):
     for given in (["--parameters", "regex.json"], ["--parameters", "any.json"], ["--schema", "list.json"], ["--schema", "object.json"],
                   ["--schema", "number.json"]):
         done = annotate(test, "in.csv", *given, "--max-tokens", "2", out=given[1] + ".csv", status=3)
-        assert "3 ended before they were whole: a larger --max-tokens" in done.err and "--retry-failed" not in done.err, done
+        assert "3 were cut off: a larger --max-tokens" in done.err and "--retry-failed" not in done.err, done
         assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, given[1] + ".csv")[1:])
     annotate(test, "in.csv", "--max-tokens", "2", out="free.csv")  # free text is an answer wherever it ends
     # a label that another one begins may be the beginning of that one; "12" of a number too

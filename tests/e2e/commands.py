@@ -278,7 +278,7 @@ def a_run_does_not_overwrite_a_file_that_it_did_not_write(test):
     test.write("out.jsonl", short_jobs(1))
     before = test.read("out.jsonl")
     done = test.run_file(status=1)
-    assert "out.jsonl is there, and was not written for dataset run" in done.err and test.read("out.jsonl") == before, done
+    assert "out.jsonl exists, and was not written for dataset run" in done.err and test.read("out.jsonl") == before, done
     test.run_file("in.jsonl", "out.jsonl", "--overwrite")
     test.run_file()
     assert len(test.answers()) == 2

@@ -178,7 +178,7 @@ def a_killed_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_bytes(te
         part.write('{"object":"embedding","index":')  # as a line that was half written
     n_before = state_of(test)["n_lines"]
     rest = to_file(test, lines, status=3)
-    assert f"going on: {n_before} lines were written before" in rest.err and "6 of 300 texts have no vector" in rest.err, rest
+    assert f"resuming: {n_before} lines were written before" in rest.err and "6 of 300 texts have no vector" in rest.err, rest
     assert test.read("out.jsonl") == expected and files_of(test) == ["out.jsonl"], files_of(test)
     assert 0 < tokens_of(rest) < tokens_of(whole) * 2 // 3, (rest, whole)
 
@@ -190,19 +190,19 @@ def a_part_of_other_lines_or_options_is_kept_and_the_command_refused(test):
     part = test.read("out.jsonl.part")[:state_of(test)["n_bytes"]]  # what is behind them was being written
     for options in (["--dimensions", "3"], ["--pooling", "mean"], ["--no-normalize"], ["--kv-type", "q8_0"]):
         refused = to_file(test, lines, *options, status=1).err
-        assert "out.jsonl.part was made otherwise" in refused and "remove it" in refused, refused
+        assert "out.jsonl.part was written with other options" in refused and "remove it" in refused, refused
     for other in (["another"] + lines[1:], lines[:60], []):
         refused = to_file(test, other, status=1).err
-        assert "out.jsonl.part is of other lines" in refused and "remove it" in refused, refused
+        assert "out.jsonl.part was written from other input" in refused and "remove it" in refused, refused
     first = start_to_file(test)
-    test.wait_until("it goes on", lambda: "going on" in test.stderr_of(first))
+    test.wait_until("it goes on", lambda: "resuming" in test.stderr_of(first))
     refused = to_file(test, lines, status=1).err
     assert "out.jsonl.part: another process writes it" in refused, refused
     first.kill()
     test.wait(first)
     assert test.read("out.jsonl.part")[:len(part)] == part and not test.exists("out.jsonl")
     os.remove(test.path("out.jsonl.part"))
-    assert "going on" not in to_file(test, lines[:60], status=3).err and len(test.answers()) == 60
+    assert "resuming" not in to_file(test, lines[:60], status=3).err and len(test.answers()) == 60
 
 
 @case

@@ -85,7 +85,7 @@ def lines_appended_to_a_file_are_more_of_the_dataset(test):
     before = test.read("out.jsonl")
     test.write("in.jsonl", short_jobs(1500))
     finished = run(test)
-    assert "going on: 700 of 1500" in finished.err, finished
+    assert "resuming: 700 of 1500" in finished.err, finished
     assert test.read("out.jsonl").startswith(before) and ids(test) == [f"line {i}" for i in range(1500)]
     test.run("submit", "in.jsonl", "--dataset", "d")
     test.write("in.jsonl", short_jobs(1501))
@@ -589,7 +589,7 @@ def no_command_overwrites_an_unrelated_file_of_results_or_errors(test):
 
     def refused(named, *arguments):
         done = test.run(*arguments, status=1)
-        assert f"{named} is there, and was not written for dataset run of s.db" in done.err and "--overwrite" in done.err, done
+        assert f"{named} exists, and was not written for dataset run of s.db" in done.err and "--overwrite" in done.err, done
         assert test.read("out.txt") == test.read("e.txt") == b"precious\n" and not test.exists("new.txt")
     command = ("run", "in.jsonl", "--model", test.model, "--engine-test", "instant", *store)
     refused("e.txt", *command, "-o", "new.txt", "--errors", "e.txt")

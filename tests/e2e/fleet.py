@@ -182,13 +182,13 @@ def a_mirror_of_topics_that_were_made_again_ends_and_a_rebuild_counts_right(test
         topics.group = f"{topics.prefix}of-{n}"
         topics.work_to_the_end("--store", f"w{n}.db")
         ended = test.wait(mirror(test, topics, "--until-end", store=store))
-        assert ended.status == 1 and "was made again" in ended.err and "status --rebuild" in ended.err, ended
+        assert ended.status == 1 and "was recreated" in ended.err and "status --rebuild" in ended.err, ended
         test.run("status", "--rebuild", "--store", store, *topics.options[:6], "--group", topics.prefix + "group")
         totals = {row[0]: row[1:3] for row in test.query(TOTALS, store)}
         assert totals == {"c": (n, n), "a": (60, 60)}, totals
         mirror_to_the_end(test, topics, store=store)
     ended = test.wait(live)
-    assert ended.status == 1 and "was made again" in ended.err, ended
+    assert ended.status == 1 and "was recreated" in ended.err, ended
 
 
 @case

@@ -311,7 +311,7 @@ def submit_work_and_collect_give_the_answers_of_the_embedded_queue(test):
     test.run("collect", "--dataset", "run", "-o", "out.jsonl", *topics.options)  # its own lines
     test.write("mine.jsonl", [{"id": "batch_req_mine"}])
     refused = test.run("collect", "--dataset", "run", "-o", "mine.jsonl", *topics.options, status=1)
-    assert "mine.jsonl is there, and has other lines" in refused.err and b"batch_req_mine" in test.read("mine.jsonl"), refused
+    assert "mine.jsonl exists, and has other lines" in refused.err and b"batch_req_mine" in test.read("mine.jsonl"), refused
     refused = test.run("collect", "--dataset", "run", "-o", "fresh.jsonl", "--errors", "mine.jsonl", *topics.options, status=1)
     assert not test.exists("fresh.jsonl"), refused
     test.run("collect", "--dataset", "run", "-o", "mine.jsonl", "--overwrite", *topics.options)

@@ -553,4 +553,4 @@ def collect_says_which_jobs_are_gone_from_the_topic_and_not_to_wait_for_them(tes
     topics.make_again("jobs", "results", n_partitions=1)
     submit(test, topics, "z", "again.jsonl")
     other = test.run(*collect, "d", status=1).err
-    assert "0 of 100 jobs have results" in other and "made again" in other and "submit it again" in other, other
+    assert "0 of 100 jobs have results" in other and "recreated" in other and "submit it again" in other, other

@@ -229,7 +229,7 @@ TEST(a_denial_is_of_all_partitions_and_ends_with_a_record)
                                   .partition = -1};
     assert_true(kafka_stall_note(&kafka, &message));
     assert_non_null(
-        strstr(world.warnings, "denied. What follows it waits, other partitions go on; grant Read"));
+        strstr(world.warnings, "denied. What follows it waits, other partitions continue; grant Read"));
     read_all();
     assert_int_equal(world.n_letters_total, 0);
     assert_int_equal(world.n_delivered[0], 1);

@@ -999,7 +999,7 @@ TEST(records_for_a_deleted_topic_cost_the_producer)
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 9);
     assert_int_equal(commit_jobs(0, 1), STATUS_RETRY);
     assert_int_equal(world.n_calls[COMMIT], 1);
-    assert_non_null(strstr(error.text, "topic results was deleted or made again"));
+    assert_non_null(strstr(error.text, "topic results was deleted or recreated"));
     assert_int_equal(kafka.publishing.transaction.phase, TRANSACTION_BROKEN);
     kafka_transaction_finish(&kafka);
     world.publishing = STATUS_RETRY;

@@ -454,7 +454,7 @@ TEST(another_record_at_the_last_ones_place_is_another_topic)
                 world.places[topic] = KAFKA_PLACE_NONE;
             else
                 world.records[topic][0].value = topic ? RESULT("x") : JOB("x");
-            snprintf(expected, sizeof expected, "topic %s was made again since it was mirrored",
+            snprintf(expected, sizeof expected, "topic %s was recreated since it was mirrored",
                      topics[topic]);
             assert_int_equal(run_mirror(), STATUS_REFUSE);
             assert_memory_equal(error.text, expected, strlen(expected));
@@ -503,7 +503,7 @@ TEST(a_topic_made_again_meanwhile_ends_a_live_mirror)
     world.stop_at_poll = world.n_polls + 50;
     world.changed = JOB("x");
     assert_int_equal(run_mirror(), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "topic jobs was made again"));
+    assert_non_null(strstr(error.text, "topic jobs was recreated"));
     assert_int_equal(world.n_polls, world.doubt_at_poll);
     assert_int_equal(world.n_stores, 0);
 }

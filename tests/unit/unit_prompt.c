@@ -152,7 +152,7 @@ TEST(members_that_are_not_built_are_refused_by_name)
 {
     assert_refused(ONE("'role':'assistant','content':'y','function_call':{'name':'f'}"),
                    ERROR_UNSUPPORTED_FIELD,
-                   "messages[1].function_call: not supported; calls belong into tool_calls");
+                   "messages[1].function_call: not supported; calls belong in tool_calls");
     assert_refused(ONE("'role':'assistant','content':'y','audio':{'id':'f'}"), ERROR_UNSUPPORTED_FIELD,
                    "messages[1].audio: not supported");
     assert_recodes(ONE("'role':'assistant','content':'y','function_call':null,'audio':null,'refusal':null"),

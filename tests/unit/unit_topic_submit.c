@@ -653,9 +653,9 @@ TEST(lost_records_are_sent_again_by_a_new_producer)
                                                                  "3,\"offset\":104") "\nclose\n");
     assert_int_equal(world.n_waits, 3);
     assert_int_equal(world.now_ms, 5000 + 3 * 500);
-    assert_string_equal(world.warnings.data, "job d-2: no broker; going on behind line 0\n"
-                                             "no broker answers; going on behind line 0\n"
-                                             "no broker answers; going on behind line 0\n");
+    assert_string_equal(world.warnings.data, "job d-2: no broker; resuming after line 0\n"
+                                             "no broker answers; resuming after line 0\n"
+                                             "no broker answers; resuming after line 0\n");
     assert_submitted(0, 2);
 }
 
