@@ -24,8 +24,8 @@ static struct object collect_target(struct rendering *rendering, const struct ex
     return tuple;
 }
 
-// Fetches the next item that passes the filter, which is evaluated in the loop's own activation: a macro may
-// have been passed `loop` and be the caller.
+// Fetches the next item that passes the filter. The filter runs in the loop's own activation: the caller may
+// be a macro that got `loop` as an argument.
 static bool fetch_item(struct rendering *rendering, struct loop *loop, struct object *item)
 {
     const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;

@@ -1,5 +1,5 @@
 // Tracks which bytes in memory come from the caller's variables. Strings share memory, and no string is
-// changed or freed while a template is rendered. So a byte is marked once, by its address, and is recognised
+// changed or freed while a template is rendered. So a byte is marked once, by its address, and is recognized
 // in every string that contains it. One bit per byte, in pages of 4,096 bytes created on their first mark. A
 // mark may also carry the number of a source; a page stores one number for all its bytes, or one per byte
 // once two sources meet in it.

@@ -13,8 +13,8 @@
 
 enum { DIGITS_MAX = 17 };
 
-// The shortest decimal digits that read back as `number`, without the point: number = 0.d1d2d3... x
-// 10^*point. `number` is finite and above 0.
+// Writes the shortest decimal digits that read back as `number`, which is finite and above 0, without a
+// point: number = 0.d1d2d3... x 10^*point.
 static size_t shortest_digits(double number, char digits[DIGITS_MAX + 1], int *point)
 {
     char text[40];

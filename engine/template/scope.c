@@ -1,7 +1,7 @@
 #include "engine/template/scope.h"
 #include "engine/template/parser.h"
 
-// A name's slot in the innermost open scope that binds it; a list through the scopes further out.
+// A name's slot in the innermost open scope that binds it; `outer` lists its bindings in the scopes around.
 struct binding {
     struct binding *outer;    // the same name's binding further out
     struct binding *previous; // the scope's previous binding

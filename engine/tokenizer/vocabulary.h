@@ -138,9 +138,9 @@ enum vocabulary_end {
     END_ANY = 15,
 };
 
-// Flags the tokens known by their text: fill-in-the-middle marks, and the tokens of the kinds `ends`, those
-// that no key or list of the model decides. The text of a user-defined token never makes it an end. Call this
-// after setting the file's own flags.
+// Flags the tokens known by their text: fill-in-the-middle marks, and ends of the kinds in `ends`, which are
+// the kinds that no key or list of the model decides. The text of a user-defined token never makes it an end.
+// Call this after setting the file's own flags.
 void vocabulary_flag_known(struct vocabulary *vocabulary, unsigned ends);
 // The kind of end of a token with that text; 0: not a known end.
 unsigned vocabulary_end_named(struct text text);
