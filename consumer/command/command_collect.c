@@ -145,10 +145,11 @@ static enum status collect_from_topics(struct output *output, const struct setti
     if (status == STATUS_OK)
         status = check_collected(&collected, &kafka.config, settings, error);
     kafka_settings_finish(&kafka);
+    char lines[128];
+    snprintf(lines, sizeof lines, "the results of dataset %.100s", settings->dataset);
     const struct output_file *const files[] = {&output->results, &output->errors};
     for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status =
-            own_output_check_lines(files[i], text_from_string(settings->dataset), settings->overwrite, error);
+        status = own_output_check_lines(files[i], lines, settings->overwrite, error);
     return status == STATUS_OK ? output_complete(output, error) : status;
 }
 

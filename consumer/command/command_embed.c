@@ -5,6 +5,7 @@
 #include "consumer/command/embed_line.h"
 #include "consumer/arithmetic.h"
 #include "consumer/command/output_part.h"
+#include "consumer/command/own_output.h"
 #include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
@@ -58,6 +59,7 @@ struct command_embed {
     struct output_part_state done; // lines read so far; n_failed: written without a vector
     int64_t n_tokens;
     enum embed_lines lines;
+    bool may_overwrite;
 };
 
 // ---- input ----
@@ -435,6 +437,8 @@ static enum status run_embedder(struct command_embed *embed, struct error *error
     enum status status = take_up_part(embed, error);
     if (status == STATUS_OK)
         status = embed_lines(embed, error);
+    if (status == STATUS_OK) // else the part is kept: with --overwrite nothing is computed again
+        status = own_output_check_lines(&embed->output.file, "these vectors", embed->may_overwrite, error);
     if (status == STATUS_OK)
         status = output_part_complete(&embed->output, error);
     if (status != STATUS_OK)
@@ -469,7 +473,7 @@ static void close_embedder(struct command_embed *embed)
 enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    struct command_embed embed = {.runtime = &runtime};
+    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
     const struct file_use uses[] = {{"the model", settings->positionals[0], false},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);

@@ -82,7 +82,7 @@ static bool has_lines(FILE *new, FILE *old)
     return is_there && !ferror(old) && !ferror(new);
 }
 
-enum status own_output_check_lines(const struct output_file *written, struct text dataset, bool may_overwrite,
+enum status own_output_check_lines(const struct output_file *written, const char *lines, bool may_overwrite,
                                    struct error *error)
 {
     char path[64];
@@ -100,9 +100,8 @@ enum status own_output_check_lines(const struct output_file *written, struct tex
     if (is_own)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s exists, and has other lines than the results of dataset %.*s: give another name, or"
-                     " --overwrite",
-                     written->name, (int)dataset.size, dataset.data);
+                     "%s exists, and has other lines than %s: give another name, or --overwrite",
+                     written->name, lines);
 }
 
 enum status own_output_claim(struct store *store, struct text dataset, const char *path, struct error *error)

@@ -10,10 +10,10 @@
 // checked.
 enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
                              struct error *error) WARN_UNUSED;
-// For topics, where no store records the output: the existing file counts as the dataset's own if its lines
-// are a subsequence of the written lines, since it may have been collected before all jobs were answered.
-// Called before output_file_complete. STATUS_REFUSE, ERROR_FILE: it is not.
-enum status own_output_check_lines(const struct output_file *written, struct text dataset, bool may_overwrite,
+// Where no store records the output: an existing file may be replaced if its lines are a subsequence of the
+// written lines, since it may have been written before all of them were known. `written` is the open file that
+// is about to get the name, `lines` names its lines in the error. STATUS_REFUSE, ERROR_FILE: it may not.
+enum status own_output_check_lines(const struct output_file *written, const char *lines, bool may_overwrite,
                                    struct error *error) WARN_UNUSED;
 // Called before the complete file gets its name: if the process is killed before own_output_note, the file
 // still counts as the dataset's own. Does nothing if the store is read-only.

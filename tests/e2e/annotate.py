@@ -663,7 +663,7 @@ def a_sample_does_not_make_an_unrelated_file_the_dataset_s_own(test):
         done = annotate(test, "in.csv", "--skip-bad-rows", *options, refuses=True, status=1)
         assert f"{named} exists, and was not written for dataset annotate" in done.err, done
     done = annotate(test, "in.csv", "--skip-bad-rows", "--errors", "e.txt", "--store", "s.db", out="new.csv", refuses=True, status=1)
-    assert "e.txt is there" in done.err and not test.exists("new.csv"), done
+    assert "e.txt exists" in done.err and not test.exists("new.csv"), done
     assert test.read("out.csv") == b"precious\n" and test.read("e.txt") == b"precious\n"
     for _ in range(2):  # its own
         annotate(test, "in.csv", "--skip-bad-rows", "--errors", "own.jsonl", "--store", "s.db", out="new.csv", refuses=True)

@@ -296,3 +296,19 @@ def the_eos_that_a_tokenizer_adds_ends_a_cut_text_too(test):
     ids = json.loads(test.run("tokenize", folder, stdin=json.dumps({"text": "a b"}) + "\n").out)
     assert len(ids) == 3, ids  # and the eos
     assert folder_vectors(test, folder, ["a b"])[0] == cut != folder_vectors(test, folder, [text], "--max-length", "5")[0]
+
+
+@case
+def a_file_with_other_lines_is_not_replaced(test):
+    lines = ["one", "two"]
+    test.write("out.jsonl", ["precious"])
+    refused = to_file(test, lines, status=1)
+    assert "out.jsonl exists, and has other lines than these vectors" in refused.err and test.read("out.jsonl") == b"precious\n", refused
+    to_file(test, lines, "--overwrite", status=0)
+    vectors = test.read("out.jsonl")
+    assert len(test.answers()) == 2
+    to_file(test, lines, status=0)
+    to_file(test, lines + ["three"], status=0)  # the earlier file is its beginning
+    assert test.read("out.jsonl").startswith(vectors) and len(test.answers()) == 3
+    to_file(test, ["three"], status=1)
+    assert len(test.answers()) == 3

@@ -563,6 +563,19 @@ static void assert_written(const char *json, const char *config, const char *exp
     gguf_writer_finish(&keys);
 }
 
+TEST(the_eos_that_is_named_ends_an_answer_beside_one_that_the_template_appends)
+{
+    struct tokenizer *tokenizer = create_or_fail(
+        "{" PLAIN_ADDED "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":"
+        "{\"id\":\"A\",\"type_id\":0}},{\"SpecialToken\":{\"id\":\"<s>\",\"type_id\":0}}]}," PLAIN_MODEL "}",
+        "{\"eos_token\":\"</s>\"}");
+    assert_ids(tokenizer, "ab", BOTH, "7 1");
+    assert_true(tokenizer_ends_generation(tokenizer, 1));
+    assert_true(tokenizer_ends_generation(tokenizer, 2));
+    assert_false(tokenizer_ends_generation(tokenizer, 14));
+    tokenizer_close(tokenizer);
+}
+
 // A score is minus the rank of the first merge that gives the token, from 1.
 TEST(a_vocabulary_of_blanks_is_written_with_scores)
 {
