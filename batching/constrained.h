@@ -50,6 +50,6 @@ int32_t constrained_draft_likely(struct sequence *sequence, const struct tokeniz
 // constrained_fill_mask for token n_generated, after the draft tokens in answer.generated. Sets all bits if
 // there is no mask. Thread: any; one at a time for each recognizer.
 void constrained_fill_draft_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask);
-// Called when the draft tokens were drawn: calls constrained_fill_mask into `own`. True: the next token was
-// drawn with that mask.
+// Called after the draft tokens were drawn: writes the next token's mask to `own`. Returns whether it equals
+// `mask`, with which that token was drawn.
 bool constrained_confirm_mask(struct sequence *sequence, const uint32_t *mask, uint32_t *own);

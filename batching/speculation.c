@@ -11,7 +11,7 @@ enum {
     ANSWERS_TOKENS = 1 << 17,      // of finished answers, 3 MB
     FINISHED_TOKENS_MAX = 1 << 12, // of one finished answer: the first ones are indexed
     TAIL_MAX = SUFFIX_LENGTH_MAX + DRAFT_TOKENS_MAX + 1,
-    RESUMED_FROM = 3, // shortest length class whose match is resumed after a wrong token
+    RESUMED_FROM = 3, // tokens: a match at least this long continues after a rejected draft token
     MATCH_LONG = 8,   // a match that is at least this long is kept without searching for others
 };
 

@@ -36,7 +36,7 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
-    struct text unreadable; // why this record, without a value, replaces unreadable ones; else empty
+    struct text unreadable; // reason: this empty record stands for records that cannot be read; else empty
     int32_t attempts;       // earlier starts; on Kafka the number of crashes
     int32_t crashes;        // crashes of workers that may have been computing it
 };

@@ -62,7 +62,7 @@ struct worker_stop {
     int64_t leaving_since_ms;
     int64_t idle_ms;      // time without a job, while the worker polled for one
     int64_t idle_seen_ms; // when it last polled without success; 0: not idle
-    struct order *abort;  // allocated at start, so that the engine can be stopped without memory
+    struct order *abort;  // allocated at start: stopping the engine must not need memory
 };
 
 struct worker_warning { // the last warning of a retriable error

@@ -48,7 +48,7 @@ struct decoding {
     const struct field *fields; // request_fields
     size_t n_fields;
     struct value *values[REQUEST_FIELDS_MAX]; // given values, by row of the table; NULL: missing, or null
-    uint64_t given[REQUEST_FIELDS_MAX / 64];  // bits of rows with a value: a record has few of the fields
+    uint64_t given[REQUEST_FIELDS_MAX / 64];  // bitmap: row i has a value; records have few of the fields
     size_t n_arguments;                       // values parsed from the arguments of tool_calls so far
     int32_t max_tokens_default;               // for a record without max_tokens; 0: no limit
     bool is_line;                             // has members of an OpenAI batch line, but no body

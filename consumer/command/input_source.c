@@ -173,7 +173,8 @@ static enum status gzip_read(struct input_source *source, char *bytes, size_t n_
 
 // ---- the source ----
 
-// Devices that never end, such as /dev/zero, and disks. /dev/null and terminals do end.
+// True for block devices, and for devices without an end such as /dev/zero. False for /dev/null and
+// terminals.
 static bool is_endless(int fd, const struct stat *about)
 {
     bool is_null = S_ISCHR(about->st_mode) && about->st_rdev == makedev(1, 3);

@@ -552,8 +552,8 @@ void kafka_transaction_finish(struct kafka_transport *kafka);
 
 // ---- kafka_control.c ----
 
-// Start timeout for the transaction coordinator, which may first have to abort a predecessor's transaction,
-// and another such timeout for the control topic's leader.
+// Limit of each of two waits at start: for the transaction coordinator, which may first have to abort a
+// predecessor's transaction, and for the control topic's leader.
 enum { KAFKA_START_PATIENCE_MS = 30000 };
 
 enum status kafka_control_open(struct kafka_control *control, const struct kafka_config *config,

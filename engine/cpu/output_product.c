@@ -117,7 +117,7 @@ void cpu_output_product(struct backend *base, const struct product *product, str
     backend->prepared.n_rows = n_whole;
     product_run(&backend->kernels.products, backend->pool, &gathered.task, 1, &backend->prepared);
     backend->prepared.n_rows = n_rows;
-    // In a group with both kinds, the whole rows are computed again, to the same bytes.
+    // A group may hold masked and unmasked rows: its unmasked rows are computed twice, to the same bytes.
     gathered.first_group = n_whole / PREPARED_ROWS;
     if (n_whole < n_rows)
         pool_run(backend->pool, (n_rows - 1) / PREPARED_ROWS + 1 - gathered.first_group, multiply_group,

@@ -29,7 +29,7 @@ enum { TILE_ROWS_MAX = PREPARED_ROWS };
 // Operands of a tile.
 struct tile {
     const uint8_t *scales, *quants; // of the panel
-    const uint8_t *x;               // of the rows' group, in the form the type reads
+    const uint8_t *x;               // inputs of the group of rows, prepared for the weight type
     int32_t n_steps;                // blocks, items or pairs of items in a row
     float *y;                       // of the first row and output
     int64_t y_stride;

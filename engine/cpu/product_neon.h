@@ -182,7 +182,7 @@ ALWAYS_INLINE float32x4_t load_halves(const uint8_t *scales, const int quad)
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + quad * 8)));
 }
 
-// Widens 4 of 8 bytes, so that two quads share the load.
+// Widens bytes 0 to 3 (even quad) or 4 to 7 (odd quad) of an 8-byte load, which two quads use.
 ALWAYS_INLINE uint32x4_t widen_bytes(uint8x8_t bytes, const int quad)
 {
     uint16x8_t words = vmovl_u8(bytes);

@@ -118,7 +118,8 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
 // *n_tokens: tokens that end the text, without an end token; UINT32_MAX: none known.
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
-// The same after `bytes`, which must be allowed to follow; the matcher stays.
+// As matcher_tokens_to_end, but after `bytes`, which the grammar must allow next. Does not advance the
+// matcher.
 enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
 // Two texts with equal *state and *generation, of one recognizer, allow the same continuations.

@@ -96,9 +96,9 @@ struct walk_level {
     const struct set_row *row; // of the set; NULL: not computed yet
 };
 
-// A visit is one computation from a set: a mask, a forced byte, a closing cost. Its work, pool->visit.work,
-// is the sum over the distinct steps taken and the derivatives that they need. Cached steps count too, so the
-// work depends on the grammar and the text only.
+// A visit is one query of an item set: its token mask, its forced byte, or its closing cost. Its work,
+// pool->visit.work, is the sum over the distinct steps taken and the derivatives that they need. Cached steps
+// count too, so the work depends on the grammar and the text only.
 struct recognizer_visit {
     uint64_t id;
     uint64_t step_work; // work of the step being computed

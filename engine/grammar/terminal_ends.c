@@ -56,8 +56,8 @@ static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer,
     return true;
 }
 
-// Follows the shortest rest from the state and counts each state that this visit has not counted. False: the
-// pool has failed.
+// Walks the shortest bytes that complete the terminal from the state, and adds each state to the visit's work
+// if the visit has not added it yet. False: the pool has failed.
 static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     while (state != BYTE_STATE_DEAD) {

@@ -181,8 +181,8 @@ uint32_t formula_or_many(struct schema_compiler *compiler, uint32_t *ids, uint32
 struct shape shape_any(struct schema_compiler *compiler);
 struct shape shape_intersect(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
 struct shape shape_unite(struct schema_compiler *compiler, const struct shape *a, const struct shape *b);
-// Adds `part` to *result, their union. *result must come from such calls only (or be empty): n parts take
-// O(n) steps.
+// Sets *result to the union of *result and *part. *result must be empty or built by this function alone: then
+// n calls take O(n) steps.
 void shape_add(struct schema_compiler *compiler, struct shape *result, const struct shape *part);
 struct array_shape array_any(void);
 struct object_shape object_any(void);

@@ -1,5 +1,5 @@
-// Whether an expression matches anything: a search of its derivatives. And the work of a visit, of which such
-// searches are a part.
+// Whether an expression matches anything: a search of its derivatives. Also counts the work of one query
+// (visit), which includes these searches.
 #include "engine/regex/expression_parts.h"
 
 // ---- work ----
@@ -46,8 +46,8 @@ static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind
     return is_new;
 }
 
-// Work of deriving the expression and its parts, without what the visit has counted. The recursion is as deep
-// as the derivation.
+// Work of deriving the expression and its parts, except parts already counted in this visit
+// (expressions_begin_visit). The recursion is as deep as the derivation.
 static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
 {
     uint32_t room[2];

@@ -291,7 +291,7 @@ static enum status read_settings(struct json_source *source, const struct value 
         return status;
     if (!vocabulary->rules.adds_eos) // then eos is the configuration's, not the template's
         vocabulary->ids.eos = eos;
-    else if (eos >= 0) // the template appends another token; the named one ends answers all the same
+    else if (eos >= 0) // the post-processor may append another token; eos_token still ends answers
         vocabulary->flags[eos] |= TOKEN_ENDS_GENERATION;
     vocabulary->rules.adds_bos =
         json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;

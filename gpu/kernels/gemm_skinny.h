@@ -75,7 +75,8 @@ static __host__ __device__ __forceinline__ int32_t skinny_set_panels(const struc
 // Addresses of a strip's panels. If the previous strip is in the same part, an addition finds them.
 template <class shape> struct skinny_strip {
     int32_t panel; // first panel
-    // tiles of the strip's panels; if gated, with strips of one panel: of both panels of the set
+    // Weight tiles of the strip's one or two panels. In a gated product with strips of one panel: of the
+    // gate's and the up projection's panel.
     const unsigned char *tiles[2];
     int32_t part_end;
 

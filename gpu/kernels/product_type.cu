@@ -72,8 +72,8 @@ template <class shape> static struct wgmma_division divide_tiles(const struct pr
     return {n_tiles, n_first, n_chunks, partials};
 }
 
-// Estimated time of all tiles, as the bytes that the second-level cache could deliver to a multiprocessor in
-// that time, per group of inputs. The time of a tile is the longer of two: loading its weights and x, or
+// Estimated time of all tiles for one group of inputs, in units of the time in which a multiprocessor
+// receives one byte from the second-level cache. A tile takes the longer of loading its weights and x, and
 // multiplying.
 template <class shape> static int64_t tiles_time(const struct product_plan &plan)
 {
