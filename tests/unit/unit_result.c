@@ -90,11 +90,7 @@ static void assert_result_reads_back(const struct job *job)
     struct buffer expected = encode_result(job, ENCODING_MSGPACK);
     for (int i = 0; i < 2; i++) {
         enum encoding encoding = i ? ENCODING_MSGPACK : ENCODING_JSON;
-        struct buffer record = encode_result(job, encoding);
-        struct job *read = job_create();
-        struct error error;
-        if (result_decode(read, (struct text){record.data, record.size}, encoding, &error) != STATUS_OK)
-            fail_msg("%s", error.text);
+        struct job *read = read_back(job, encoding);
         struct buffer again = encode_result(read, ENCODING_MSGPACK);
         assert_int_equal(again.size, expected.size);
         assert_memory_equal(again.data, expected.data, expected.size);
