@@ -173,8 +173,8 @@ static enum status put_listed(struct composing *composing)
 // One pair per line; the first line may be "#version: 0.2".
 static enum status put_merges(struct composing *composing, struct text merges)
 {
-    size_t line = 0;
-    for (bool first = true; merges.size;) {
+    size_t line = 0, n_merges = 0;
+    while (merges.size) {
         const char *end = memchr(merges.data, '\n', merges.size);
         struct text pair = {merges.data, end ? (size_t)(end - merges.data) : merges.size};
         size_t taken = pair.size + (end != NULL);
@@ -189,10 +189,13 @@ static enum status put_merges(struct composing *composing, struct text merges)
             return error_set(composing->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "%s/merges.txt: line %zu: expected two symbols with a blank between",
                              composing->files->path, line);
-        buffer_add_string(composing->out, first ? "" : ",");
+        buffer_add_string(composing->out, n_merges ? "," : "");
         json_encode_string(pair, composing->out);
-        first = false;
+        n_merges++;
     }
+    if (!n_merges)
+        return error_set(composing->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/merges.txt: no merges",
+                         composing->files->path);
     return STATUS_OK;
 }
 

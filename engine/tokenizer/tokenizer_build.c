@@ -22,6 +22,7 @@ struct builder {
     size_t n_symbols, capacity;
     struct token_map by_text;
     struct merge_scratch scratch;
+    struct error *error; // STATUS_OK unless the vocabulary is refused
 };
 
 static struct text copy_text(struct arena *arena, struct text text)
@@ -87,6 +88,43 @@ static bool add_tokens(struct builder *builder)
 
 // --- Merges ---
 
+// Whether the symbol is a token. Control tokens are not among the words (controls_apart) and are searched.
+static bool is_token(const struct builder *builder, int32_t symbol, struct text text)
+{
+    if (symbol < builder->tokenizer->n_tokens)
+        return true;
+    for (size_t i = 0; i < builder->vocabulary->n_tokens; i++)
+        if (text_equal(builder->vocabulary->texts[i], text))
+            return true;
+    return false;
+}
+
+static int shown_bytes(struct text text)
+{
+    return (int)(text.size < 64 ? text.size : 64);
+}
+
+// The tokenizers library refuses such a file too: a list that was cut or edited gives other ids.
+static bool check_merge(struct builder *builder, size_t i, const struct text texts[3],
+                        const int32_t symbols[3])
+{
+    int part = 0;
+    while (part < 3 && is_token(builder, symbols[part], texts[part]))
+        part++;
+    if (part < 2)
+        error_set(builder->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                  "tokenizer.json: model.merges: item %zu: \"%.*s\" is no token", i, shown_bytes(texts[part]),
+                  texts[part].data);
+    else if (part == 2)
+        error_set(
+            builder->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "tokenizer.json: model.merges: item %zu: \"%.*s\" and \"%.*s\" merge into \"%.*s\", which is"
+            " no token",
+            i, shown_bytes(texts[0]), texts[0].data, shown_bytes(texts[1]), texts[1].data,
+            shown_bytes(texts[2]), texts[2].data);
+    return part == 3;
+}
+
 static bool add_listed_merges(struct builder *builder)
 {
     if (!merge_table_reserve(&builder->tokenizer->merges, builder->vocabulary->n_merges))
@@ -102,6 +140,9 @@ static bool add_listed_merges(struct builder *builder)
         int32_t right = intern_text(builder, merge->right);
         int32_t merged = intern_text(builder, (struct text){joined, size});
         if (left < 0 || right < 0 || merged < 0 ||
+            (builder->vocabulary->rules.merges_are_tokens &&
+             !check_merge(builder, i, (struct text[]){merge->left, merge->right, {joined, size}},
+                          (int32_t[]){left, right, merged})) ||
             !merge_table_add(&builder->tokenizer->merges, left, right, (uint32_t)i, merged))
             return false;
     }
@@ -222,7 +263,8 @@ static void find_first_symbols(struct tokenizer *tokenizer)
         struct text text = tokenizer->rules.byte_level ? (struct text){&raw, 1} : text_from_string(name);
         int32_t id = token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, text);
         bool is_token = id >= 0 && id < tokenizer->n_tokens;
-        tokenizer->symbols.byte_symbols[byte] = is_token || tokenizer->rules.byte_level ? id : -1;
+        bool is_fallback = tokenizer->rules.byte_level || (is_token && !tokenizer->rules.no_byte_tokens);
+        tokenizer->symbols.byte_symbols[byte] = is_fallback ? id : -1;
         if (byte < 128)
             tokenizer->symbols.ascii_symbols[byte] =
                 token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, (struct text){&raw, 1});
@@ -446,7 +488,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->strips_first = vocabulary->decoder.is_given
                                     ? vocabulary->decoder.strips_first
                                     : vocabulary->rules.adds_space && !vocabulary->rules.byte_level;
-        struct builder builder = {.tokenizer = created, .vocabulary = vocabulary};
+        *error = (struct error){0};
+        struct builder builder = {.tokenizer = created, .vocabulary = vocabulary, .error = error};
         created->cache = word_cache_create();
         built = created->cache && build_tokenizer(&builder);
         free(builder.symbol_texts);
@@ -455,7 +498,9 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     }
     if (!built) {
         tokenizer_close(created);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the tokenizer");
+        return created && error->status != STATUS_OK
+                   ? error->status
+                   : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the tokenizer");
     }
     created->splitter = vocabulary->splitter;
     vocabulary->splitter = NULL;

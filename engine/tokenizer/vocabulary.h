@@ -48,7 +48,9 @@ struct token_rules {
     bool ignores_merges;     // a word that is a token becomes that token, without merging
     bool normalizes_blanks;  // the normalizer (not a pre-tokenizer) writes U+2581 and inserts the blank
     bool controls_apart;     // a control token's text is not a word: another token may have the same text
-    bool fuses_unknown;      // consecutive characters that the vocabulary lacks become one unknown token
+    bool no_byte_tokens; // tokens named <0xXX> are ordinary: text without a token becomes the unknown token
+    bool merges_are_tokens; // a merge must name tokens and give a token
+    bool fuses_unknown;     // consecutive characters that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
 };
 

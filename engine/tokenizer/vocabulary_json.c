@@ -197,6 +197,8 @@ static enum status check_model(struct json_source *source, const struct value *m
         if (is_set(value_get(model, unknown[i])))
             return json_refuse(source, "setting of the model", text_from_string(unknown[i]));
     source->vocabulary->rules.ignores_merges = json_truth(model, "ignore_merges", false);
+    source->vocabulary->rules.no_byte_tokens = !json_truth(model, "byte_fallback", false);
+    source->vocabulary->rules.merges_are_tokens = true;
     source->vocabulary->rules.fuses_unknown = json_truth(model, "fuse_unk", false);
     return STATUS_OK;
 }

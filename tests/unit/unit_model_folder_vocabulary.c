@@ -374,6 +374,8 @@ TEST(older_folders_list_their_added_tokens_apart)
     put_vocabulary(&bench, "{}");
     put_file(&bench, "merges.txt", "a b\nab\n");
     assert_refused(&bench, "{\"model_type\":\"gpt2\"}", "merges.txt: line 2");
+    put_file(&bench, "merges.txt", "#version: 0.2\n\n");
+    assert_refused(&bench, "{\"model_type\":\"gpt2\"}", "merges.txt: no merges");
     put_file(&bench, "vocab.json", "[]");
     assert_refused(&bench, "{\"model_type\":\"gpt2\"}", "vocab.json");
     bench_close(&bench);

@@ -247,7 +247,7 @@ TEST(the_symbols_of_a_merge_are_limited)
         struct error error = {0};
         struct tokenizer *tokenizer =
             create_tokenizer((struct text){json.data, json.size}, (struct text){0}, &error);
-        if (!tokenizer != is_beyond || (is_beyond && !strstr(error.text, "item 0")))
+        if (tokenizer || !strstr(error.text, is_beyond ? "item 0 is not two symbols" : "\" is no token"))
             fail_msg("case %d: %s", i, error.text);
         tokenizer_close(tokenizer);
         buffer_finish(&json);
@@ -574,6 +574,40 @@ TEST(the_eos_that_is_named_ends_an_answer_beside_one_that_the_template_appends)
     assert_true(tokenizer_ends_generation(tokenizer, 2));
     assert_false(tokenizer_ends_generation(tokenizer, 14));
     tokenizer_close(tokenizer);
+}
+
+#define FALLBACK_MODEL(fallback, merges)                                                                     \
+    "{\"added_tokens\":[{\"id\":0,\"content\":\"<unk>\",\"special\":true}],\"model\":{\"type\":\"BPE\","     \
+    "\"unk_token\":\"<unk>\"," fallback "\"vocab\":{\"<unk>\":0,\"<0x21>\":1,\"a\":2,\"b\":3,\"ab\":4},"     \
+    "\"merges\":[" merges "]}}"
+
+TEST(byte_tokens_are_a_fallback_only_where_the_model_says_so)
+{
+    static const struct {
+        const char *json, *ids;
+    } cases[] = {{FALLBACK_MODEL("\"byte_fallback\":true,", "\"a b\""), "4 1"},
+                 {FALLBACK_MODEL("\"byte_fallback\":false,", "\"a b\""), "4 0"},
+                 {FALLBACK_MODEL("", "\"a b\""), "4 0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *tokenizer = create_or_fail(cases[i].json, "{}");
+        assert_ids(tokenizer, "ab!", 0, cases[i].ids);
+        tokenizer_close(tokenizer);
+    }
+}
+
+TEST(a_merge_of_what_is_no_token_is_refused)
+{
+    static const struct {
+        const char *merges, *named;
+    } cases[] = {{FALLBACK_MODEL("", "\"b a\""),
+                  "model.merges: item 0: \"b\" and \"a\" merge into \"ba\", which is no token"},
+                 {FALLBACK_MODEL("", "\"a b\",\"c a\""), "model.merges: item 1: \"c\" is no token"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct error error;
+        assert_null(create_tokenizer(text_from_string(cases[i].merges), text_from_string("{}"), &error));
+        if (!strstr(error.text, cases[i].named))
+            fail_msg("expected %s in: %s", cases[i].named, error.text);
+    }
 }
 
 // A score is minus the rank of the first merge that gives the token, from 1.
