@@ -69,7 +69,17 @@ static enum status read_lag(struct lag *lag, struct error *error)
         lag->standings = standings;
         lag->n_max = n_partitions;
     }
-    return kafka_follow_standings(lag->follow, 0, lag->standings, lag->n_max, &lag->n, error);
+    status = kafka_follow_standings(lag->follow, 0, lag->standings, lag->n_max, &lag->n, error);
+    for (size_t i = 0; status == STATUS_OK && i < lag->n; i++)
+        if (lag->standings[i].committed > lag->standings[i].end)
+            status = error_set(
+                error, STATUS_REFUSE, ERROR_BROKER,
+                "topic %s, partition %d: group %s has committed offset %lld, beyond the end %lld: the"
+                " topic lost records, or was recreated; workers refuse to start until the group's"
+                " offset is reset",
+                lag->config->topics.jobs, lag->standings[i].partition, lag->config->group.name,
+                (long long)lag->standings[i].committed, (long long)lag->standings[i].end);
+    return status;
 }
 
 static int64_t sum_unfinished(const struct lag *lag)

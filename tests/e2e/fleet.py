@@ -4,7 +4,7 @@ import os
 import random
 import signal
 
-from kafka import SEED, Topics, ask, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
+from kafka import SEED, Topics, ask, commit_offset, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
@@ -249,3 +249,20 @@ def a_lag_that_is_not_known_is_not_served_as_none(test):
     where = served_at(test, served)
     assert ask(where, "/")[0] == ask(where, "/metrics")[0] == 401
     assert ask(where, "/healthz")[0] == 200 and ask(where, "/other")[0] == 404
+
+
+@case
+def an_offset_beyond_the_end_is_no_lag_of_none(test):
+    topics = Topics(test, 1)
+    topics.produce(jobs_of(10))
+    commit_offset(test, topics.group, topics.prefix + "jobs", 0, 5000)
+    where = [*topics.options[:4], "--group", topics.group]
+    refused = test.run("lag", *where, status=1)
+    assert "partition 0" in refused.err and "5000" in refused.err and "10" in refused.err and not refused.out, refused
+    served = test.start("lag", "--metrics", "127.0.0.1:0", *where)
+    address = served_at(test, served)
+    test.wait_until("it says why", lambda: "5000" in ask(address, "/readyz")[1])
+    assert ask(address, "/metrics")[0] == 503
+    commit_offset(test, topics.group, topics.prefix + "jobs", 0, 10)
+    test.wait_until("it is known", lambda: ask(address, "/readyz")[0] == 200)
+    assert lag(test, topics)["unfinished"] == 0

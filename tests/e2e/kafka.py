@@ -211,6 +211,21 @@ def delete_below(topic, partition, offset):
     assert [(number, code) for number, _, code in partitions] == [(partition, 0)], partitions
 
 
+def commit_offset(test, group, topic, partition, offset):
+    """OffsetCommit (8) version 2, by no member. FindCoordinator (10) makes the broker the group's coordinator."""
+    string, array = protocol.string, protocol.array
+    body = string(group) + struct.pack(">i", -1) + string("") + struct.pack(">q", -1) + array(
+        [string(topic) + array([struct.pack(">iq", partition, offset) + string("")])])
+
+    def is_committed():
+        protocol.Connection(address()).request(10, 0, string(group))
+        reader = protocol.Connection(address()).request(8, 2, body)
+        ((_, partitions),) = reader.array(lambda: (reader.string(), reader.array(lambda: (reader.take("i"), reader.take("h")))))
+        assert partitions[0][1] in (0, 14, 15, 16), partitions  # the coordinator loads, is not available, is not this one
+        return partitions == [(partition, 0)]
+    test.wait_until("the offset is committed", is_committed)
+
+
 def delete_topics(test, *names):
     """DeleteTopics (20) version 1. The broker follows the controller, which answers before that."""
     body = protocol.array([protocol.string(name) for name in names]) + struct.pack(">i", 120_000)
