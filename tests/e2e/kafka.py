@@ -211,6 +211,11 @@ def delete_below(topic, partition, offset):
     assert [(number, code) for number, _, code in partitions] == [(partition, 0)], partitions
 
 
+def n_brokers():
+    """Metadata (3) version 1, without topics: the brokers that the controller calls alive."""
+    return protocol.Connection(address()).request(3, 1, protocol.array([])).take("i")
+
+
 def commit_offset(test, group, topic, partition, offset):
     """OffsetCommit (8) version 2, by no member. FindCoordinator (10) makes the broker the group's coordinator."""
     string, array = protocol.string, protocol.array
@@ -869,6 +874,7 @@ def too_few_in_sync_replicas_are_named_and_the_results_follow_once_there_are_eno
     finally:
         ops("stop", "--kill", "--dir", second)
         shutil.rmtree(second, ignore_errors=True)
+        test.wait_until("the first broker is alone", lambda: n_brokers() == 1)  # no topic is put on the second one
 
 
 @case
