@@ -48,6 +48,13 @@ TEST(the_share_is_of_the_last_records)
     assert_false(count("d", NULL, 0, true)); // the producer was mended
 }
 
+TEST(a_bad_producer_stays_one_however_many_records_it_writes)
+{
+    for (int i = 0; i < 4 * DEAD_SHARE_SPAN; i++)
+        count("d", NULL, 0, i % 4 != 0);
+    assert_true(count("d", NULL, 0, true)); // three of four records are bad
+}
+
 TEST(a_share_that_is_just_allowed_quarantines_none)
 {
     for (int i = 0; i < 1000; i++)
