@@ -1,6 +1,6 @@
 #include "batching/arrivals.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 

@@ -2,7 +2,7 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -20,8 +20,8 @@
 
 #include "batching/job_list.h"
 #include "batching/sequence.h"
-#include "engine/base/pool.h"
 #include "engine/session.h"
+#include "schemas/base/pool.h"
 #include "schemas/figures.h"
 
 #include <stdbool.h>

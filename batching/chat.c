@@ -1,6 +1,6 @@
 #include "batching/chat.h"
 
-#include "schemas/nearest.h"
+#include "schemas/base/nearest.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "batching/constraint.h"
 
 #include "batching/constraint_threads.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "batching/engine_thread.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/tokenizer/tokenizer.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 struct forced_run {
     uint32_t state; // of the recognizer

@@ -2,7 +2,7 @@
 // Thread: engine.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 #include "batching/prefix.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <assert.h>
 #include <stdlib.h>

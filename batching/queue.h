@@ -4,7 +4,7 @@
 // for poll(2). Thread: any.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

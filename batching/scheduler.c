@@ -2,7 +2,7 @@
 // while decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token
 // budget and KV pages last.
 #include "batching/batcher_state.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "batching/scoring.h"
 
-#include "engine/base/elementary.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "batching/speculation.h"
 
 #include "batching/constrained.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

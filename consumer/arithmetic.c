@@ -1,8 +1,8 @@
 #include "consumer/arithmetic.h"
 
-#include "consumer/file.h"
 #include "engine/file/interrupt.h"
-#include "schemas/hash.h"
+#include "schemas/base/file.h"
+#include "schemas/base/hash.h"
 
 #include <stdio.h>
 

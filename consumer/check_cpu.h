@@ -5,7 +5,7 @@
 
 #include "batching/limits.h"
 #include "engine/cross_check.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
 struct check_cpu { // zeroed: none
     struct cross_check *check;

@@ -1,8 +1,8 @@
 // Parses the values of --choice into labels.
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/text.h"
 
 struct choice_list {
     struct text *items; // [n], in the arena

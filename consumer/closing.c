@@ -1,7 +1,7 @@
 #include "consumer/closing.h"
 
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <poll.h>
 #include <signal.h>

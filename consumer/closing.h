@@ -7,7 +7,7 @@
 // Order of calls: closing_begin, then closing_at as often as wanted, closing_end once. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

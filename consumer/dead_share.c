@@ -1,7 +1,7 @@
 #include "consumer/dead_share.h"
 
 #include "consumer/kafka/headers.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>

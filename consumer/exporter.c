@@ -1,7 +1,7 @@
 #include "consumer/exporter.h"
 
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "consumer/http.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>

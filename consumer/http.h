@@ -4,8 +4,8 @@
 // calls the handler. Thread: main, except the handler.
 #pragma once
 
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 

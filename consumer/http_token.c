@@ -1,7 +1,7 @@
 #include "consumer/http_token.h"
 
-#include "consumer/file.h"
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
+#include "schemas/base/file.h"
 
 #include <string.h>
 #include <strings.h>

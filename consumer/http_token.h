@@ -2,7 +2,7 @@
 // password of Basic authentication (RFC 7617) with any user name. Thread: any.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 

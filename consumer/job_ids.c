@@ -1,6 +1,6 @@
 #include "consumer/job_ids.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 static uint64_t hash_name(const struct job *job)
 {

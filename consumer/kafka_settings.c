@@ -1,7 +1,7 @@
 #include "consumer/kafka_settings.h"
 
 #include "consumer/log.h"
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 
 #include <libgen.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "consumer/late_store.h"
 
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 

@@ -1,7 +1,7 @@
 #include "consumer/local.h"
 
 #include "consumer/fault.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 #include "consumer/log.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "schemas/value.h"
 
 #include <ctype.h>

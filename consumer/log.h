@@ -11,7 +11,7 @@
 // that is written has their number. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 #include "consumer/metrics.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <inttypes.h>

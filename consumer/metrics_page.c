@@ -2,7 +2,7 @@
 // workers. No scripts: the browser reloads it.
 #include "consumer/metrics.h"
 #include "consumer/page.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/report.h"
 
 #include <inttypes.h>

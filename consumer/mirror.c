@@ -5,7 +5,7 @@
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/log.h"
 #include "consumer/kafka/offset_map.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <poll.h>
 #include <stdlib.h>

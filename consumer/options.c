@@ -1,8 +1,8 @@
 #include "consumer/options.h"
 
-#include "consumer/file.h"
 #include "consumer/option_table.h"
-#include "schemas/nearest.h"
+#include "schemas/base/file.h"
+#include "schemas/base/nearest.h"
 
 #include <ctype.h>
 #include <errno.h>

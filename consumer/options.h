@@ -5,7 +5,7 @@
 // Errors: STATUS_REFUSE, ERROR_USAGE: exit status 2. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 // as large as the page's.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 

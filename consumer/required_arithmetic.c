@@ -1,6 +1,6 @@
 #include "consumer/required_arithmetic.h"
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 //   sheaf=1 model=9f86d081884c7d65 ...       begins with "sheaf=": a whole name, must equal the worker's
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 // Errors: STATUS_REFUSE, ERROR_USAGE: a part without a name or a value, or no part at all.
 enum status required_arithmetic_validate(const char *required, struct error *error) WARN_UNUSED;

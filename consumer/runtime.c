@@ -6,7 +6,7 @@
 #include "consumer/bus_error.h"
 #include "consumer/check_log.h"
 #include "consumer/fault.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/log.h"
 #include "consumer/required_arithmetic.h"
 #include "consumer/test_engine.h"
@@ -14,7 +14,7 @@
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/interrupt.h"
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 #include "engine/model/model_folder.h"
 #include "gpu/backend.h"
 

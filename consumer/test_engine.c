@@ -1,7 +1,7 @@
 #include "consumer/test_engine.h"
 
 #include "engine/tokenizer/tokenizer.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 
 #include "batching/scoring.h"
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 
 #include "consumer/fault.h"
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // The worker's side of the engine thread: sends orders, and jobs that pass the gate; receives rounds.
 #include "consumer/worker_state.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 void worker_append_list(struct job_list *to, struct job_list *from)
 {

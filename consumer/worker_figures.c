@@ -3,7 +3,7 @@
 
 #include "consumer/check_log.h"
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "consumer/log.h"
 #include "consumer/stop.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <poll.h>
 #include <signal.h>

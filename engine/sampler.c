@@ -1,7 +1,7 @@
 #include "engine/sampler.h"
 
-#include "engine/base/elementary.h"
 #include "engine/philox.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <float.h>

@@ -1,6 +1,6 @@
 // Draws one token from logits, by one job's settings. A pure function: the random number generator is
 // counter-based (engine/philox.h), keyed by the job's seed, with the token's index and the choice as the
-// counter. exp and log are our own (engine/base/elementary.h), so that every machine draws the same token
+// counter. exp and log are our own (schemas/base/elementary.h), so that every machine draws the same token
 // from the same logits.
 //
 // Order: logits of tokens that are not allowed become -infinity; logit bias, repetition, presence and

@@ -1,6 +1,6 @@
 #include "engine/session.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 static double now_us(void)
 {

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
 struct gpu_options {
     int index;             // among the devices visible to this process

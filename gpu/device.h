@@ -10,7 +10,7 @@
 // thread.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

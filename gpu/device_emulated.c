@@ -13,7 +13,7 @@
 #include "gpu/emulation/emulate.h"
 #include "gpu/emulation/stream.h"
 #include "gpu/kernels/launch.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <pthread.h>

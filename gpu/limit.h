@@ -12,7 +12,7 @@
 #pragma once
 
 #include "engine/backend.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
 // Limits of a weight's outputs for such rows, without the bias of its GEMM. All 0: not known.
 struct output_limits {

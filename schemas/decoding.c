@@ -1,5 +1,5 @@
+#include "schemas/base/nearest.h"
 #include "schemas/decoding.h"
-#include "schemas/nearest.h"
 
 #include <assert.h>
 

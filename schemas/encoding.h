@@ -1,7 +1,7 @@
 // Prefix bytes before a record's JSON.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 // Returns the record without prefixes that serializers write: a zero byte and a schema id of 4 bytes
 // (Confluent's wire format, also Debezium's), or a byte order mark.

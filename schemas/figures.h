@@ -1,7 +1,7 @@
 // Figures of steps and of the prefix cache, from the engine thread to the store. They never affect a result.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 #include "schemas/job.h"
 
+#include "schemas/base/hash.h"
 #include "schemas/encoding.h"
-#include "schemas/hash.h"
 #include "schemas/request.h"
 
 #include <assert.h>

@@ -4,7 +4,7 @@
 // schemas/result.schema.json describe both encodings.
 #pragma once
 
-#include "schemas/digest.h"
+#include "schemas/base/digest.h"
 #include "schemas/value.h"
 
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 // with json_fail, and skip white space. Thread: any.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // Writes value trees as JSON. Like json_read.c it needs the C locale, which the process never changes.
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 #include "schemas/json_token.h"
 #include "schemas/value.h"
 

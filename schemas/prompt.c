@@ -1,5 +1,5 @@
 // The prompt: messages for the chat template, a text, or token ids.
-#include "schemas/nearest.h"
+#include "schemas/base/nearest.h"
 #include "schemas/request.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "schemas/request.h"
 
-#include "schemas/nearest.h"
+#include "schemas/base/nearest.h"
 
 #include <assert.h>
 #include <math.h>

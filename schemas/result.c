@@ -20,7 +20,7 @@
 //   [drawn, logprob, bytes, best, logprob, bytes, second, logprob, bytes]
 // The first token of a prompt has null as its logprob. With "echoed_tokens" the prompt's tokens come first.
 // "text_offset" (plain completions with logprobs) has the number of characters of the text before each token.
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 #include "schemas/job.h"
 #include "schemas/scores.h"
 

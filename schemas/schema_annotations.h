@@ -2,7 +2,7 @@
 // which values are valid, so requests that differ only in them are equal. Thread: any.
 #pragma once
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "schemas/value.h"
 
 // *bare shares values with `schema`; changed objects and lists are in the arena. The values of const, enum,

@@ -1,6 +1,6 @@
 #include "schemas/value.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <assert.h>
 #include <math.h>

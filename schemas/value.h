@@ -2,8 +2,8 @@
 // is in an arena. Values are immutable once built and may be read by several threads.
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 #include "store/compact.h"
 
 #include "store/removal.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 enum { SURPLUS_STEPS_LEAST = 1000 }; // fewer are not worth the statements
 

@@ -1,6 +1,6 @@
 #include "store/database.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/store_sql.h"
 
 #include <assert.h>

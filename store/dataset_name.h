@@ -3,7 +3,7 @@
 // name, the other is called NAME@TOPIC. Called within a transaction.
 #pragma once
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "store/database.h"
 
 struct dataset_name;

@@ -2,7 +2,7 @@
 
 #include "store/hashed_jobs.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdlib.h>
 

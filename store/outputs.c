@@ -1,6 +1,6 @@
 #include "store/outputs.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/database.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 // store's.
 #pragma once
 
-#include "schemas/digest.h"
+#include "schemas/base/digest.h"
 #include "store/store.h"
 
 struct written_output {

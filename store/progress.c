@@ -1,5 +1,5 @@
 // Queries for display: progress of datasets, work of the workers, lag.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/workers.h"
 
 // Reads the number in a statement's only row.

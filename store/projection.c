@@ -1,6 +1,6 @@
 #include "store/projection.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 // Binds identity and source to parameters first..first+9.
 static void bind_identity(sqlite3_stmt *statement, int first, const struct published_job *published)

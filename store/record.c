@@ -1,6 +1,6 @@
 // The projection: writes the figures of a commit after it. If a record is lost, figures are lost, never a
 // job.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/compact.h"
 #include "store/dataset_name.h"
 #include "store/equal_requests.h"

@@ -1,5 +1,5 @@
 // Replaces the submitted lines of a dataset by the lines of a changed file.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/database.h"
 #include "store/dataset_name.h"
 #include "store/removal.h"

@@ -1,6 +1,6 @@
 #include "store/share.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/workers.h"
 
 // Counts the living workers that claim the same jobs, including this one. At most once per

@@ -3,8 +3,8 @@
 // ends.
 #pragma once
 
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 

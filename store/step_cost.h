@@ -2,7 +2,7 @@
 // model, dataset and batch, because the newest may have had few jobs. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 // Writes of a mirror: stores the contents of the topics as the rows that workers would have written.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/dataset_name.h"
 #include "store/projection.h"
 

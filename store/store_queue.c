@@ -1,5 +1,5 @@
 // The embedded queue: claim, release, collect. Submitting: store/submit.c.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/dataset_arithmetic.h"
 #include "store/dataset_name.h"
 #include "store/finish.h"

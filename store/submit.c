@@ -1,5 +1,5 @@
 // Submits jobs to the embedded queue, and keeps the progress of submitting a dataset's file.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "store/dataset_name.h"
 #include "store/hashed_jobs.h"
 #include "store/submit.h"

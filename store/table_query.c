@@ -1,6 +1,6 @@
 #include "store/table_query.h"
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "store/database.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "store/workers.h"
 
-#include "schemas/clock.h"
-#include "schemas/hash.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 #include "store/files.h"
 
 #include <errno.h>

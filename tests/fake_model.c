@@ -1,6 +1,6 @@
 #include "tests/fake_model.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <assert.h>
 #include <pthread.h>

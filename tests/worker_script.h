@@ -3,7 +3,7 @@
 #pragma once
 
 #include "consumer/worker.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/fake_model.h"
 

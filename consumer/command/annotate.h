@@ -9,7 +9,7 @@
 #include "consumer/options.h"
 #include "consumer/table/evaluation.h"
 #include "consumer/table/label_counts.h"
-#include "schemas/occurrences.h"
+#include "schemas/base/occurrences.h"
 #include "consumer/table/row_answer.h"
 #include "consumer/table/row_map.h"
 #include "consumer/table/row_order.h"

@@ -2,9 +2,9 @@
 
 #include "consumer/command/output_file.h"
 #include "consumer/command/own_output.h"
-#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/table/table_writer.h"
+#include "schemas/base/file.h"
 #include "store/equal_requests.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 // but with their fields in the order of the columns: a run with --reorder may order the fields of `row`
 // differently.
 #include "consumer/command/annotate.h"
-#include "schemas/digest.h"
-#include "schemas/hash.h"
+#include "schemas/base/digest.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 

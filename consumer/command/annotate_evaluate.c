@@ -1,7 +1,7 @@
 // --evaluate: compares the labels of the answers with the gold labels of a column.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
-#include "schemas/nearest.h"
+#include "schemas/base/nearest.h"
 #include "store/report.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 // prompts depend on that order, so planning needs an extra pass over the table before they are rendered.
 #include "consumer/command/annotate.h"
 #include "consumer/log.h"
-#include "schemas/clock.h"
-#include "schemas/hash.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 
 // The hash of a column's value, and the bytes that the column adds to a prompt: its name and its text. Values
 // that are not text count as 8 bytes.

@@ -2,7 +2,7 @@
 #include "consumer/command/annotate.h"
 #include "consumer/command/own_output.h"
 #include "consumer/log.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "consumer/command/annotate.h"
 #include "consumer/runtime.h"
 #include "consumer/table/sample_total.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "store/step_cost.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 
 #include "consumer/log.h"
 #include "consumer/table/row_spool.h"
-#include "schemas/digest.h"
+#include "schemas/base/digest.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 // progress marker, with the answers that the store has. Thread: main.
 #include "consumer/command/annotate.h"
 #include "consumer/command/topic_submit.h"
-#include "consumer/file.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/kafka/offset_map.h"
@@ -14,7 +13,8 @@
 #include "consumer/mirror.h"
 #include "consumer/progress_line.h"
 #include "consumer/stop.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/file.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,10 +7,10 @@
 #include "consumer/command/input.h"
 #include "consumer/command/input_source.h"
 #include "consumer/command/own_output.h"
-#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/service.h"
+#include "schemas/base/file.h"
 #include "store/outputs.h"
 #include "store/table_insert.h"
 

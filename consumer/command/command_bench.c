@@ -5,8 +5,8 @@
 #include "consumer/command/commands.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
-#include "schemas/clock.h"
-#include "schemas/hash.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>

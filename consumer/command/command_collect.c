@@ -1,6 +1,6 @@
 // sheaf collect: writes a dataset's results in input order.
 #include "consumer/command/commands.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/command/topic_collect.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"

@@ -6,12 +6,12 @@
 #include "consumer/arithmetic.h"
 #include "consumer/command/output_part.h"
 #include "consumer/command/own_output.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
 #include "engine/embedding.h"
-#include "schemas/clock.h"
-#include "schemas/hash.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 #include "schemas/value.h"
 
 #include <errno.h>

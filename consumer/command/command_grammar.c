@@ -4,9 +4,9 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/grammar_check.h"
 #include "consumer/command/grammar_text.h"
-#include "consumer/file.h"
 #include "engine/json_schema/json_schema.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/file.h"
 #include "schemas/value.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/runtime.h"
 #include "engine/file/gguf.h"
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 #include "schemas/value.h"
 
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/stop.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "schemas/value.h"
 
 #include <poll.h>

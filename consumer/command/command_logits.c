@@ -1,6 +1,6 @@
 // sheaf logits: writes the float32 logits of every position of a text given as token ids.
 #include "consumer/command/commands.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/command/output_file.h"
 #include "consumer/runtime.h"
 #include "engine/logits.h"

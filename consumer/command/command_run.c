@@ -3,7 +3,7 @@
 // are both streams: then the queue is in a temporary folder.
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/command/input_queue.h"
 #include "consumer/log.h"
 #include "consumer/command/output.h"

@@ -1,6 +1,6 @@
 // sheaf submit: queues the lines of a file under a dataset's name.
 #include "consumer/command/commands.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/command/input_queue.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka_settings.h"

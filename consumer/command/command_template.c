@@ -3,13 +3,13 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/output_file.h"
 #include "batching/chat.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "consumer/log.h"
 #include "consumer/runtime.h"
 #include "engine/answer/answer_grammar.h"
 #include "engine/grammar/grammar.h"
 #include "engine/model/model_folder.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>

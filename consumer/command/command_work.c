@@ -2,12 +2,12 @@
 #include "consumer/closing.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/named_store.h"
-#include "consumer/file.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/log.h"
 #include "consumer/progress_line.h"
 #include "consumer/runtime.h"
 #include "consumer/service.h"
+#include "schemas/base/file.h"
 
 static enum status retry_failed(struct store *store, const struct settings *settings, struct error *error)
 {

@@ -5,8 +5,8 @@
 // pipe cannot be read twice, so there the first non-blank line decides.
 #pragma once
 
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 
 #include <stdio.h>
 

@@ -8,9 +8,9 @@
 // absent; other members are ignored.
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 
 // The line without line feeds and carriage returns at its end.
 struct text embed_line_trim(struct text line);

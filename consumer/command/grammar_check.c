@@ -1,7 +1,7 @@
 #include "consumer/command/grammar_check.h"
 
 #include "engine/model/model_folder.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "consumer/command/input.h"
 
 #include "consumer/log.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>

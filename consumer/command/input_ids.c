@@ -1,6 +1,6 @@
 #include "consumer/command/input_ids.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "schemas/json_token.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "consumer/command/input_lines.h"
 
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

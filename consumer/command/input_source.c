@@ -1,6 +1,6 @@
 #include "consumer/command/input_source.h"
 
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

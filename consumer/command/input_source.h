@@ -3,7 +3,7 @@
 // does (RFC 1952) is decompressed while it is read. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 #include "consumer/log.h"
 #include "consumer/option_help.h"
 #include "consumer/option_table.h"
-#include "schemas/digest.h"
+#include "schemas/base/digest.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 // written directly. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #include "consumer/command/output_part.h"
 
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "schemas/value.h"
 
 #include <errno.h>

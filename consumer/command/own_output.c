@@ -1,6 +1,6 @@
 #include "consumer/command/own_output.h"
 
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "store/outputs.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "consumer/command/output_file.h"
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 #include "store/store.h"
 
 // STATUS_REFUSE, ERROR_FILE: the file exists, and the dataset did not write it. `path` NULL: nothing is

@@ -2,7 +2,7 @@
 
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 

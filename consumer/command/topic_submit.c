@@ -5,7 +5,7 @@
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/log.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <time.h>

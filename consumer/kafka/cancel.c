@@ -1,7 +1,7 @@
 #include "consumer/kafka/cancel.h"
 
 #include "consumer/kafka/marker.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "schemas/job.h"
 #include "schemas/value.h"
 

@@ -14,8 +14,8 @@
 //     (absent: unknown). Jobs created more than CANCEL_SKEW_S after `at` are not: the topic was recreated.
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

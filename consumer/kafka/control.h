@@ -4,8 +4,8 @@
 
 #include "consumer/kafka/kafka_client.h"
 #include "consumer/kafka/marker.h"
-#include "schemas/hash.h"
-#include "schemas/occurrences.h"
+#include "schemas/base/hash.h"
+#include "schemas/base/occurrences.h"
 
 struct control {
     bool has_marker;

@@ -1,7 +1,7 @@
 // The calls of a transaction: their timeouts, and how librdkafka's errors are classified.
 #include "consumer/kafka/kafka_offsets_call.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "consumer/kafka/cancel.h"
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_topic.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // them.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

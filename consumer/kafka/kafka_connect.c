@@ -2,7 +2,7 @@
 // transactions, the group's offset maps. All of it ends early once config->is_stopping.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>

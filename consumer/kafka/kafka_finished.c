@@ -2,7 +2,7 @@
 
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdlib.h>
 

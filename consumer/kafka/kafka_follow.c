@@ -3,8 +3,8 @@
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/offset_map.h"
-#include "schemas/clock.h"
-#include "schemas/hash.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 
 #include <assert.h>
 #include <inttypes.h>

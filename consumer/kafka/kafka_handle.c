@@ -1,7 +1,7 @@
 #include "consumer/kafka/kafka_handle.h"
 
 #include "consumer/kafka/headers.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 // connections and do not answer, records held back by a transaction that stays open. A restart would not help
 // against them, so only a deleted jobs topic ends the worker.
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

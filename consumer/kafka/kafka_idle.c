@@ -3,7 +3,7 @@
 // members.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "consumer/kafka/kafka_members.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 // without partitions is a member.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "consumer/kafka/kafka_metadata.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <pthread.h>
 #include <stdlib.h>

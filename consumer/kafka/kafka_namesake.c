@@ -16,7 +16,7 @@
 // process waits.
 #include "consumer/kafka/kafka_members.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "consumer/kafka/kafka_offsets_call.h"
 
 #include "consumer/kafka/kafka_handle.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <errno.h>
 #include <poll.h>

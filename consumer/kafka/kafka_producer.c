@@ -3,7 +3,7 @@
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_undecided.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

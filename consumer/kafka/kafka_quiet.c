@@ -1,7 +1,7 @@
 // Partitions without jobs to deliver: commits their positions, and checks that they are at the log end.
 #include "consumer/kafka/kafka_topic.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 enum { IDLE_COMMIT_INTERVAL_MS = 1000, WATCH_TIMEOUT_MS = 1000 };
 

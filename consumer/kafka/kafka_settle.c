@@ -26,7 +26,7 @@
 //                committed were aborted, read the jobs again from the group's offsets.
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 //    first               low      probe         high
 //    |  unreadable ...   |  ?  ?  |  ?  ?  ?  ? |  other records
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

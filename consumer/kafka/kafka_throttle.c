@@ -6,7 +6,7 @@
 //   - a group of jobs is so large that its records are throttled for about GROUP_MS;
 //   - a producer whose requests would time out is replaced, and the next one has longer timeouts.
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

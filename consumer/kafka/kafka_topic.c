@@ -1,6 +1,6 @@
 #include "consumer/kafka/kafka_topic.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 // simply published again.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "consumer/kafka/kafka_undecided.h"
 
 #include "consumer/kafka/kafka_topic.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "consumer/kafka/headers.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/kafka_undecided.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 //   value  {"topic", "start", "unmarked": [DATASET, ...]}
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 #include "schemas/value.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "consumer/kafka/offset_map.h"
 
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -16,7 +16,7 @@
 // A map is plain memory without pointers: copying the struct copies the map. No thread of its own.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

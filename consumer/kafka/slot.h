@@ -12,7 +12,7 @@
 // DEVICE and INODE are the file's own: in a copied file they differ, and the second line is ignored.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdint.h>
 

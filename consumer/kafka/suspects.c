@@ -1,6 +1,6 @@
 #include "consumer/kafka/suspects.h"
 
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 
 #include <assert.h>
 #include <inttypes.h>

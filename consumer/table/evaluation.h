@@ -3,8 +3,8 @@
 // has. Thread: main.
 #pragma once
 
-#include "schemas/arena.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/text.h"
 
 enum { EVALUATION_CLASSES_MAX = 512 };
 

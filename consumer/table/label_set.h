@@ -2,7 +2,7 @@
 // enumerates (enum, const, boolean, null, unions of these, $ref within the schema). Thread: main.
 #pragma once
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "schemas/value.h"
 
 enum { LABELS_MAX = 1024 };

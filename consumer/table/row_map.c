@@ -1,6 +1,6 @@
 #include "consumer/table/row_map.h"
 
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 
 #include <errno.h>
 #include <unistd.h>

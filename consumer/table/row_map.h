@@ -2,7 +2,7 @@
 // Written once from the beginning, then read any number of times. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>

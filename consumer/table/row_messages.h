@@ -3,9 +3,9 @@
 // neither the string nor the message. Thread: any.
 #pragma once
 
-#include "schemas/error.h"
-#include "schemas/span.h"
-#include "schemas/text.h"
+#include "schemas/base/error.h"
+#include "schemas/base/span.h"
+#include "schemas/base/text.h"
 
 // Appends the messages, separated by commas. `content`: the parts of `rendered` that come from the table.
 // STATUS_REJECT: a line that is not JSON; text of the table outside a JSON string (except numbers and

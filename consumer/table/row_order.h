@@ -18,7 +18,7 @@
 // constants of the group.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,12 +1,12 @@
 #include "consumer/table/row_prompt.h"
 
-#include "consumer/file.h"
 #include "consumer/log.h"
 #include "consumer/table/row_messages.h"
 #include "consumer/table/schema_columns.h"
 #include "consumer/table/schema_file.h"
-#include "schemas/clock.h"
-#include "schemas/nearest.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/file.h"
+#include "schemas/base/nearest.h"
 #include "schemas/schema_annotations.h"
 
 #include <stdlib.h>

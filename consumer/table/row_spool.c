@@ -1,6 +1,6 @@
 #include "consumer/table/row_spool.h"
 
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 
 #include <errno.h>
 #include <stdlib.h>

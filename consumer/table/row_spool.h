@@ -2,8 +2,8 @@
 // unnamed file, and 32 bytes per row in memory. Thread: main.
 #pragma once
 
-#include "schemas/error.h"
-#include "schemas/text.h"
+#include "schemas/base/error.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 // Thread: main.
 #pragma once
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "schemas/value.h"
 
 enum { VOTE_INTEGERS_MAX = 16 };

@@ -2,7 +2,7 @@
 // schemas that always apply to the same object, by `allOf` and by `$ref` within the document. Thread: main.
 #pragma once
 
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 #include "schemas/value.h"
 
 struct schema_column {

@@ -1,7 +1,7 @@
 #include "consumer/table/table_writer.h"
 
 #include "consumer/command/output_file.h"
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 #include "store/table_insert.h"
 
 #include <errno.h>

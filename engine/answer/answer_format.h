@@ -13,7 +13,7 @@
 //   open                      NAME       middle             ARGUMENTS         close
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 enum tool_arguments {
     ARGUMENTS_JSON,   // {"a": 1, "b": "x"}

@@ -2,7 +2,7 @@
 
 #include "engine/answer/call_values.h"
 #include "engine/grammar/rules.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "schemas/json_answer.h"
 
 #include <stdio.h>

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "engine/answer/answer_format.h"
+#include "schemas/base/span.h"
 #include "schemas/job.h"
-#include "schemas/span.h"
 
 struct answer_parts {
     struct text content;

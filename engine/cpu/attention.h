@@ -29,7 +29,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/pages.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
 enum {
     ATTENTION_QUERIES = 8, // queries that a kernel processes at a time

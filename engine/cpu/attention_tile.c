@@ -1,7 +1,7 @@
 // One tile of attention: up to ATTENTION_TILE queries of one key-value head over their segments.
 #include "engine/cpu/attention_parts.h"
 
-#include "engine/base/elementary.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 
 #include "engine/cpu/memory.h"
 #include "engine/cpu/state.h"
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 #include "engine/sampler.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/kernels.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
 // `level_max`: limits the kernels' level, for tests and comparisons. The pool must outlive the backend.
 enum status cpu_backend_create(struct backend **backend, struct pool *pool, enum cpu_level level_max,

@@ -1,7 +1,7 @@
-// Memory of the backend's weights, in large mappings (schemas/memory_map.h).
+// Memory of the backend's weights, in large mappings (schemas/base/memory_map.h).
 #pragma once
 
-#include "schemas/memory_map.h"
+#include "schemas/base/memory_map.h"
 
 // A stack of weights, one after the other in a few mappings. A mapping per weight would leave up to 2 MB at
 // its end in small pages: a third of a model with a billion parameters. A zeroed stack is empty. All memory

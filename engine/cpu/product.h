@@ -22,8 +22,8 @@
 // further scale (struct tensor), acc is multiplied by it first.
 #pragma once
 
-#include "engine/base/pool.h"
 #include "engine/file/tensor.h"
+#include "schemas/base/pool.h"
 
 #include <stdbool.h>
 #include <stdint.h>

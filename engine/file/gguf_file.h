@@ -5,7 +5,7 @@
 
 #include "engine/file/gguf.h"
 #include "engine/file/mapped_file.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 // One key-value; `kind` decides which member is valid.
 struct gguf_entry {

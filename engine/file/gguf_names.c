@@ -1,6 +1,6 @@
 // Hash index of the names of key-values and tensors.
 #include "engine/file/gguf_file.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 enum status gguf_out_of_memory(struct error *error)
 {

@@ -1,7 +1,7 @@
 #include "engine/file/gguf_quantize.h"
 
 #include "engine/file/gguf_made.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 #include "engine/file/quantize.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/file/tensor.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 #include "engine/file/mapped_file.h"
 
-#include "schemas/hash.h"
-#include "schemas/memory_map.h"
+#include "schemas/base/hash.h"
+#include "schemas/base/memory_map.h"
 
 #include <errno.h>
 #include <fcntl.h>

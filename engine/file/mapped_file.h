@@ -4,8 +4,8 @@
 #pragma once
 
 #include "engine/file/interrupt.h"
-#include "engine/base/pool.h"
-#include "schemas/error.h"
+#include "schemas/base/pool.h"
+#include "schemas/base/error.h"
 
 #include <stddef.h>
 #include <stdint.h>

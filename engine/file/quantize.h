@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/file/tensor.h"
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 // Whether quantize_items writes the type: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K.
 bool quantize_knows(enum tensor_type type);

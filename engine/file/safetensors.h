@@ -11,7 +11,7 @@
 #pragma once
 
 #include "engine/file/tensor.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 struct interrupt;
 struct pool;

@@ -3,7 +3,7 @@
 // dequantize_codebook.c.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 #include "engine/grammar/byte_automaton.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "engine/grammar/closing_costs.h"
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/terminal_ends.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <string.h>
 

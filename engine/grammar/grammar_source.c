@@ -1,5 +1,5 @@
 #include "engine/grammar/grammar_source.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdarg.h>
 #include <stdio.h>

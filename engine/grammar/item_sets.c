@@ -1,5 +1,5 @@
 #include "engine/grammar/item_sets.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <string.h>
 

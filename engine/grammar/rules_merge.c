@@ -2,7 +2,7 @@
 // common prefix, such as the objects of a oneOf, then share Earley items while the parser is in several of
 // them.
 #include "engine/grammar/rules_parts.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "engine/grammar/string_tokens.h"
 #include "engine/grammar/byte_automaton.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <string.h>
 

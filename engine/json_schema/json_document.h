@@ -5,7 +5,7 @@
 #pragma once
 
 #include "engine/regex/grammar_limits.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 #include <stdbool.h>
 

@@ -2,7 +2,7 @@
 
 #include "engine/file/gguf_made.h"
 #include "engine/model/model_folder_parts.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>

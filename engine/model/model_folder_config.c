@@ -1,8 +1,8 @@
 // config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
 // github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
-#include "engine/base/elementary.h"
 #include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
+#include "schemas/base/elementary.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
-#include "engine/base/elementary.h"
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
+#include "schemas/base/elementary.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 #include "engine/model/rope.h"
 
-#include "engine/base/elementary.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <stdlib.h>

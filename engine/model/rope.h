@@ -1,10 +1,10 @@
 // Rotary position embedding (Su et al. 2021, arXiv:2104.09864): the frequencies of a model with its context
 // scaling applied, and the cos-sin tables of a step. All arithmetic is IEEE double by our own functions
-// (engine/base/elementary.h), rounded to float at the end, so that every machine computes the same tables.
+// (schemas/base/elementary.h), rounded to float at the end, so that every machine computes the same tables.
 // Thread: any; a struct rope does not change once created.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stdint.h>

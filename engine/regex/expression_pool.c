@@ -1,5 +1,5 @@
 #include "engine/regex/expression_parts.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <assert.h>
 #include <string.h>

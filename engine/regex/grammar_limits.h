@@ -2,7 +2,7 @@
 // reached in bounded time. Counts depend on the grammar and the text matched only, never on what is cached.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 // Python counts, indexes and slices text in codepoints; the interpreter's texts are valid UTF-8.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "engine/template/template.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 #include <setjmp.h>
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 // float() do; Python's round().
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 // namespace can.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "schemas/value.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "engine/template/parser.h"
 #include "engine/template/codepoints.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include <string.h>
 

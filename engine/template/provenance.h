@@ -5,8 +5,8 @@
 // once two sources meet in it.
 #pragma once
 
-#include "schemas/span.h"
-#include "schemas/text.h"
+#include "schemas/base/span.h"
+#include "schemas/base/text.h"
 
 #include <stdint.h>
 

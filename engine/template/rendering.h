@@ -9,7 +9,7 @@
 #include "engine/template/object.h"
 #include "engine/template/provenance.h"
 #include "engine/template/template.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 #include <setjmp.h>
 

@@ -15,7 +15,7 @@
 
 #include "engine/template/object.h"
 #include "engine/template/template.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 struct expression;
 struct statement;

@@ -12,7 +12,7 @@
 // character.h for letters.
 #pragma once
 
-#include "schemas/span.h"
+#include "schemas/base/span.h"
 #include "schemas/value.h"
 
 #include <stddef.h>

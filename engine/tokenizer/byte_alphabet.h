@@ -3,7 +3,7 @@
 // order, to U+0100 and up. Source: github.com/openai/gpt-2, src/encoder.py, bytes_to_unicode.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

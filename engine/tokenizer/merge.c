@@ -1,6 +1,6 @@
 #include "engine/tokenizer/merge.h"
 
-#include "schemas/memory_map.h"
+#include "schemas/base/memory_map.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 // (utf8proc), lower case, replacements. Immutable once its steps are set: any thread may run it.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,8 +3,8 @@
 // times size of the longest token.
 #pragma once
 
-#include "schemas/span.h"
-#include "schemas/text.h"
+#include "schemas/base/span.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 // (split_pattern.c). Immutable after open: any thread may run one.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -3,7 +3,7 @@
 // any thread may use one.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

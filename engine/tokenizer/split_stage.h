@@ -4,7 +4,7 @@
 
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/unicode_class.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 #include "engine/tokenizer/token_map.h"
 
-#include "schemas/hash.h"
-#include "schemas/memory_map.h"
+#include "schemas/base/hash.h"
+#include "schemas/base/memory_map.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Finds a token by its text: a hash table of ids. The texts are in an array that the caller owns.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -4,8 +4,8 @@
 // encode and decode.
 #pragma once
 
-#include "schemas/span.h"
-#include "schemas/text.h"
+#include "schemas/base/span.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -9,7 +9,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "engine/tokenizer/word_cache.h"
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
 #define TOKENIZER_BLANK "\xE2\x96\x81" // U+2581, SentencePiece's blank
 

@@ -1,6 +1,6 @@
 #include "engine/tokenizer/unicode_class.h"
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <assert.h>
 #include <stdlib.h>

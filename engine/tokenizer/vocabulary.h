@@ -5,8 +5,8 @@
 
 #include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/split.h"
-#include "schemas/arena.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>

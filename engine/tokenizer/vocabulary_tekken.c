@@ -7,7 +7,7 @@
 #include "engine/file/gguf.h"
 #include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/vocabulary_json.h"
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 // of a change also sees the odd state of this change. A slot that was never written has size 0.
 #include "engine/tokenizer/word_cache.h"
 
-#include "schemas/memory_map.h"
+#include "schemas/base/memory_map.h"
 
 #include <assert.h>
 #include <stdatomic.h>

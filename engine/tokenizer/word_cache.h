@@ -3,7 +3,7 @@
 // lookup during an insertion misses.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// Elementary functions for kernels, with the same bits as engine/base/elementary.h, engine/philox.h and
+// Elementary functions for kernels, with the same bits as schemas/base/elementary.h, engine/philox.h and
 // engine/cpu/lanes_functions.h. CUDA's library differs from others in the last bit, and from version to
 // version. These functions are plain IEEE operations in a fixed order, so their results can be predicted on
 // the host.

@@ -5,37 +5,37 @@ import re
 from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ENGINE = {"engine", "engine/answer", "engine/base", "engine/cpu", "engine/file", "engine/grammar", "engine/json_schema", "engine/model", "engine/regex", "engine/template", "engine/tokenizer"}
+ENGINE = {"engine", "engine/answer", "engine/cpu", "engine/file", "engine/grammar", "engine/json_schema", "engine/model", "engine/regex", "engine/template", "engine/tokenizer"}
 LAYERS = {  # folder: the folders of ours that it may include, besides itself, and single headers of others
-    "schemas": set(),
-    "store": {"schemas"},
-    "engine/template": {"schemas"},
-    "engine/regex": {"schemas"},
-    "engine/grammar": {"schemas", "engine/regex"},
-    "engine/json_schema": {"schemas", "engine/grammar", "engine/regex"},
-    "engine/answer": {"schemas", "engine/grammar", "engine/json_schema"},
-    "engine/base": {"schemas"},
-    "engine/file": {"schemas", "engine/base"},
-    "engine/tokenizer": {"schemas", "engine/file"},
-    "engine/model": {"schemas", "engine/base", "engine/file"},
-    "engine": {"schemas", "engine/base", "engine/file", "engine/model"},
-    "engine/cpu": {"schemas", "engine", "engine/base", "engine/file"},
+    "schemas/base": set(),
+    "schemas": {"schemas/base"},
+    "store": {"schemas", "schemas/base"},
+    "engine/template": {"schemas", "schemas/base"},
+    "engine/regex": {"schemas", "schemas/base"},
+    "engine/grammar": {"schemas", "schemas/base", "engine/regex"},
+    "engine/json_schema": {"schemas", "schemas/base", "engine/grammar", "engine/regex"},
+    "engine/answer": {"schemas", "schemas/base", "engine/grammar", "engine/json_schema"},
+    "engine/file": {"schemas", "schemas/base"},
+    "engine/tokenizer": {"schemas", "schemas/base", "engine/file"},
+    "engine/model": {"schemas", "schemas/base", "engine/file"},
+    "engine": {"schemas", "schemas/base", "engine/file", "engine/model"},
+    "engine/cpu": {"schemas", "schemas/base", "engine", "engine/file"},
     "gpu/emulation": {"engine/file"},
-    "gpu/kernels": {"schemas", "engine", "engine/file", "engine/model", "gpu/emulation"},
-    "gpu": {"schemas", "engine", "engine/base", "engine/file", "engine/model", "gpu/emulation", "gpu/kernels"},
-    "batching": {"schemas", "engine", "engine/answer", "engine/base", "engine/grammar", "engine/json_schema", "engine/template", "engine/tokenizer"},
-    "consumer/kafka": {"schemas", "consumer/fault.h", "consumer/transport.h"},
-    "consumer": ENGINE | {"schemas", "store", "gpu", "batching", "consumer/kafka"},
-    "consumer/table": {"schemas", "store", "engine/template", "consumer", "consumer/command/input_lines.h",
+    "gpu/kernels": {"schemas", "schemas/base", "engine", "engine/file", "engine/model", "gpu/emulation"},
+    "gpu": {"schemas", "schemas/base", "engine", "engine/file", "engine/model", "gpu/emulation", "gpu/kernels"},
+    "batching": {"schemas", "schemas/base", "engine", "engine/answer", "engine/grammar", "engine/json_schema", "engine/template", "engine/tokenizer"},
+    "consumer/kafka": {"schemas", "schemas/base", "consumer/fault.h", "consumer/transport.h"},
+    "consumer": ENGINE | {"schemas", "schemas/base", "store", "gpu", "batching", "consumer/kafka"},
+    "consumer/table": {"schemas", "schemas/base", "store", "engine/template", "consumer", "consumer/command/input_lines.h",
                        "consumer/command/input_source.h", "consumer/command/output_file.h"},
-    "consumer/command": ENGINE | {"schemas", "store", "batching", "consumer", "consumer/kafka", "consumer/table"},
+    "consumer/command": ENGINE | {"schemas", "schemas/base", "store", "batching", "consumer", "consumer/kafka", "consumer/table"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_define.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
-    "xxhash.h": (r"schemas/hash\.c", 1),
-    "sodium.h": (r"schemas/digest\.c", 1),
+    "xxhash.h": (r"schemas/base/hash\.c", 1),
+    "sodium.h": (r"schemas/base/digest\.c", 1),
     "pcre2.h": (r"engine/tokenizer/\w+\.c", 1),
     "utf8proc.h": (r"engine/tokenizer/\w+\.c", 1),
     "sqlite3.h": (r"store/\w+\.[ch]", 9),
@@ -43,7 +43,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "setjmp.h": (r"engine/template/(lexer|rendering)\.h", 2),
     "zlib.h": (r"consumer/command/input_source\.c", 1),
     "microhttpd.h": (r"consumer/http\.c", 1),
-    "sanitizer/asan_interface.h": (r"schemas/arena\.c", 1),
+    "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
 SYSTEM = set("""arpa/inet assert ctype errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign
     stdarg stdatomic stdbool stddef stdint stdio stdlib string strings sys/eventfd sys/file sys/inotify sys/ioctl sys/mman
@@ -185,6 +185,6 @@ def no_file_is_longer_than_its_limit_or_named_after_nothing(test):
 
 @case
 def no_lock_is_taken_outside_the_queue_the_pool_and_the_exporter(test):
-    may = re.compile(r"batching/queue\.[ch]|engine/base/pool\.[ch]|consumer/exporter\.[ch]")
+    may = re.compile(r"batching/queue\.[ch]|schemas/base/pool\.[ch]|consumer/exporter\.[ch]")
     none([f"{path}: {match.group(0)}" for path, text in sources() if not may.fullmatch(path)
           for match in re.finditer(r"\bpthread_(mutex|cond|rwlock|spin|barrier)\w*|\bmtx_\w+", code_of(text))])

@@ -2,7 +2,7 @@
 // read back byte for byte. The first byte chooses the format.
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // are written instead of compared; the difference is then visible in the version control.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "tests/cases.h"
 
 static inline void golden_path(char *path, size_t size, const char *name)

@@ -1,8 +1,8 @@
 // A sequence's logits are the same bytes however it is computed: alone or among others, in one chunk or token
 // by token, with draft tokens or without, by one thread or two, by plain C or any faster kernels.
-#include "engine/base/elementary.h"
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
+#include "schemas/base/elementary.h"
 #include "tests/cases.h"
 #include "tests/forward_steps.h"
 #include "tests/gguf_writer.h"

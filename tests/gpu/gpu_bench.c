@@ -17,7 +17,7 @@
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_attention.h"
 #include "gpu/kernels/tiles.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/random.h"
 
 #include <inttypes.h>

@@ -18,7 +18,7 @@
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
 #include "gpu/kernels/tiles.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/kernel/product_data.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 // of its session. One that is killed stays for its session, and its restart takes its place.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/wide.h"

@@ -1,6 +1,6 @@
 #include "tests/kafka/kafka_member.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/kafka/kafka_probe.h"
 
 #include <poll.h>

@@ -3,7 +3,7 @@
 #include "consumer/kafka/kafka_follow.h"
 #include "consumer/kafka/kafka_transport.h"
 #include "consumer/kafka/offset_map.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"

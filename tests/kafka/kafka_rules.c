@@ -2,7 +2,7 @@
 // delivered again, a pause and a rebalance, a partition that is no longer fetched, missing permissions.
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_transport.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"

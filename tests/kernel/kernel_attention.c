@@ -2,7 +2,7 @@
 // promises of engine/cpu/attention.h. With --bench: speed of each level in the shapes that matter.
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 #include "tests/cases.h"
 #include "tests/kernel/kernel_bench.h"
 #include "tests/random.h"

@@ -1,8 +1,8 @@
 // Benchmark mode of the kernel tests: a clock, and the number of cores.
 #pragma once
 
-#include "engine/base/machine.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/machine.h"
 
 // One thread's own processor time, so that what else runs on the machine counts less; else the wall clock.
 static inline double bench_seconds(int n_threads)

@@ -2,7 +2,7 @@
 
 #include "engine/cpu/memory.h"
 #include "engine/cpu/packed.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "gpu/state.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "tests/cases.h"
 
 enum { N_TOKENS = 3, N_ROWS = 4, N_OUTPUTS = 2, UPLOAD_BYTES = 4096, MULTIPROCESSORS = 7, SHARED_KIB = 100 };

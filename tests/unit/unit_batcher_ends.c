@@ -1,7 +1,7 @@
 // How jobs leave the batcher other than with an answer: bad, cancelled, released, too late, too large, on a
 // lost device.
 #include "batching/constraint_threads.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/batcher_bench.h"
 #include "tests/cases.h"
 #include "tests/random.h"

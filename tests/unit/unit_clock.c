@@ -1,5 +1,5 @@
 // Clocks: seconds and nanoseconds of the system's, in each unit.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -5,7 +5,7 @@
 #include "consumer/command/output_file.h"
 #include "consumer/kafka_settings.h"
 #include "consumer/mirror.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "tests/cases.h"
 
 #include <time.h>

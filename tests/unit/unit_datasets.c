@@ -1,5 +1,5 @@
 // Datasets in the store: one arithmetic for all answers of one, shares of its workers, retention.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 

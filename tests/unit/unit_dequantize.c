@@ -2,7 +2,7 @@
 // floats that the format defines for those items: bit for bit.
 #include "engine/file/dequantize.h"
 #include "engine/file/tensor.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/random.h"
 

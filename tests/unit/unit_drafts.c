@@ -2,7 +2,7 @@
 // (tests/fake_model.h): answers are those without drafts, whatever is drafted and whenever a draft is wrong.
 #include "batching/batcher_state.h"
 #include "tests/batcher_bench.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/random.h"
 

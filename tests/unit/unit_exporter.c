@@ -1,7 +1,7 @@
 // A worker's HTTP endpoints while its main thread does something else: here it is the client that waits for
 // them.
 #include "consumer/exporter.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/failing_memory.h"
 

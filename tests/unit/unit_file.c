@@ -1,6 +1,6 @@
-// Paths that are followed (consumer/file.c), and output files that can't be written (consumer/command/output_file.c).
+// Paths that are followed (schemas/base/file.c), and output files that can't be written (consumer/command/output_file.c).
 #include "consumer/command/output_file.h"
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 #include "tests/cases.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 // The time that one request to the HTTP server may take. The linker redirects clock_ms to this file, where
 // time passes only when a test says so.
 #include "consumer/http.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 
 #include <arpa/inet.h>

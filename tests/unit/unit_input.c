@@ -1,6 +1,6 @@
 // Files of jobs: lines, marks, groups.
 #include "consumer/command/input.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Reading and writing job records: identity, parameters, limits, bytes.
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"

@@ -1,5 +1,5 @@
 // Limits of job records, and what is refused, unknown or without effect.
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/job_records.h"

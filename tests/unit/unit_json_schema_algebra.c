@@ -1,6 +1,6 @@
 // Applicators of JSON Schema as the algebra of what their branches accept: each pair of schemas under allOf,
 // anyOf, oneOf, not and if accepts the texts that its branches' own grammars say.
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "tests/matched_grammar.h"
 
 static const char *const texts[] = {

@@ -1,6 +1,6 @@
 // How long a worker's clients wait for a broker that answers nothing (consumer/kafka/kafka_handle.c).
 #include "consumer/kafka/kafka_topic.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/mock_brokers.h"
 

@@ -3,7 +3,7 @@
 #include "consumer/fault.h"
 #include "consumer/kafka/kafka_producer.h"
 #include "consumer/kafka/kafka_topic.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/mock_brokers.h"
 

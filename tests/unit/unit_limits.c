@@ -2,7 +2,7 @@
 // a refusal advises.
 #include "batching/speculation.h"
 #include "engine/cpu/backend.h"
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 #include "tests/cases.h"
 #include "tests/plans.h"
 

@@ -2,7 +2,7 @@
 #include "engine/file/mapped_file.h"
 #include "engine/model/family.h"
 #include "engine/model/model.h"
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/gguf_writer.h"
 #include "tests/make_model.h"

@@ -4,7 +4,7 @@
 #include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 #include "tests/cases.h"
 #include "tests/gguf_writer.h"
 

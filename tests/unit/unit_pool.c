@@ -1,7 +1,7 @@
 // The pool: every index once, for all sizes and sequences of runs; results are visible to the caller.
-#include "engine/base/machine.h"
-#include "engine/base/pool.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/machine.h"
+#include "schemas/base/pool.h"
 #include "tests/cases.h"
 #include "tests/thread_names.h"
 

@@ -1,6 +1,6 @@
-#include "engine/base/elementary.h"
 #include "engine/model/rope.h"
-#include "schemas/hash.h"
+#include "schemas/base/elementary.h"
+#include "schemas/base/hash.h"
 #include "tests/cases.h"
 #include "tests/random.h"
 

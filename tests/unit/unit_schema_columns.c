@@ -1,6 +1,6 @@
 // Which members of an answer a schema names.
 #include "consumer/table/schema_columns.h"
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 #include "tests/cases.h"
 
 // expected: names separated by '|', then '+' where there may be others, and '!' where the answer may be no

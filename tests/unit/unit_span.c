@@ -1,6 +1,6 @@
-// Parts of a text (schemas/span.h): joined where they meet, cut with the text, found where another part
+// Parts of a text (schemas/base/span.h): joined where they meet, cut with the text, found where another part
 // touches them.
-#include "schemas/span.h"
+#include "schemas/base/span.h"
 #include "tests/cases.h"
 
 // As "1-3 5-9".

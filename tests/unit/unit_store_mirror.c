@@ -3,7 +3,7 @@
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 static const struct text jobs_topic = TEXT("jobs"), results_topic = TEXT("results");
 

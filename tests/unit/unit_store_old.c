@@ -1,5 +1,5 @@
 // Old stores and old rows: each version is migrated, and compacted rows become sums with the same totals.
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/store_jobs.h"

@@ -2,7 +2,7 @@
 // back as it was.
 #include "consumer/table/table_reader.h"
 #include "consumer/table/table_writer.h"
-#include "schemas/occurrences.h"
+#include "schemas/base/occurrences.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"

@@ -1,10 +1,10 @@
 // Text and buffers, UTF-8, base64, arenas, errors, hashes.
-#include "schemas/arena.h"
-#include "schemas/base64.h"
-#include "schemas/error.h"
-#include "schemas/hash.h"
-#include "schemas/nearest.h"
-#include "schemas/text.h"
+#include "schemas/base/arena.h"
+#include "schemas/base/base64.h"
+#include "schemas/base/error.h"
+#include "schemas/base/hash.h"
+#include "schemas/base/nearest.h"
+#include "schemas/base/text.h"
 #include "tests/cases.h"
 
 #include <stdalign.h>

@@ -5,7 +5,7 @@
 #include "engine/file/gguf.h"
 #include "engine/grammar/grammar.h"
 #include "engine/tokenizer/tokenizer.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "schemas/request.h"
 #include "tests/cases.h"
 

@@ -1,5 +1,5 @@
 // The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings
-// (schemas/memory_map.c).
+// (schemas/base/memory_map.c).
 #include "engine/cpu/memory.h"
 #include "tests/cases.h"
 

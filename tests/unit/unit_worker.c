@@ -5,7 +5,7 @@
 #include "consumer/log.h"
 #include "consumer/trial.h"
 #include "consumer/worker_state.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"

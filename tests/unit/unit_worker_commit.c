@@ -2,7 +2,7 @@
 // refused records, revoked partitions.
 #include "consumer/log.h"
 #include "consumer/worker_state.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/worker_script.h"

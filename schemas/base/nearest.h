@@ -3,7 +3,7 @@
 // distance 1. Names above 64 bytes are not compared.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 struct nearest {
     struct text name;  // the unknown one

@@ -1,4 +1,4 @@
-#include "schemas/span.h"
+#include "schemas/base/span.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // Reads /proc, /sys and the affinity mask. Control groups: kernel documentation, admin-guide/cgroup-v2.rst
 // (cpu.max, memory.max, memory.current) and cgroup-v1 (cpu.cfs_quota_us, memory.limit_in_bytes). Any ancestor
 // group may have a limit, so the lowest limit counts.
-#include "engine/base/machine.h"
+#include "schemas/base/machine.h"
 
 #include <inttypes.h>
 #include <sched.h>

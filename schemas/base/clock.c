@@ -1,4 +1,4 @@
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
 
 #include <time.h>
 

@@ -1,4 +1,4 @@
-#include "engine/base/elementary.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 

@@ -1,4 +1,4 @@
-#include "schemas/memory_map.h"
+#include "schemas/base/memory_map.h"
 
 #include <stdint.h>
 #include <sys/mman.h>

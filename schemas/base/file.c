@@ -1,4 +1,4 @@
-#include "consumer/file.h"
+#include "schemas/base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

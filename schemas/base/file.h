@@ -2,7 +2,7 @@
 // temporary files. Thread: main.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <limits.h>
 

@@ -17,7 +17,7 @@ struct arena {
 // which is aligned to 16 bytes and outlives the arena; arena_finish does not free it.
 void arena_init_within(struct arena *arena, void *memory, size_t size);
 // Reserves memory for allocations of `size` bytes in total, alignment and padding included. Many megabytes
-// are in huge pages (schemas/memory_map.h). False: out of memory.
+// are in huge pages (schemas/base/memory_map.h). False: out of memory.
 bool arena_reserve(struct arena *arena, size_t size);
 // Zeroed memory of `size` bytes. NULL only when the machine has no memory left (or size overflows).
 void *arena_allocate(struct arena *arena, size_t size);

@@ -1,4 +1,4 @@
-#include "schemas/base64.h"
+#include "schemas/base/base64.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 // runs a background task it takes no part in loops, so such a task should be short.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 // Text: bytes with a length (not NUL-terminated, may contain NUL), and a growing buffer of bytes.
 #pragma once
 
-#include "schemas/error.h"
+#include "schemas/base/error.h"
 
 #include <stdbool.h>
 #include <stddef.h>

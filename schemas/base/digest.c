@@ -1,4 +1,4 @@
-#include "schemas/digest.h"
+#include "schemas/base/digest.h"
 
 #include <assert.h>
 #include <sodium.h>

@@ -1,4 +1,4 @@
-#include "schemas/occurrences.h"
+#include "schemas/base/occurrences.h"
 
 #include <stdlib.h>
 

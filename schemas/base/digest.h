@@ -1,6 +1,6 @@
 // BLAKE2b (RFC 7693), 160 bits, by libsodium: the identity of a request. Equal digests mean equal requests
 // even if an attacker chooses the requests: a collision costs about 2^80 digests. XXH3
-// (schemas/hash.h) is not collision resistant; it is for tables whose entries are compared.
+// (schemas/base/hash.h) is not collision resistant; it is for tables whose entries are compared.
 #pragma once
 
 #include <stdbool.h>

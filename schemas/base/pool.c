@@ -14,10 +14,10 @@
 // Background tasks are a list under the mutex. A thread takes a background task when it finds no index, and
 // looks for indices again after each one. Starting a background task changes `runs` too, which wakes idle
 // threads.
-#include "engine/base/pool.h"
+#include "schemas/base/pool.h"
 
-#include "engine/base/machine.h"
-#include "schemas/clock.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/machine.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

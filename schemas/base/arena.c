@@ -1,6 +1,6 @@
-#include "schemas/arena.h"
+#include "schemas/base/arena.h"
 
-#include "schemas/memory_map.h"
+#include "schemas/base/memory_map.h"
 
 #include <stdalign.h>
 #include <stdbool.h>

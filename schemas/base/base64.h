@@ -1,7 +1,7 @@
 // base64 (RFC 4648, section 4): the standard alphabet, padded, no line breaks.
 #pragma once
 
-#include "schemas/text.h"
+#include "schemas/base/text.h"
 
 #include <stdbool.h>
 

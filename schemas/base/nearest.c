@@ -1,4 +1,4 @@
-#include "schemas/nearest.h"
+#include "schemas/base/nearest.h"
 
 #include <string.h>
 

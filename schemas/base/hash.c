@@ -1,4 +1,4 @@
-#include "schemas/hash.h"
+#include "schemas/base/hash.h"
 
 #include HASH_HEADER // <xxhash.h>, or <xxh_x86dispatch.h> (schemas/meson.build)
 
