@@ -1,6 +1,6 @@
 // The tokens of JSON (RFC 8259): the only code that knows how strings, escapes and numbers are spelled. A
 // reader keeps a cursor and builds what it needs from the tokens: values (json_read.h), a tree with numbers
-// as written (engine/json_schema/json_document.h), or the value of one member (consumer/command/input_ids.h).
+// as written (engine/json_schema/json_document.h), or the value of one member (consumer/command/files/input_ids.h).
 //
 // A function that returns false has set `cause`; `at` is the byte at fault. Callers report their own faults
 // with json_fail, and skip white space. Thread: any.

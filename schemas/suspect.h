@@ -1,5 +1,5 @@
 // Which jobs are computed together, so that a crash makes the right ones suspects. The numbers are stored in
-// the store (queue.suspect_state) and in the metadata of Kafka's commits (consumer/kafka/suspects.h).
+// the store (queue.suspect_state) and in the metadata of Kafka's commits (consumer/queue/kafka/suspects.h).
 #pragma once
 
 enum suspect_state {

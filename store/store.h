@@ -91,7 +91,7 @@ struct submission {
 enum status store_submit(struct store *store, struct text dataset, const struct submission *submissions,
                          size_t n, size_t *n_added, struct error *error) WARN_UNUSED;
 // Progress of submitting a dataset's file: the number of lines submitted, and their hash
-// (consumer/command/input_lines.h).
+// (consumer/command/files/input_lines.h).
 struct dataset_mark {
     // STORE_WHOLE_FILE: version 4 submitted the whole file; `hash` is the hash of its bytes
     int64_t n_lines;

@@ -10,7 +10,7 @@
 //
 // "poll:COUNT:again": at every COUNTth poll a partition is fetched again from its lowest unfinished offset,
 // so that what runs or is finished above it is delivered again.
-#include "consumer/fault.h"
+#include "consumer/queue/fault.h"
 #include "engine/backend.h"
 
 #include <signal.h>

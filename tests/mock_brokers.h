@@ -2,7 +2,7 @@
 // demand, in milliseconds. They have no settings of topics, and delete nothing.
 #pragma once
 
-#include "consumer/kafka/kafka_handle.h"
+#include "consumer/queue/kafka/client/kafka_handle.h"
 
 #include <librdkafka/rdkafka_mock.h>
 #include <setjmp.h>

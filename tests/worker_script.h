@@ -2,7 +2,7 @@
 // arithmetic.
 #pragma once
 
-#include "consumer/worker.h"
+#include "consumer/worker/worker.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/fake_model.h"

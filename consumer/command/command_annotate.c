@@ -1,15 +1,15 @@
 // sheaf annotate: reads a table and writes it with the answers as additional columns. Like sheaf run, it
 // submits, works and collects in one process, with an embedded queue beside the output
-// (consumer/command/annotate.h).
-#include "consumer/closing.h"
-#include "consumer/command/annotate.h"
+// (consumer/annotate/annotate.h).
+#include "consumer/annotate/annotate.h"
 #include "consumer/command/commands.h"
-#include "consumer/command/input.h"
-#include "consumer/command/input_source.h"
-#include "consumer/command/own_output.h"
-#include "consumer/log.h"
-#include "consumer/progress_line.h"
-#include "consumer/service.h"
+#include "consumer/command/files/input.h"
+#include "consumer/command/files/input_source.h"
+#include "consumer/command/files/own_output.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/closing.h"
+#include "consumer/worker/progress_line.h"
+#include "consumer/worker/service.h"
 #include "schemas/base/file.h"
 #include "store/outputs.h"
 #include "store/table_insert.h"

@@ -1,10 +1,10 @@
 // sheaf bench: measures prefill and decode tokens per second by batch size on the forward pass alone: no
 // queue, no text.
-#include "consumer/check_log.h"
-#include "consumer/check_log.h"
 #include "consumer/command/commands.h"
-#include "consumer/log.h"
-#include "consumer/runtime.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/check_log.h"
+#include "consumer/worker/check_log.h"
+#include "consumer/worker/runtime.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 

@@ -1,12 +1,12 @@
 // sheaf cancel: cancels unfinished jobs. Waiting jobs are finished as cancelled now, running ones by their
 // worker.
 #include "consumer/command/commands.h"
-#include "consumer/command/input.h"
-#include "consumer/command/named_store.h"
-#include "consumer/kafka/control.h"
-#include "consumer/kafka/kafka_client.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
+#include "consumer/command/files/input.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/observe/log.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/queue/kafka/client/control.h"
+#include "consumer/queue/kafka/client/kafka_client.h"
 #include "store/store.h"
 
 // Finds the dataset's submission. *created_s: creation time of its jobs, by the clock of the submitting host;

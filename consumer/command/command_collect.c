@@ -1,12 +1,12 @@
 // sheaf collect: writes a dataset's results in input order.
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
-#include "consumer/command/topic_collect.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
-#include "consumer/command/output.h"
-#include "consumer/command/named_store.h"
-#include "consumer/command/own_output.h"
+#include "consumer/command/files/topic_collect.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/observe/log.h"
+#include "consumer/command/files/output.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/command/files/own_output.h"
 #include "store/store.h"
 
 #include <stdio.h>

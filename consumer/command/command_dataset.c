@@ -1,8 +1,8 @@
 // sheaf dataset list|delete|rename|reopen: manages the datasets in a store.
 #include "consumer/command/commands.h"
-#include "consumer/command/output_file.h"
-#include "consumer/command/named_store.h"
-#include "consumer/log.h"
+#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/observe/log.h"
 #include "schemas/value.h"
 #include "store/store.h"
 
@@ -30,7 +30,7 @@ static void add_time(struct buffer *out, int64_t time_us)
     buffer_add_format(out, "%-19s", text);
 }
 
-// Adds the first digits of the model's fingerprint (consumer/arithmetic.h): two models may have the same
+// Adds the first digits of the model's fingerprint (consumer/worker/arithmetic.h): two models may have the same
 // name.
 static void add_fingerprint(struct buffer *out, struct text arithmetic)
 {

@@ -1,9 +1,9 @@
 // sheaf grammar: compiles a constraint given as in a job, and prints which texts it accepts. With --cases:
 // schemas with instances, one JSON line each.
-#include "consumer/choice_list.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/grammar_check.h"
 #include "consumer/command/grammar_text.h"
+#include "consumer/options/choice_list.h"
 #include "engine/json_schema/json_schema.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/file.h"

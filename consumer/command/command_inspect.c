@@ -1,6 +1,6 @@
 // sheaf inspect: prints a model file's properties and problems.
 #include "consumer/command/commands.h"
-#include "consumer/runtime.h"
+#include "consumer/worker/runtime.h"
 #include "engine/file/gguf.h"
 #include "schemas/base/machine.h"
 #include "schemas/value.h"

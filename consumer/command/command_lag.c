@@ -10,12 +10,12 @@
 // An unknown or outdated number is answered with 503: an autoscaler then changes nothing.
 #include "batching/queue.h"
 #include "consumer/command/commands.h"
-#include "consumer/http.h"
-#include "consumer/http_token.h"
-#include "consumer/kafka/kafka_follow.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
-#include "consumer/stop.h"
+#include "consumer/observe/http.h"
+#include "consumer/observe/http_token.h"
+#include "consumer/observe/log.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/queue/kafka/client/kafka_follow.h"
+#include "consumer/worker/stop.h"
 #include "schemas/base/clock.h"
 #include "schemas/value.h"
 

@@ -1,8 +1,8 @@
 // sheaf logits: writes the float32 logits of every position of a text given as token ids.
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
-#include "consumer/command/output_file.h"
-#include "consumer/runtime.h"
+#include "consumer/command/files/output_file.h"
+#include "consumer/worker/runtime.h"
 #include "engine/logits.h"
 
 #include <errno.h>

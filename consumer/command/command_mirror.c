@@ -1,10 +1,10 @@
 // sheaf mirror: builds the whole fleet's store from the topics alone, and keeps it up to date.
 #include "consumer/command/commands.h"
-#include "consumer/command/named_store.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
-#include "consumer/mirror.h"
-#include "consumer/stop.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/observe/log.h"
+#include "consumer/observe/mirror.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/worker/stop.h"
 
 #include <stdio.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 // sheaf quantize: writes a model of any supported format as GGUF, with its matrices in another type.
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
-#include "consumer/log.h"
-#include "consumer/command/output_file.h"
+#include "consumer/observe/log.h"
+#include "consumer/command/files/output_file.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
 #include "engine/model/model_folder.h"

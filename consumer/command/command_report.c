@@ -1,10 +1,10 @@
 // sheaf report: writes an HTML page with a dataset's figures, plots, errors, labels and evaluation, from the
 // store alone.
 #include "consumer/command/commands.h"
-#include "consumer/command/output_file.h"
-#include "consumer/command/named_store.h"
-#include "consumer/page.h"
-#include "consumer/table/evaluation.h"
+#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/observe/page.h"
+#include "consumer/annotate/evaluation.h"
 #include "store/report.h"
 
 #include <errno.h>

@@ -1,16 +1,16 @@
 // sheaf run: submits, works and collects in one process, with an embedded queue beside the output. Each part
 // does what the command of that name does. The same command resumes a killed run, except if input and output
 // are both streams: then the queue is in a temporary folder.
-#include "consumer/closing.h"
+#include "consumer/worker/closing.h"
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
-#include "consumer/command/input_queue.h"
-#include "consumer/log.h"
-#include "consumer/command/output.h"
-#include "consumer/command/own_output.h"
-#include "consumer/progress_line.h"
-#include "consumer/runtime.h"
-#include "consumer/service.h"
+#include "consumer/command/files/input_queue.h"
+#include "consumer/observe/log.h"
+#include "consumer/command/files/output.h"
+#include "consumer/command/files/own_output.h"
+#include "consumer/worker/progress_line.h"
+#include "consumer/worker/runtime.h"
+#include "consumer/worker/service.h"
 #include "store/outputs.h"
 
 #include <errno.h>

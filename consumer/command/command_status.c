@@ -1,10 +1,10 @@
 // sheaf status: prints the progress, rate and time left of each dataset, from the store alone; with --rebuild
 // the store is first rebuilt from the topics.
 #include "consumer/command/commands.h"
-#include "consumer/command/output_file.h"
-#include "consumer/command/named_store.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/mirror.h"
+#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/observe/mirror.h"
 #include "schemas/value.h"
 #include "store/store.h"
 

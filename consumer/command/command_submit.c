@@ -1,12 +1,12 @@
 // sheaf submit: queues the lines of a file under a dataset's name.
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
-#include "consumer/command/input_queue.h"
-#include "consumer/kafka/kafka_client.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
-#include "consumer/command/topic_submit.h"
-#include "consumer/command/named_store.h"
+#include "consumer/command/files/input_queue.h"
+#include "consumer/queue/kafka/client/kafka_client.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/observe/log.h"
+#include "consumer/command/files/topic_submit.h"
+#include "consumer/command/files/named_store.h"
 
 #include <stdio.h>
 

@@ -1,12 +1,12 @@
 // sheaf work: a worker that computes the jobs of a queue.
-#include "consumer/closing.h"
 #include "consumer/command/commands.h"
-#include "consumer/command/named_store.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/log.h"
-#include "consumer/progress_line.h"
-#include "consumer/runtime.h"
-#include "consumer/service.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/observe/log.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/worker/closing.h"
+#include "consumer/worker/progress_line.h"
+#include "consumer/worker/runtime.h"
+#include "consumer/worker/service.h"
 #include "schemas/base/file.h"
 
 static enum status retry_failed(struct store *store, const struct settings *settings, struct error *error)

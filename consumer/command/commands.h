@@ -2,7 +2,7 @@
 // status. Thread: main.
 #pragma once
 
-#include "consumer/options.h"
+#include "consumer/options/options.h"
 
 enum status command_work(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_submit(const struct settings *settings, struct error *error) WARN_UNUSED;

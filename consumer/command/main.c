@@ -1,9 +1,9 @@
 // sheaf: the process. Parses the command line, runs one command, reports its outcome. Exit status: 0 done, 1
 // failed, 2 wrong usage, 3 done but some jobs failed.
 #include "consumer/command/commands.h"
-#include "consumer/log.h"
-#include "consumer/option_help.h"
-#include "consumer/option_table.h"
+#include "consumer/observe/log.h"
+#include "consumer/options/option_help.h"
+#include "consumer/options/option_table.h"
 #include "schemas/base/digest.h"
 
 #include <errno.h>

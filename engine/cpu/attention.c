@@ -1,7 +1,7 @@
 // Attention: memory, and the division of a step into tiles and tasks for the pool.
 #include "engine/cpu/attention_parts.h"
 
-#include "engine/cpu/memory.h"
+#include "engine/cpu/product/memory.h"
 
 #include <assert.h>
 #include <stdatomic.h>

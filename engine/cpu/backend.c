@@ -1,6 +1,6 @@
 #include "engine/cpu/backend.h"
 
-#include "engine/cpu/memory.h"
+#include "engine/cpu/product/memory.h"
 #include "engine/cpu/state.h"
 #include "schemas/base/machine.h"
 #include "engine/sampler.h"

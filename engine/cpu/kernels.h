@@ -13,7 +13,7 @@
 
 #include "engine/backend.h"
 #include "engine/cpu/attention.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/product/product.h"
 
 #include <stdbool.h>
 #include <stdint.h>

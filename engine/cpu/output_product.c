@@ -5,7 +5,7 @@
 //
 // Kernels process rows in groups of PREPARED_ROWS, so the rows are reordered: whole products first, then
 // gathered ones. The logits are in the same order (backend->buffers.output_places).
-#include "engine/cpu/packed.h"
+#include "engine/cpu/product/packed.h"
 #include "engine/cpu/state.h"
 
 #include <assert.h>

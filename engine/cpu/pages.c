@@ -1,7 +1,7 @@
 #include "engine/cpu/pages.h"
 
 #include "engine/cpu/kernels.h"
-#include "engine/cpu/memory.h"
+#include "engine/cpu/product/memory.h"
 
 #include <assert.h>
 #include <math.h>

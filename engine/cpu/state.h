@@ -5,9 +5,9 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/backend.h"
 #include "engine/cpu/kernels.h"
-#include "engine/cpu/memory.h"
 #include "engine/cpu/pages.h"
-#include "engine/cpu/product.h"
+#include "engine/cpu/product/memory.h"
+#include "engine/cpu/product/product.h"
 
 struct sampler;
 

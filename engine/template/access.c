@@ -1,11 +1,11 @@
 #include "engine/template/access.h"
 #include "engine/template/call.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/loop.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

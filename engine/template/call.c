@@ -1,9 +1,9 @@
 #include "engine/template/call.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/evaluate.h"
 #include "engine/template/loop.h"
 #include "engine/template/rendering.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 #include "engine/template/evaluate.h"
 #include "engine/template/access.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/codepoints.h"
 #include "engine/template/iterator.h"
 #include "engine/template/operators.h"
 #include "engine/template/represent.h"

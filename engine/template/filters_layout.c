@@ -1,8 +1,5 @@
 // Filters that lay out or encode text. Values of other kinds are converted to text first.
-#include "engine/template/character.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
-#include "engine/template/entity_table.h"
 #include "engine/template/format.h"
 #include "engine/template/format_number.h"
 #include "engine/template/functions.h"
@@ -11,6 +8,9 @@
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
+#include "engine/unicode/entity_table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 // Filters over whole sequences, methods of dicts and lists. Methods that would change a list or dict are
 // unsafe: naming one is fine, calling it is refused.
 #include "engine/template/call.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/sort.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

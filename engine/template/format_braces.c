@@ -1,10 +1,10 @@
 #include "engine/template/access.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/format_number.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
+#include "engine/unicode/codepoints.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/format_number.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
+#include "engine/unicode/codepoints.h"
 
 #include <ctype.h>
 #include <math.h>

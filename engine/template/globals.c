@@ -1,10 +1,10 @@
 // Global functions, visible in every template.
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/functions.h"
 #include "engine/template/iterator.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 #include "engine/template/iterator.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/rendering.h"
 

@@ -1,6 +1,6 @@
 #include "engine/template/lexer.h"
-#include "engine/template/character.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
 #include "engine/template/literal.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 #include "engine/template/parser.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/codepoints.h"
 #include "schemas/base/hash.h"
 
 #include <string.h>

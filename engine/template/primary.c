@@ -1,7 +1,7 @@
 // The tightest-binding expressions: literals, names, .name [index] (call), |filter, is test.
-#include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // Finds what certainly fails before a template runs (template_find_refusal).
-#include "engine/template/codepoints.h"
 #include "engine/template/format.h"
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
+#include "engine/unicode/codepoints.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Statements, by jinja's grammar.
-#include "engine/template/codepoints.h"
 #include "engine/template/parser.h"
+#include "engine/unicode/codepoints.h"
 
 struct statement_list {
     struct statement **items;

@@ -1,11 +1,11 @@
 // Filters over text and methods of strings. Filters convert values of other kinds to text first.
-#include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
 #include "engine/template/iterator.h"
 #include "engine/template/operators.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

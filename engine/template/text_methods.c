@@ -1,12 +1,12 @@
 // The less common methods of strings: docs.python.org/3/library/stdtypes.html, "String Methods".
-#include "engine/template/character.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/format_number.h"
 #include "engine/template/functions.h"
 #include "engine/template/rendering.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

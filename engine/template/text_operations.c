@@ -1,6 +1,6 @@
 #include "engine/template/text_operations.h"
-#include "engine/template/character.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
 #include "engine/template/container.h"
 #include "engine/template/rendering.h"
 

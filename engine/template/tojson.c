@@ -1,5 +1,5 @@
 #include "engine/template/represent.h"
-#include "engine/template/codepoints.h"
+#include "engine/unicode/codepoints.h"
 #include "engine/template/rendering.h"
 #include "engine/template/sort.h"
 

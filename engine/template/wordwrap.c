@@ -1,10 +1,10 @@
 // The filter wordwrap: wraps each line as Python's textwrap.wrap does with expand_tabs and replace_whitespace
 // off.
-#include "engine/template/character.h"
-#include "engine/template/codepoints.h"
 #include "engine/template/functions.h"
 #include "engine/template/rendering.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
 
 #include <string.h>
 

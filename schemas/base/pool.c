@@ -248,7 +248,7 @@ static bool thread_start(struct pool_thread *thread)
 }
 
 // New threads inherit a full signal mask, so that only the main thread handles signals. SIGBUS stays
-// unmasked: a task gets it when it reads a mapped file that was truncated (consumer/bus_error.h).
+// unmasked: a task gets it when it reads a mapped file that was truncated (consumer/worker/bus_error.h).
 static int threads_start(struct pool *pool, int n_threads)
 {
     sigset_t all, before;

@@ -295,7 +295,7 @@ def faults_of(subject):
 
 @case
 def a_subject_names_a_folder_or_file_in_72_characters(test):
-    for subject in ("consumer/kafka: revoked partitions are named", "README, ops/demo-model: the transcript is today's", "a: " + "x" * 69):
+    for subject in ("consumer/queue/kafka: revoked partitions are named", "README, ops/demo-model: the transcript is today's", "a: " + "x" * 69):
         assert not faults_of(subject), subject
     for subject in ("comments end at 110 columns", "gpu and engine: faster", "gpu: ", "gpu:faster", "gpu: faster.", "a: " + "x" * 70):
         assert faults_of(subject), subject

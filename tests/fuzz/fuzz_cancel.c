@@ -1,6 +1,6 @@
 // Any bytes as a record of the control topic: one byte of key length, the key, the value. An accepted record
 // must be found in the set and survive being written and read again.
-#include "consumer/kafka/cancel.h"
+#include "consumer/queue/kafka/client/cancel.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Any bytes as a file of jobs, gzip or not: what is read is the same each time, and a line that is a job has
 // its id found as the decoder does.
-#include "consumer/command/input.h"
+#include "consumer/command/files/input.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // Any bytes as a record of the control topic: one byte of key length, the key, the value. A marker that is
 // accepted survives being written and read again; so does a search, which is never a marker too.
-#include "consumer/kafka/marker.h"
+#include "consumer/queue/kafka/client/marker.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

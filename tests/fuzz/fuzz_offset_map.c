@@ -1,8 +1,8 @@
 // Any bytes as a group's committed offset and metadata: eight bytes of offset, then the metadata. Metadata
 // accepted as a map, up to a ".", must be exactly the encoding of the map, and the map must then work. The
 // suspects behind it are read or refused.
-#include "consumer/kafka/offset_map.h"
-#include "consumer/kafka/suspects.h"
+#include "consumer/queue/kafka/client/offset_map.h"
+#include "consumer/queue/kafka/suspects.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -9,11 +9,11 @@
 //                    size bytes of value
 //   u8 n_times       the headers are repeated so often, up to KAFKA_HEADERS_MAX
 //   the value        what is left
-#include "consumer/gate.h"
-#include "consumer/kafka/headers.h"
-#include "consumer/intake.h"
-#include "consumer/kafka/kafka.h"
-#include "consumer/test_engine.h"
+#include "consumer/worker/gate.h"
+#include "consumer/queue/headers.h"
+#include "consumer/queue/intake.h"
+#include "consumer/queue/kafka.h"
+#include "consumer/worker/test_engine.h"
 #include "store/store.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/vocabulary_file.h"

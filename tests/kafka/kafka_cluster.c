@@ -1,8 +1,8 @@
 // A cluster of three brokers: starts while coordinators and leaders are away or move, topics that one broker
 // knows before another. The group's and the transactions' coordinator is the second or the third broker.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_members.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/client/kafka_members.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,6 +1,6 @@
 // Exactly once under faults: workers killed at each step of a commit and at random, partitions moved between
 // members, a fenced worker, a broker that stops during a commit. Checked by an independent client's reads.
-#include "consumer/fault.h"
+#include "consumer/queue/fault.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 #include "tests/kafka/kafka_broker.h"

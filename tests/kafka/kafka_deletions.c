@@ -1,6 +1,6 @@
 // Records that a worker never reads, or that are not jobs: deleted by retention, gaps in the log, tombstones,
 // offsets that others committed, a group with more members than partitions.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,7 +1,7 @@
 // A worker that closes leaves its group at once, also as a static member: its partitions don't wait for the end
 // of its session. One that is killed stays for its session, and its restart takes its place.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -2,9 +2,9 @@
 // skips its end in partitions that have no leader. Here the group's offsets are on broker 2, the results on it
 // or on broker 3. The results' broker stands still in the middle of a transaction, and the coordinator on broker 1
 // ends it meanwhile.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_producer.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/client/kafka_producer.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -2,8 +2,8 @@
 // requests it. The jobs it holds are those that a real worker would have in flight.
 #pragma once
 
-#include "consumer/kafka/kafka.h"
-#include "consumer/kafka/kafka_client.h"
+#include "consumer/queue/kafka.h"
+#include "consumer/queue/kafka/client/kafka_client.h"
 
 enum { MEMBER_JOBS_MAX = 20000 };
 

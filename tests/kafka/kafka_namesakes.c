@@ -1,6 +1,6 @@
 // Two workers of one name: the one that lives goes on, the other takes no job, and no job counts a crash. A
 // dead one is taken over: at once by its own slot or if nothing was computed, else when its session ends.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,8 +1,8 @@
 // Readers that reach the end of a topic while transactions are open. Kafka answers a commit
 // when it is decided; the records become readable a moment later, so each commit looks like this for a while.
-#include "consumer/kafka/kafka_follow.h"
-#include "consumer/kafka/kafka_transport.h"
-#include "consumer/kafka/offset_map.h"
+#include "consumer/queue/kafka/client/kafka_follow.h"
+#include "consumer/queue/kafka/client/offset_map.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,7 +1,7 @@
 // Group membership on a real broker: rebalances while an assignment waits, time without membership, members
 // without partitions, and the group's protocols.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,5 +1,5 @@
 // Records that a broker refuses: each is found and answered with an error, and its neighbors are published.
-#include "consumer/kafka/kafka_producer.h"
+#include "consumer/queue/kafka/client/kafka_producer.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"

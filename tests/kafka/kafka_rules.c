@@ -1,7 +1,7 @@
 // Behavior of the Kafka transport under the actions of others: partitions whose offsets are in doubt, records
 // delivered again, a pause and a rebalance, a partition that is no longer fetched, missing permissions.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,6 +1,6 @@
 // Topics that vanish while a worker runs, and brokers that take connections and answer nothing: what the
 // worker notices without a job to compute.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"

@@ -1,7 +1,7 @@
 // The product kernels: plain C against exact arithmetic, every fast version against plain C byte for byte.
 // `kernel_product --bench [TYPE|all [THREADS]]` measures them instead (product_bench.c).
-#include "engine/cpu/memory.h"
-#include "engine/cpu/packed.h"
+#include "engine/cpu/product/memory.h"
+#include "engine/cpu/product/packed.h"
 #include "engine/file/mapped_file.h"
 #include "tests/cases.h"
 #include "tests/kernel/product_bench.h"

@@ -1,7 +1,7 @@
 #include "tests/kernel/product_bench.h"
 
-#include "engine/cpu/memory.h"
-#include "engine/cpu/packed.h"
+#include "engine/cpu/product/memory.h"
+#include "engine/cpu/product/packed.h"
 #include "schemas/base/clock.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Random weights of every type and the kernels' levels, for the product kernels' tests and benchmark.
 #pragma once
 
-#include "engine/cpu/product.h"
+#include "engine/cpu/product/product.h"
 #include "tests/random.h"
 
 #include <stdint.h>

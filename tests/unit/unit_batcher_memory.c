@@ -1,8 +1,8 @@
 // Every single allocation of a batch fails, alone and with all after it: no job fails because of it.
 // Finished jobs have their answers, the others are released, and the round reports it.
 #include "batching/prefix.h"
-#include "consumer/intake.h"
-#include "consumer/kafka/suspects.h"
+#include "consumer/queue/intake.h"
+#include "consumer/queue/kafka/suspects.h"
 #include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/fake_model.h"

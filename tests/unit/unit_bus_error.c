@@ -1,5 +1,5 @@
-// A process whose mapped file was cut ends with a text and status 1, without going on (consumer/bus_error.c).
-#include "consumer/bus_error.h"
+// A process whose mapped file was cut ends with a text and status 1, without going on (consumer/worker/bus_error.c).
+#include "consumer/worker/bus_error.h"
 #include "tests/cases.h"
 
 #include <signal.h>

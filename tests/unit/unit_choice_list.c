@@ -1,5 +1,5 @@
 // The labels of --choice.
-#include "consumer/choice_list.h"
+#include "consumer/options/choice_list.h"
 #include "tests/cases.h"
 
 // labels: each in brackets, a '*' at the end where one begins another one.

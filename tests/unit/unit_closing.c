@@ -1,7 +1,7 @@
 // The time limit of a worker's shutdown: a hanging part ends the process with the reason.
-#include "consumer/closing.h"
-#include "consumer/log.h"
-#include "consumer/transport.h"
+#include "consumer/worker/closing.h"
+#include "consumer/observe/log.h"
+#include "consumer/queue/transport.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 #include "tests/failing_threads.h"

@@ -1,10 +1,10 @@
 // sheaf status: the text and the JSON of figures that the test gives in place of a store, and when watching
 // ends (consumer/command/command_status.c).
 #include "consumer/command/commands.h"
-#include "consumer/command/named_store.h"
-#include "consumer/command/output_file.h"
-#include "consumer/kafka_settings.h"
-#include "consumer/mirror.h"
+#include "consumer/command/files/named_store.h"
+#include "consumer/command/files/output_file.h"
+#include "consumer/observe/mirror.h"
+#include "consumer/options/kafka_settings.h"
 #include "schemas/base/text.h"
 #include "tests/cases.h"
 

@@ -1,7 +1,7 @@
-// The state of one dataset in the control topic, from records that the test gives (consumer/kafka/control.h).
-#include "consumer/kafka/cancel.h"
-#include "consumer/kafka/control.h"
-#include "consumer/kafka/headers.h"
+// The state of one dataset in the control topic, from records that the test gives (consumer/queue/kafka/client/control.h).
+#include "consumer/queue/headers.h"
+#include "consumer/queue/kafka/client/cancel.h"
+#include "consumer/queue/kafka/client/control.h"
 #include "tests/cases.h"
 
 enum { RECORDS_MAX = 16 };

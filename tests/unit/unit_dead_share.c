@@ -1,5 +1,5 @@
-// Whose records are quarantined (consumer/dead_share.h).
-#include "consumer/dead_share.h"
+// Whose records are quarantined (consumer/worker/dead_share.h).
+#include "consumer/worker/dead_share.h"
 #include "tests/cases.h"
 
 static struct dead_share shares;

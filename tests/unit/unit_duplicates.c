@@ -1,5 +1,5 @@
 // Equal requests with a worker: which wait for another's answer, and what becomes of them when that one ends.
-#include "consumer/duplicates.h"
+#include "consumer/worker/duplicates.h"
 #include "tests/cases.h"
 
 // As intake makes it.

@@ -1,5 +1,5 @@
 // Answers against gold labels: the figures of a matrix, and its limits.
-#include "consumer/table/evaluation.h"
+#include "consumer/annotate/evaluation.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 

@@ -1,6 +1,6 @@
 // A worker's HTTP endpoints while its main thread does something else: here it is the client that waits for
 // them.
-#include "consumer/exporter.h"
+#include "consumer/observe/exporter.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/failing_memory.h"

@@ -1,5 +1,5 @@
-// Paths that are followed (schemas/base/file.c), and output files that can't be written (consumer/command/output_file.c).
-#include "consumer/command/output_file.h"
+// Paths that are followed (schemas/base/file.c), and output files that can't be written (consumer/command/files/output_file.c).
+#include "consumer/command/files/output_file.h"
 #include "schemas/base/file.h"
 #include "tests/cases.h"
 

@@ -1,5 +1,5 @@
 // The gate before the engine: no job is computed together with a suspect of two crashes.
-#include "consumer/gate.h"
+#include "consumer/worker/gate.h"
 #include "tests/cases.h"
 
 enum { GROUP_MAX = 256 };

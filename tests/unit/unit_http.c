@@ -1,6 +1,6 @@
 // The time that one request to the HTTP server may take. The linker redirects clock_ms to this file, where
 // time passes only when a test says so.
-#include "consumer/http.h"
+#include "consumer/observe/http.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 

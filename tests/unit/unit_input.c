@@ -1,5 +1,5 @@
 // Files of jobs: lines, marks, groups.
-#include "consumer/command/input.h"
+#include "consumer/command/files/input.h"
 #include "schemas/base/hash.h"
 #include "tests/cases.h"
 

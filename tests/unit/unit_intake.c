@@ -1,5 +1,5 @@
 // A record's place and headers become a job's.
-#include "consumer/intake.h"
+#include "consumer/queue/intake.h"
 #include "tests/cases.h"
 
 TEST(a_job_knows_where_its_record_was)

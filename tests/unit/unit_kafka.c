@@ -1,9 +1,9 @@
 // Parts of the Kafka transport that need no broker: record headers, cancellations, the table of
 // partitions.
-#include "consumer/kafka/cancel.h"
-#include "consumer/kafka/headers.h"
-#include "consumer/kafka/marker.h"
-#include "consumer/kafka/partition.h"
+#include "consumer/queue/headers.h"
+#include "consumer/queue/kafka/client/cancel.h"
+#include "consumer/queue/kafka/client/marker.h"
+#include "consumer/queue/kafka/partition.h"
 #include "tests/cases.h"
 #include "tests/job_records.h"
 

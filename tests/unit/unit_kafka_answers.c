@@ -1,5 +1,5 @@
-// How long a worker's clients wait for a broker that answers nothing (consumer/kafka/kafka_handle.c).
-#include "consumer/kafka/kafka_topic.h"
+// How long a worker's clients wait for a broker that answers nothing (consumer/queue/kafka/client/kafka_handle.c).
+#include "consumer/queue/kafka/client/kafka_topic.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/mock_brokers.h"

@@ -1,8 +1,8 @@
-// Topics as the other commands read them (consumer/kafka/kafka_client.c): from their beginnings to their ends,
+// Topics as the other commands read them (consumer/queue/kafka/client/kafka_client.c): from their beginnings to their ends,
 // at one place, and a cancellation with the ends below which it applies. The broker is this program's.
-#include "consumer/kafka/cancel.h"
-#include "consumer/kafka/kafka_client.h"
-#include "consumer/kafka/kafka_topic.h"
+#include "consumer/queue/kafka/client/cancel.h"
+#include "consumer/queue/kafka/client/kafka_client.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
 #include "tests/cases.h"
 
 #include <time.h>

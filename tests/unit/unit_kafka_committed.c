@@ -1,6 +1,6 @@
 // The group's committed offsets, read from a coordinator of the test's: which errors pass, which partitions
 // are named as held by a transaction, and which maps are refused.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 // The transport's start step by step, without brokers: what each step is given, where a failure or a request
 // to stop ends it, and what it waits for.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <errno.h>

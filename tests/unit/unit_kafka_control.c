@@ -1,8 +1,8 @@
-// The control topic as a worker follows it (consumer/kafka/kafka_control.c): read to its ends before the first
+// The control topic as a worker follows it (consumer/queue/kafka/kafka_control.c): read to its ends before the first
 // job, cancellations and markers from then on. The topic and its broker are this program's.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
-#include "consumer/kafka/marker.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/client/marker.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

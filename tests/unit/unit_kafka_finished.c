@@ -1,8 +1,8 @@
-// Which jobs a group has finished by its committed offsets (consumer/kafka/kafka_finished.c). Topics and offsets are
+// Which jobs a group has finished by its committed offsets (consumer/queue/kafka/client/kafka_finished.c). Topics and offsets are
 // this program's.
-#include "consumer/kafka/kafka_finished.h"
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/offset_map.h"
+#include "consumer/queue/kafka/client/kafka_finished.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/client/offset_map.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,9 +1,9 @@
 // Topics followed for a mirror: where reading starts, what is delivered, when the end was reached, and what
-// is said of a group (consumer/kafka/kafka_follow.c). Messages and offsets are this program's.
-#include "consumer/kafka/kafka_follow.h"
-#include "consumer/kafka/kafka_members.h"
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/offset_map.h"
+// is said of a group (consumer/queue/kafka/client/kafka_follow.c). Messages and offsets are this program's.
+#include "consumer/queue/kafka/client/kafka_follow.h"
+#include "consumer/queue/kafka/client/kafka_members.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/client/offset_map.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 // Offsets that were never delivered: which are kept as gaps, what counts as deleted, and when the log's start is
-// asked for (consumer/kafka/kafka_gaps.c). Watermarks and log starts are this program's.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+// asked for (consumer/queue/kafka/kafka_gaps.c). Watermarks and log starts are this program's.
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,8 +1,8 @@
 // Rebalances: what a worker does when partitions come and go, in which order, and where reading starts
-// (consumer/kafka/kafka_group.c). The group and its offsets are this program's; calls are written down.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+// (consumer/queue/kafka/kafka_group.c). The group and its offsets are this program's; calls are written down.
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 // What keeps a member of the group from its work: topics that are gone, silent brokers, an outage and its
-// end, by answers that the test gives (consumer/kafka/kafka_transport.h).
-#include "consumer/kafka/kafka_transport.h"
+// end, by answers that the test gives (consumer/queue/kafka/kafka_transport.h).
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

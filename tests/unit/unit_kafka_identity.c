@@ -1,5 +1,5 @@
-// The names by which brokers know a client (consumer/kafka/kafka_handle.c), as librdkafka has them.
-#include "consumer/kafka/kafka_handle.h"
+// The names by which brokers know a client (consumer/queue/kafka/client/kafka_handle.c), as librdkafka has them.
+#include "consumer/queue/kafka/client/kafka_handle.h"
 #include "tests/cases.h"
 
 static const struct kafka_config usual = {.brokers = "localhost:1",

@@ -1,8 +1,8 @@
 // Whether the queue is empty and what is held back, and which worker of a name may begin: by members, log
-// ends and offsets that the test gives (consumer/kafka/kafka_idle.c, kafka_namesake.c).
-#include "consumer/kafka/kafka_members.h"
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+// ends and offsets that the test gives (consumer/queue/kafka/kafka_idle.c, kafka_namesake.c).
+#include "consumer/queue/kafka/client/kafka_members.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 // Jobs whose records a broker refuses: which are doubted, when one is given up, and when the topic is
-// (consumer/kafka/kafka_isolation.c).
-#include "consumer/kafka/kafka_transport.h"
+// (consumer/queue/kafka/kafka_isolation.c).
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 enum { N_JOBS = 4 };

@@ -1,6 +1,6 @@
 // The members of a group: each question has its own answer, one without an answer is waited for, and a client
-// that gets none is replaced (consumer/kafka/kafka_members.c). librdkafka's answers are this program's.
-#include "consumer/kafka/kafka_members.h"
+// that gets none is replaced (consumer/queue/kafka/client/kafka_members.c). librdkafka's answers are this program's.
+#include "consumer/queue/kafka/client/kafka_members.h"
 #include "tests/cases.h"
 
 #include <time.h>

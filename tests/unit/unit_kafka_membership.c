@@ -1,7 +1,7 @@
 // Whether a worker is a confirmed member of its group, by what librdkafka and the coordinator say
-// (consumer/kafka/kafka_membership.c).
-#include "consumer/kafka/kafka_members.h"
-#include "consumer/kafka/kafka_transport.h"
+// (consumer/queue/kafka/kafka_membership.c).
+#include "consumer/queue/kafka/client/kafka_members.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

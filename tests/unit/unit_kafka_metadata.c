@@ -1,6 +1,6 @@
 // Which topics there are, asked for at intervals: by answers and a clock that the test gives
-// (consumer/kafka/kafka_metadata.h).
-#include "consumer/kafka/kafka_metadata.h"
+// (consumer/queue/kafka/client/kafka_metadata.h).
+#include "consumer/queue/kafka/client/kafka_metadata.h"
 #include "tests/cases.h"
 #include "tests/failing_threads.h"
 

@@ -1,7 +1,7 @@
-// A call of librdkafka that does not return is left behind, with its producer (consumer/kafka/kafka_offsets_call.c).
+// A call of librdkafka that does not return is left behind, with its producer (consumer/queue/kafka/client/kafka_offsets_call.c).
 // The brokers are librdkafka's mock of them: with the group's coordinator down, send_offsets_to_transaction waits
 // beyond its time limit, until the coordinator is back.
-#include "consumer/kafka/kafka_offsets_call.h"
+#include "consumer/queue/kafka/client/kafka_offsets_call.h"
 #include "tests/cases.h"
 #include "tests/failing_threads.h"
 #include "tests/thread_names.h"

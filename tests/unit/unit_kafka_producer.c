@@ -1,8 +1,8 @@
 // Producers of the commands, over brokers in this process: what is acknowledged, which records are
 // refused, and what each error means for the caller.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_producer.h"
-#include "consumer/kafka/kafka_topic.h"
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/client/kafka_producer.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/mock_brokers.h"

@@ -1,7 +1,7 @@
 // Records of results and dead letters: keys, headers, sizes and what is left out of those that are too large;
-// and the producer that sends them (consumer/kafka/kafka_publish.c). Sending is this program's.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+// and the producer that sends them (consumer/queue/kafka/kafka_publish.c). Sending is this program's.
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
-// Partitions without jobs to deliver (consumer/kafka/kafka_quiet.c): which positions are committed, and which
+// Partitions without jobs to deliver (consumer/queue/kafka/kafka_quiet.c): which positions are committed, and which
 // partitions are compared with the log and fetched again. The log's ends are this program's.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

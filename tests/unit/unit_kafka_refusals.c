@@ -1,6 +1,6 @@
 // Delivery reports: which errors are a record's own fault. Others are the topic's, the producer's or the
 // network's: no job may fail because of them.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 enum { N_JOBS = 4, INDEX = 2, PARTITION = 5 };

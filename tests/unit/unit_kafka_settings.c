@@ -1,5 +1,5 @@
-// The Kafka side of the command line (consumer/kafka_settings.c).
-#include "consumer/kafka_settings.h"
+// The Kafka side of the command line (consumer/options/kafka_settings.c).
+#include "consumer/options/kafka_settings.h"
 #include "tests/cases.h"
 
 static struct kafka_settings kafka;

@@ -1,7 +1,7 @@
 // What transactions that are over left undecided: when it is waited for, when it is aborted, and when it is
-// another's (consumer/kafka/kafka_settle.c). The brokers' answers are this program's.
-#include "consumer/kafka/kafka_transport.h"
-#include "consumer/kafka/kafka_undecided.h"
+// another's (consumer/queue/kafka/kafka_settle.c). The brokers' answers are this program's.
+#include "consumer/queue/kafka/client/kafka_undecided.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

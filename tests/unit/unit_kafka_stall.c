@@ -1,6 +1,6 @@
-// Partitions whose next record can't be delivered (consumer/kafka/kafka_stall.c), over a log that the test
+// Partitions whose next record can't be delivered (consumer/queue/kafka/kafka_stall.c), over a log that the test
 // makes: batches with a first and a last offset, some of which can't be read.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

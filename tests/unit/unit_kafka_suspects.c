@@ -1,6 +1,6 @@
 // Crash accounting in commits: which starts of jobs cost a commit, what it says, and what a worker that
-// leaves says (consumer/kafka/kafka_suspects.c). Commits are this program's.
-#include "consumer/kafka/kafka_transport.h"
+// leaves says (consumer/queue/kafka/kafka_suspects.c). Commits are this program's.
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 enum { FIRST = 50, N_PARTITIONS = 3, N_JOBS = 4, PROMISED = FIRST + 2 };

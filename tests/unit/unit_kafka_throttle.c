@@ -1,6 +1,6 @@
-// Quotas (consumer/kafka/kafka_throttle.c): what a throttle keeps from beginning, how large groups become, and the
+// Quotas (consumer/queue/kafka/kafka_throttle.c): what a throttle keeps from beginning, how large groups become, and the
 // limits of a new producer. The clock and the producer's queue are this program's.
-#include "consumer/kafka/kafka_transport.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

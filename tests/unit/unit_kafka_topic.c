@@ -1,6 +1,6 @@
 // Topics that a broker does not know of yet: it has just started, or was not reached for a while.
-#include "consumer/kafka/kafka_topic.h"
-#include "consumer/kafka/kafka_undecided.h"
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/client/kafka_undecided.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/mock_brokers.h"

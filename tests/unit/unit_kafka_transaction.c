@@ -1,7 +1,7 @@
 // Commits: which jobs are published, what is sent with them, and what each answer of the brokers means for
-// the jobs and the next commit (consumer/kafka/kafka_transaction.c). The brokers' answers are this program's.
-#include "consumer/fault.h"
-#include "consumer/kafka/kafka_transport.h"
+// the jobs and the next commit (consumer/queue/kafka/kafka_transaction.c). The brokers' answers are this program's.
+#include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
-// Whether a transaction that hangs was committed (consumer/kafka/kafka_verdict.c). The topics' records and the
+// Whether a transaction that hangs was committed (consumer/queue/kafka/kafka_verdict.c). The topics' records and the
 // group's offsets are this program's.
-#include "consumer/kafka/kafka_transport.h"
-#include "consumer/kafka/kafka_undecided.h"
+#include "consumer/queue/kafka/client/kafka_undecided.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "tests/cases.h"
 
 enum { N_UNDECIDED = 3, COMMITTED = 10, N_RECORDS_MAX = 8 };

@@ -1,5 +1,5 @@
 // Which labels a schema enumerates, and which label a gold label means.
-#include "consumer/table/label_set.h"
+#include "consumer/annotate/label_set.h"
 #include "tests/cases.h"
 
 static struct label_set set_of(struct arena *arena, const char *schema)

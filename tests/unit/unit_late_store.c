@@ -1,10 +1,10 @@
-// A store that can't be opened yet (consumer/late_store.h): opening is retried with a backoff, and the store
+// A store that can't be opened yet (consumer/worker/late_store.h): opening is retried with a backoff, and the store
 // is used once it is open.
-#include "consumer/late_store.h"
+#include "consumer/worker/late_store.h"
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 
-#include "consumer/log.h"
+#include "consumer/observe/log.h"
 
 #include <sys/stat.h>
 #include <time.h>

@@ -1,6 +1,6 @@
 // The embedded queue's transport looks for jobs when the store's log changes, or half a second later: counted
 // by its claims, while no time passes but the test's.
-#include "consumer/local.h"
+#include "consumer/queue/local.h"
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 

@@ -1,8 +1,8 @@
-// The log's lines (consumer/log.h), the messages about checked steps (consumer/check_log.h) and progress
-// (consumer/progress_line.h), with the test's own clock.
-#include "consumer/log.h"
-#include "consumer/check_log.h"
-#include "consumer/progress_line.h"
+// The log's lines (consumer/observe/log.h), the messages about checked steps (consumer/worker/check_log.h) and progress
+// (consumer/worker/progress_line.h), with the test's own clock.
+#include "consumer/observe/log.h"
+#include "consumer/worker/check_log.h"
+#include "consumer/worker/progress_line.h"
 #include "tests/cases.h"
 
 #include <time.h>

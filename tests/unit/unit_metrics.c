@@ -1,5 +1,5 @@
 // A worker's figures as Prometheus text and as a page: each number has a name of its own.
-#include "consumer/metrics.h"
+#include "consumer/observe/metrics.h"
 #include "tests/cases.h"
 
 static struct metrics *metrics;

@@ -1,10 +1,10 @@
-// A fleet mirrored from its topics (consumer/mirror.h) into a store: which records count, where a mirror goes
+// A fleet mirrored from its topics (consumer/observe/mirror.h) into a store: which records count, where a mirror goes
 // on, and topics that were made again. The topics, the clock and waiting are this program's; the store is
 // SQLite's.
-#include "consumer/kafka/headers.h"
-#include "consumer/kafka/kafka_follow.h"
-#include "consumer/kafka/offset_map.h"
-#include "consumer/mirror.h"
+#include "consumer/observe/mirror.h"
+#include "consumer/queue/headers.h"
+#include "consumer/queue/kafka/client/kafka_follow.h"
+#include "consumer/queue/kafka/client/offset_map.h"
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 

@@ -1,5 +1,5 @@
 // The offset map against a naive model, at both sides of its limits, and with hostile metadata.
-#include "consumer/kafka/offset_map.h"
+#include "consumer/queue/kafka/client/offset_map.h"
 #include "schemas/base/base64.h"
 #include "tests/cases.h"
 #include "tests/random.h"

@@ -1,5 +1,5 @@
 // The command line: precedence of values, refused ones.
-#include "consumer/option_help.h"
+#include "consumer/options/option_help.h"
 #include "tests/cases.h"
 
 #include <unistd.h>
@@ -104,7 +104,7 @@ TEST(each_option_is_in_a_group)
         enum option_group group;
         bool rare;
         if (!option_group_of(options[i].name, &group, &rare))
-            fail_msg("--%s is in no group of consumer/option_help.c", options[i].name);
+            fail_msg("--%s is in no group of consumer/options/option_help.c", options[i].name);
     }
 }
 

@@ -1,5 +1,5 @@
 // Text, numbers and charts of pages for people.
-#include "consumer/page.h"
+#include "consumer/observe/page.h"
 #include "tests/cases.h"
 
 #define BAD "\xEF\xBF\xBD"

@@ -1,5 +1,5 @@
 // Requirements on the arithmetic of a worker: lists of parts, whole names.
-#include "consumer/required_arithmetic.h"
+#include "consumer/worker/required_arithmetic.h"
 #include "tests/cases.h"
 
 #define NAME "sheaf=1 model=9f86d081884c7d65 backend=cuda-sm90 kv-type=f16 placement=device temperature=0"

@@ -1,5 +1,5 @@
-// A table's rows and their jobs, kept in a file between two passes (consumer/table/row_map.h).
-#include "consumer/table/row_map.h"
+// A table's rows and their jobs, kept in a file between two passes (consumer/annotate/row_map.h).
+#include "consumer/annotate/row_map.h"
 #include "tests/cases.h"
 
 TEST(rows_are_read_as_they_were_added)

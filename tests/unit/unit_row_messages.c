@@ -1,5 +1,5 @@
 // Conversations of rows: text of the table is text, and makes neither messages nor roles.
-#include "consumer/table/row_messages.h"
+#include "consumer/annotate/row_messages.h"
 #include "engine/template/template.h"
 #include "tests/cases.h"
 

@@ -1,6 +1,6 @@
 // The order of rows and fields against the paper's algorithm, written down as printed there, on tables
 // whose functional dependencies are known.
-#include "consumer/table/row_order.h"
+#include "consumer/annotate/row_order.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"

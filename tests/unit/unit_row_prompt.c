@@ -1,5 +1,5 @@
 // Prompts of a table's rows: which records they become, and what is refused before any row is read.
-#include "consumer/table/row_prompt.h"
+#include "consumer/annotate/row_prompt.h"
 #include "tests/cases.h"
 
 #include <unistd.h>

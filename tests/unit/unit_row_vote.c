@@ -1,5 +1,5 @@
 // Which properties of a schema are voted on, and what the draws' vote is.
-#include "consumer/table/row_vote.h"
+#include "consumer/annotate/row_vote.h"
 #include "tests/cases.h"
 
 enum { DRAWS_MAX = 8 };

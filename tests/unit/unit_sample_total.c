@@ -1,6 +1,6 @@
 // The interval of a sample's estimate: how often the total lies in it, over many samples of tables whose
 // figures are skewed, repeat, or follow from how often a request repeats.
-#include "consumer/table/sample_total.h"
+#include "consumer/annotate/sample_total.h"
 #include "tests/cases.h"
 #include "tests/golden/golden.h"
 #include "tests/random.h"

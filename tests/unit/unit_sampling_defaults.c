@@ -1,6 +1,6 @@
 // Sampling defaults of jobs: options, the model's keys, OpenAI's defaults.
-#include "consumer/log.h"
-#include "consumer/sampling_defaults.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/sampling_defaults.h"
 #include "engine/file/gguf_made.h"
 #include "tests/cases.h"
 

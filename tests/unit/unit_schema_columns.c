@@ -1,5 +1,5 @@
 // Which members of an answer a schema names.
-#include "consumer/table/schema_columns.h"
+#include "consumer/annotate/schema_columns.h"
 #include "schemas/base/text.h"
 #include "tests/cases.h"
 

@@ -1,6 +1,6 @@
 // Equal workers of one store answer equal shares of equal jobs: claims as a worker's loop makes them
-// (consumer/ahead.h, store/share.h), without a clock.
-#include "consumer/ahead.h"
+// (consumer/worker/ahead.h, store/share.h), without a clock.
+#include "consumer/worker/ahead.h"
 #include "tests/cases.h"
 #include "tests/store_jobs.h"
 

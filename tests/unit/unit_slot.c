@@ -1,5 +1,5 @@
 // The slots of Kafka workers beside one store: files that hold their ids, one worker each.
-#include "consumer/kafka/slot.h"
+#include "consumer/queue/kafka/client/slot.h"
 #include "tests/cases.h"
 
 #include <limits.h>

@@ -1,5 +1,5 @@
 // Crash accounting in commits: the suspects of a crash, a change of owner, and hostile texts.
-#include "consumer/kafka/suspects.h"
+#include "consumer/queue/kafka/suspects.h"
 #include "schemas/base/base64.h"
 #include "tests/cases.h"
 #include "tests/random.h"

@@ -1,11 +1,11 @@
-// Every single allocation of consumer/table/ fails, alone and with all after it: the result is an error, never
+// Every single allocation of consumer/annotate/ fails, alone and with all after it: the result is an error, never
 // a crash, half a plan or half a table.
-#include "consumer/table/evaluation.h"
-#include "consumer/table/row_messages.h"
-#include "consumer/table/row_order.h"
-#include "consumer/table/row_spool.h"
-#include "consumer/table/table_reader.h"
-#include "consumer/table/table_writer.h"
+#include "consumer/annotate/evaluation.h"
+#include "consumer/annotate/row_messages.h"
+#include "consumer/annotate/row_order.h"
+#include "consumer/annotate/row_spool.h"
+#include "consumer/annotate/table_reader.h"
+#include "consumer/annotate/table_writer.h"
 #include "tests/cases.h"
 #include "tests/failing_memory.h"
 #include "tests/golden/golden.h"

@@ -1,11 +1,11 @@
 // Submissions to a topic: what is sent and committed, where an interrupted submission goes on, and what is
-// refused (consumer/command/topic_submit.c, topic_change.c). The brokers and the clock are this program's.
-#include "consumer/command/topic_change.h"
-#include "consumer/command/topic_submit.h"
-#include "consumer/kafka/control.h"
-#include "consumer/kafka/headers.h"
-#include "consumer/kafka/kafka_client.h"
-#include "consumer/log.h"
+// refused (consumer/command/files/topic_submit.c, topic_change.c). The brokers and the clock are this program's.
+#include "consumer/command/files/topic_change.h"
+#include "consumer/command/files/topic_submit.h"
+#include "consumer/observe/log.h"
+#include "consumer/queue/headers.h"
+#include "consumer/queue/kafka/client/control.h"
+#include "consumer/queue/kafka/client/kafka_client.h"
 #include "tests/cases.h"
 
 #include <time.h>

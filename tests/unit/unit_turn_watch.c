@@ -1,7 +1,7 @@
 // A main loop that hangs ends the process: some time after a stop was asked for, or after a long time in one
 // turn.
-#include "consumer/log.h"
-#include "consumer/turn_watch.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/turn_watch.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"
 

@@ -1,6 +1,6 @@
-// The stack of a backend's weights (engine/cpu/memory.c): pieces lie one behind another in few mappings
+// The stack of a backend's weights (engine/cpu/product/memory.c): pieces lie one behind another in few mappings
 // (schemas/base/memory_map.c).
-#include "engine/cpu/memory.h"
+#include "engine/cpu/product/memory.h"
 #include "tests/cases.h"
 
 #include <fcntl.h>

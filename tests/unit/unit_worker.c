@@ -1,10 +1,10 @@
 // The worker's loop between a scripted transport and a model without arithmetic: groups, back-pressure,
 // faults, leaving. Its commits: unit_worker_commit.c.
-#include "consumer/ahead.h"
-#include "consumer/intake.h"
-#include "consumer/log.h"
-#include "consumer/trial.h"
-#include "consumer/worker_state.h"
+#include "consumer/observe/log.h"
+#include "consumer/queue/intake.h"
+#include "consumer/worker/ahead.h"
+#include "consumer/worker/trial.h"
+#include "consumer/worker/worker_state.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"

@@ -1,7 +1,7 @@
 // A worker's commits between a scripted transport and a model without arithmetic: their groups, failures,
 // refused records, revoked partitions.
-#include "consumer/log.h"
-#include "consumer/worker_state.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/worker_state.h"
 #include "schemas/base/clock.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"

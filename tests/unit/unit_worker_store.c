@@ -1,6 +1,6 @@
 // The worker's loop with a store that another process has locked: group events are handled, figures wait.
-#include "consumer/log.h"
-#include "consumer/worker_state.h"
+#include "consumer/observe/log.h"
+#include "consumer/worker/worker_state.h"
 #include "store/store.h"
 #include "tests/cases.h"
 #include "tests/golden/case_bound.h"
@@ -50,7 +50,7 @@ TEST(a_locked_store_is_waited_for_once_until_it_is_free)
     struct stage stage = stage_open(1000, 100);
     stage.config.records.store = (struct store *)stage.script; // not looked into
     stage.config.records.jobs_need_recording = true;
-    patience_ms = STORE_TURN_MS; // as consumer/late_store.c leaves it
+    patience_ms = STORE_TURN_MS; // as consumer/worker/late_store.c leaves it
     assert_int_equal(stage_run(&stage), STATUS_OK);
     int n_answered, n_released;
     check_outcomes(stage.script, &n_answered, &n_released);

@@ -1,0 +1,176 @@
+// sheaf annotate, in three parts: each row becomes a job (annotate_submit.c), the worker computes the jobs
+// (consumer/worker/service.h), and a second pass over the table joins the answers to the rows (annotate_collect.c).
+// A job's id is the hash of its record, and the record contains everything that the answer depends on. So
+// rows with equal records share one job, and a row that an earlier run answered is not computed again: in the
+// sample, or before the table grew. Thread: main.
+#pragma once
+
+#include "consumer/command/files/output_file.h"
+#include "consumer/options/options.h"
+#include "consumer/annotate/evaluation.h"
+#include "consumer/annotate/label_counts.h"
+#include "schemas/base/occurrences.h"
+#include "consumer/annotate/row_answer.h"
+#include "consumer/annotate/row_map.h"
+#include "consumer/annotate/row_order.h"
+#include "consumer/annotate/row_prompt.h"
+#include "consumer/annotate/table_reader.h"
+#include "store/hashed_jobs.h"
+
+enum {
+    ANNOTATE_GROUP_JOBS = 32768,     // jobs per transaction: each transaction rewrites the index pages of ids
+    ANNOTATE_GROUP_BYTES = 16 << 20, // bytes of records per transaction
+    ANNOTATE_ANSWERS_AT_ONCE = 10000, // rows read in one transaction
+    ANNOTATE_FAULTS_SHOWN = 10,
+};
+
+// Counts of the requests of a whole table (annotate_count.c).
+struct request_count {
+    struct occurrences draws;    // requests without seed: the number of earlier equal ones gives the seed
+    struct occurrences requests; // rows per distinct request, keyed by the hash of request and seed
+    struct occurrences missing;  // jobs without a result, keyed by the same hash
+    int64_t n_different, n_missing;
+};
+
+// The gold labels of --evaluate.
+struct annotate_gold {
+    struct evaluation evaluation;
+    size_t column; // of the input
+    struct text name;
+    bool is_first_property; // chosen by default: the option named none of several
+    bool has_begun;         // answers are compared; before, gold labels are only registered
+    enum status status;     // not OK: the evaluation stopped with `fault`; the table is still written
+    struct error fault;
+    int64_t n_none, n_refused; // rows without a gold label; of these, null where no answer can be null
+};
+
+// The rows of --sample, as ascending row numbers.
+struct annotate_sample {
+    int64_t *rows; // [settings->annotate.estimate.n_rows]; NULL: all rows
+    int64_t n;
+};
+
+// Counters of one pass over the rows.
+struct annotate_rows {
+    int64_t n, n_bad;
+    int64_t n_added;     // jobs new to the store
+    uint64_t hash;       // of all rows
+    int64_t n_empty;     // with an empty cell in a column that the prompt names
+    size_t empty_column; // that column in the first of these rows
+};
+
+struct annotate {
+    const struct settings *settings;
+    struct text dataset;
+    struct table_source source;
+    char *store_path;
+    struct store *store;
+    struct table_reader *reader;
+    struct row_prompt prompt;
+    struct row_answer answer;
+    struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
+    struct job_set jobs;       // of all rows
+    struct output_file errors; // bad rows; file NULL: no --errors
+    int32_t n_votes;
+    struct annotate_gold gold;
+    struct annotate_sample chosen;
+    struct request_count count; // for --sample, counted before it is computed
+    struct annotate_rows rows;
+};
+
+// Checks that the answers' constraint compiles and that the model has a chat template; keeps neither
+// (annotate_constraint.c).
+enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// A pass over the table (annotate_rows.c).
+
+// Returns to the first row; resets the counts and the hash of rows.
+enum status annotate_rewind(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Reads the next row and skips bad ones; row->fields is NULL at the end. `report`: bad rows are logged and
+// written to --errors. STATUS_REFUSE: a bad row, without --skip-bad-rows.
+enum status annotate_next_row(struct annotate *annotate, bool report, struct table_row *row,
+                              struct error *error) WARN_UNUSED;
+// Handles a bad row, whose fault is in *error. STATUS_OK: skip the row.
+enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,
+                            struct error *error) WARN_UNUSED;
+// Gives the complete --errors file its name and records it as an output of the dataset.
+enum status annotate_complete_errors(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Always STATUS_REFUSE: this pass over the table found other rows than the previous one.
+enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
+// Whether the row is in the sample. Without --sample every row is.
+bool annotate_is_chosen(const struct annotate *annotate, int64_t number);
+// Renders the row's record into `record`, without its seed and its closing brace. *is_left_out: the row is
+// skipped, because a cell is empty (--skip-empty) or because it can't be rendered (--skip-bad-rows).
+// STATUS_REFUSE: it can't be rendered, without --skip-bad-rows. `report`: as for annotate_next_row.
+enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
+                            struct buffer *record, bool *is_left_out, struct error *error) WARN_UNUSED;
+// Chooses the seed of a row's first vote; each further vote's seed is one higher. A given seed is used for
+// every row. Otherwise the seed is a hash of the request and of the number of equal requests before it,
+// counted in `draws`. With --same-draws this number is always 0, so equal rows get equal answers.
+enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
+                                 const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
+// Ends the record of vote number `vote`, from 0: adds its seed and the closing brace.
+void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
+
+// Reads the table and queues the requests that have no answer yet. STATUS_REFUSE: a bad row, without
+// --skip-bad-rows.
+enum status annotate_submit(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// --reorder: adds the row to `order`, with a cell for each column that prompts read.
+enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
+                                  struct row_order *order, struct error *error) WARN_UNUSED;
+// Plans the order of all rows. If a template reads `row` as a whole, the order of its fields is planned too,
+// and this call reads the table for it. Otherwise all rows must have been added.
+enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
+                                struct error *error) WARN_UNUSED;
+
+// With --brokers: submits the queued jobs to the jobs topic and reads their results from the results topic
+// until every job has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
+enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// Checks, before anything is computed, that the output can be written and that its format allows these
+// columns.
+enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet. STATUS_REJECT,
+// ERROR_JOBS_FAILED: the table is written, but some rows failed.
+enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Reads and decodes the results of the map's next row into votes[annotate->n_votes], which the caller
+// destroys. *is_left_out: the row has no job. STATUS_RETRY: a result is missing.
+enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
+                                bool *is_left_out, struct error *error) WARN_UNUSED;
+void annotate_destroy_votes(struct annotate *annotate, struct job **votes);
+// Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties.
+enum status annotate_open_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Registers the row's gold label, before anything is computed. STATUS_REFUSE: the table has more distinct
+// gold labels than an evaluation has classes.
+enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row,
+                                 struct error *error) WARN_UNUSED;
+// Compares the row's answer with its gold label; does nothing without --evaluate. A fault stops the
+// evaluation, not the table, and is kept in annotate->gold.
+void annotate_evaluate(struct annotate *annotate, const struct table_row *row);
+// Writes which columns were compared, and the evaluation or why there is none.
+void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out);
+// Stores the confusion matrix for `sheaf report`. An evaluation that stopped stores an empty one.
+enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Prints text for people to standard output, or to standard error if the table goes to standard output.
+enum status annotate_print(const struct annotate *annotate, const struct buffer *text,
+                           struct error *error) WARN_UNUSED;
+
+// Prints the sample's rows with their answers, and an estimate of tokens, price and time for all rows
+// (annotate_sample.c).
+enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Prints the number of tokens of all prompts, and of the distinct ones. Needs no store.
+enum status annotate_estimate(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Counts the row's request. *n_before: earlier rows with an equal request. `record` comes from
+// annotate_render and is ended by this call. `looks_for_results`: also counts the jobs of a new request that
+// have no result.
+enum status annotate_count_request(struct annotate *annotate, struct request_count *count,
+                                   struct buffer *record, bool looks_for_results, uint64_t *n_before,
+                                   struct error *error) WARN_UNUSED;
+// Computes the hash of request and seed by which annotate_count_request counts.
+enum status annotate_hash_request(struct annotate *annotate, struct occurrences *draws,
+                                  const struct buffer *record, int64_t *seed, uint64_t *hash,
+                                  struct error *error) WARN_UNUSED;
+void request_count_finish(struct request_count *count);
+// Counts the table's requests and draws the rows of --sample: one at random from each of N equal parts of the
+// table.
+enum status annotate_choose_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;

@@ -1,0 +1,352 @@
+#include "consumer/annotate/annotate.h"
+
+#include "consumer/annotate/row_spool.h"
+#include "consumer/observe/log.h"
+#include "schemas/base/digest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct row_group {
+    struct annotate *annotate;
+    struct submission submissions[ANNOTATE_GROUP_JOBS];
+    size_t ends[ANNOTATE_GROUP_JOBS]; // end of each record in `records`
+    char names[ANNOTATE_GROUP_JOBS][DIGEST_HEX];
+    int64_t ids[ANNOTATE_GROUP_JOBS];
+    int64_t first_ids[ANNOTATE_GROUP_JOBS], first_rows[ANNOTATE_GROUP_JOBS]; // [n_first] new jobs, first rows
+    size_t n_first;
+    size_t n;
+    int64_t n_refused;        // rows so far, while each has a field that a worker refuses
+    bool is_accepted;         // a row without such a field was found
+    struct error first_fault; // of the first of the n_refused rows
+    struct buffer records;
+    struct buffer begun; // a row's record without its seed and end
+    struct occurrences occurrences;
+    // --reorder: rows are rendered into the spool in the table's order and queued in the order of `order`
+    bool reorders;
+    struct row_order order;
+    struct row_spool spool;
+    int64_t *row_ids;                     // [spool.n][n_votes]: jobs of each row, for the map
+    int64_t *places[ANNOTATE_GROUP_JOBS]; // [n]: where each id is written in row_ids
+};
+
+static enum status flush_places(struct row_group *group, struct error *error)
+{
+    enum status status =
+        store_place_rows(group->annotate->store, group->first_ids, group->first_rows, group->n_first, error);
+    group->n_first = 0;
+    return status;
+}
+
+// Records the first row of each job. Rows are passed in the table's order.
+static enum status place_row(struct row_group *group, int64_t id, int64_t row, struct error *error)
+{
+    bool is_new;
+    if (!job_set_add(&group->annotate->jobs, id, &is_new))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    if (!is_new)
+        return STATUS_OK;
+    group->first_ids[group->n_first] = id;
+    group->first_rows[group->n_first++] = row;
+    return group->n_first == ANNOTATE_GROUP_JOBS ? flush_places(group, error) : STATUS_OK;
+}
+
+static enum status place_group(struct row_group *group, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < group->n && status == STATUS_OK; i++)
+        status = place_row(group, group->ids[i], group->submissions[i].index, error);
+    return status == STATUS_OK ? flush_places(group, error) : status;
+}
+
+// --reorder: records the first rows after all jobs are queued.
+static enum status place_spooled(struct row_group *group, struct error *error)
+{
+    size_t n_votes = (size_t)group->annotate->n_votes;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < group->spool.n * n_votes && status == STATUS_OK; i++)
+        if (group->row_ids[i])
+            status = place_row(group, group->row_ids[i], group->spool.rows[i / n_votes].number, error);
+    return status == STATUS_OK ? flush_places(group, error) : status;
+}
+
+// A group holds all votes of each of its rows, so the map is written in row order.
+static enum status queue_group(struct row_group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    size_t n_added = 0;
+    if (!group->n)
+        return STATUS_OK;
+    if (group->records.failed)
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    for (size_t i = 0, start = 0; i < group->n; start = group->ends[i++]) {
+        struct submission *submission = &group->submissions[i];
+        submission->record = (struct text){group->records.data + start, group->ends[i] - start};
+        struct digest digest = digest_of(submission->record.data, submission->record.size);
+        digest_write_hex(&digest, group->names[i]);
+        submission->job_id = submission->custom_id = (struct text){group->names[i], DIGEST_HEX};
+        submission->encoding = ENCODING_JSON;
+    }
+    enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
+                                               group->n, group->ids, &n_added, error);
+    if (status == STATUS_OK && !group->reorders)
+        status = place_group(group, error);
+    if (status == STATUS_OK && !group->reorders)
+        status = row_map_add(&annotate->map, group->ids, group->n, error);
+    for (size_t i = 0; i < group->n && group->reorders; i++)
+        *group->places[i] = group->ids[i];
+    annotate->rows.n_added += (int64_t)n_added;
+    group->n = 0;
+    buffer_clear(&group->records);
+    return status;
+}
+
+// STATUS_REFUSE: a worker would refuse every row so far, because of a field that the template writes.
+static enum status submit_group(struct row_group *group, struct error *error)
+{
+    if (!group->n || group->is_accepted)
+        return queue_group(group, error);
+    return error_set(error, STATUS_REFUSE, group->first_fault.code,
+                     "a worker refuses the prompts of all rows (of the first %lld at least): %s",
+                     (long long)group->n_refused, group->first_fault.text);
+}
+
+// Adds the jobs of row number `row`, whose record is in `begun`. places: [n_votes] of row_ids; NULL without
+// --reorder.
+static enum status add_jobs(struct row_group *group, int64_t seed, int64_t row, int64_t *places,
+                            struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    enum status status = STATUS_OK;
+    bool is_full = group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS ||
+                   group->records.size >= ANNOTATE_GROUP_BYTES;
+    if (is_full)
+        status = submit_group(group, error);
+    for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
+        buffer_add(&group->records, group->begun.data, group->begun.size);
+        annotate_end_record(annotate, seed, vote, &group->records);
+        group->submissions[group->n] = (struct submission){.index = row};
+        group->places[group->n] = places ? places + vote : NULL;
+        group->ends[group->n++] = group->records.size;
+    }
+    return status;
+}
+
+static enum status add_row(struct row_group *group, int64_t number, struct error *error)
+{
+    int64_t seed;
+    enum status status =
+        annotate_choose_seed(group->annotate, &group->occurrences, &group->begun, &seed, error);
+    if (status == STATUS_OK && group->reorders)
+        return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, number,
+                             error);
+    return status == STATUS_OK ? add_jobs(group, seed, number, NULL, error) : status;
+}
+
+static enum status add_left_out(struct row_group *group, struct error *error)
+{
+    static const int64_t none[ROW_VOTES_MAX] = {0};
+    if (group->reorders)
+        return row_spool_add(&group->spool, (struct text){0}, 0, 0, error);
+    enum status status = queue_group(group, error); // the map is written in row order
+    return status == STATUS_OK
+               ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
+               : status;
+}
+
+// Checks the row for a field that a worker refuses, such as an image. Such a field is written by the
+// template: the text of a row can't add members. If the template writes it for some rows only, those rows
+// fail alone, so this is called until a row is without it.
+static enum status check_fields(struct row_group *group, struct error *error)
+{
+    struct buffer record = {0};
+    struct job *job = job_create();
+    buffer_add(&record, group->begun.data, group->begun.size);
+    annotate_end_record(group->annotate, 0, 0, &record);
+    enum status status =
+        job && !record.failed
+            ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
+            : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    job_destroy(job);
+    buffer_finish(&record);
+    if (status != STATUS_OK && status != STATUS_REJECT)
+        return status;
+    // any other fault concerns this row only
+    group->is_accepted = status == STATUS_OK || error->code != ERROR_UNSUPPORTED_FIELD;
+    if (!group->is_accepted && !group->n_refused++)
+        group->first_fault = *error;
+    return STATUS_OK;
+}
+
+static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    bool is_left_out;
+    enum status status = STATUS_OK;
+    if (group->order.rows && group->spool.n == group->order.n_rows)
+        return annotate_refuse_change(annotate, error);
+    if (group->order.fields)
+        annotate->prompt.read.order = group->order.fields + group->spool.n * group->order.n_columns;
+    if (group->reorders && !group->order.rows)
+        status = annotate_add_to_order(annotate, row, &group->order, error);
+    if (status == STATUS_OK)
+        status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
+    if (status == STATUS_OK && !is_left_out)
+        status = annotate_expect_gold(annotate, row, error);
+    if (status == STATUS_OK && !is_left_out && !group->is_accepted)
+        status = check_fields(group, error);
+    if (status != STATUS_OK)
+        return status;
+    return is_left_out ? add_left_out(group, error) : add_row(group, row->number, error);
+}
+
+static enum status submit_rows(struct row_group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    struct table_row row = {0};
+    enum status status = annotate_rewind(annotate, error);
+    do {
+        status = status == STATUS_OK ? annotate_next_row(annotate, true, &row, error) : status;
+        if (status == STATUS_OK && row.fields && annotate_is_chosen(annotate, row.number))
+            status = submit_row(group, &row, error);
+    } while (status == STATUS_OK && row.fields);
+    return status == STATUS_OK ? submit_group(group, error) : status;
+}
+
+static enum status queue_spooled(struct row_group *group, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    size_t n_votes = (size_t)annotate->n_votes;
+    group->row_ids = calloc(group->spool.n ? group->spool.n : 1, n_votes * sizeof *group->row_ids);
+    if (!group->row_ids)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < group->spool.n; i++) {
+        size_t row = group->order.rows[i];
+        if (group->spool.rows[row].size == 0)
+            continue;
+        status = row_spool_read(&group->spool, row, &group->begun, error);
+        if (status == STATUS_OK)
+            status = add_jobs(group, group->spool.rows[row].seed, group->spool.rows[row].number,
+                              group->row_ids + row * n_votes, error);
+    }
+    if (status == STATUS_OK)
+        status = submit_group(group, error);
+    if (status == STATUS_OK)
+        status = place_spooled(group, error);
+    return status == STATUS_OK ? row_map_add(&annotate->map, group->row_ids, group->spool.n * n_votes, error)
+                               : status;
+}
+
+static enum status submit_reordered(struct row_group *group, struct error *error)
+{
+    bool are_fields_free = group->annotate->prompt.read.all; // rows are rendered in field order
+    enum status status = row_spool_open(&group->spool, error);
+    if (status == STATUS_OK && are_fields_free)
+        status = annotate_plan_order(group->annotate, &group->order, error);
+    if (status == STATUS_OK)
+        status = submit_rows(group, error);
+    if (status == STATUS_OK && !are_fields_free)
+        status = annotate_plan_order(group->annotate, &group->order, error);
+    if (status == STATUS_OK && group->spool.n != group->order.n_rows)
+        return annotate_refuse_change(group->annotate, error);
+    return status == STATUS_OK ? queue_spooled(group, error) : status;
+}
+
+static void destroy_group(struct row_group *group)
+{
+    occurrences_finish(&group->occurrences);
+    row_order_finish(&group->order);
+    row_spool_close(&group->spool);
+    buffer_finish(&group->records);
+    buffer_finish(&group->begun);
+    free(group->row_ids);
+    free(group);
+}
+
+// Removes queued requests of another prompt, or of rows that the table no longer has. Not called over Kafka:
+// there the requests are already on the topic.
+static enum status drop_others(struct annotate *annotate, struct error *error)
+{
+    int64_t n_removed;
+    store_set_rows(annotate->store, &annotate->jobs);
+    if (annotate->chosen.rows) // other queued jobs may be the rest of the table
+        return store_claim_rows(annotate->store, &annotate->jobs, error);
+    enum status status =
+        store_keep_rows(annotate->store, annotate->dataset, &annotate->jobs, &n_removed, error);
+    if (status == STATUS_OK)
+        status = store_clear_places(annotate->store, annotate->dataset, &annotate->jobs, error);
+    if (status == STATUS_OK && n_removed)
+        log_write(LOG_INFO, "%lld queued request%s of other prompts or rows: left out", (long long)n_removed,
+                  n_removed == 1 ? " is" : "s are");
+    return status;
+}
+
+static void warn_of_empty(const struct annotate *annotate)
+{
+    const struct table_columns *columns = table_reader_columns(annotate->reader);
+    long long n = annotate->rows.n_empty;
+    if (!n)
+        return;
+    struct text column = columns->names[annotate->rows.empty_column];
+    log_write(LOG_WARNING,
+              "%s: %lld row%s an empty cell in a column that the prompt names, the first in \"%.*s\": %s",
+              table_reader_name(annotate->reader), n, n == 1 ? " has" : "s have", (int)column.size,
+              column.data,
+              annotate->settings->annotate.input.skip_empty
+                  ? "left out"
+                  : "computed nevertheless (--skip-empty leaves them out)");
+}
+
+static int64_t count_left_out(const struct annotate *annotate)
+{
+    return annotate->rows.n_bad +
+           (annotate->settings->annotate.input.skip_empty ? annotate->rows.n_empty : 0);
+}
+
+// No row gave a request; all rows are in --errors.
+static enum status refuse_all_bad(struct annotate *annotate, struct error *error)
+{
+    char rows[64] = "its only row is left out";
+    enum status status = annotate_complete_errors(annotate, error);
+    if (status != STATUS_OK)
+        return status;
+    int64_t n = count_left_out(annotate);
+    if (n != 1)
+        snprintf(rows, sizeof rows, "all %lld rows are left out", (long long)n);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: there is nothing to ask",
+                     table_reader_name(annotate->reader), rows);
+}
+
+enum status annotate_submit(struct annotate *annotate, struct error *error)
+{
+    struct dataset_mark mark;
+    struct row_group *group = calloc(1, sizeof *group);
+    if (!group)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    group->annotate = annotate;
+    group->reorders = annotate->settings->annotate.reorder;
+    enum status status = store_dataset_begin(annotate->store, annotate->dataset, &mark, error);
+    if (status == STATUS_OK && mark.n_lines)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_STORE,
+                      "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
+                      annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = store_hold_rows(annotate->store, annotate->dataset, error);
+    if (status == STATUS_OK)
+        status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
+    annotate->prompt.read.order = NULL;
+    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+        status = drop_others(annotate, error);
+    if (status == STATUS_OK)
+        status = store_dataset_complete(annotate->store, annotate->dataset, error);
+    warn_of_empty(annotate);
+    if (status == STATUS_OK && count_left_out(annotate) && !annotate->jobs.n)
+        status = refuse_all_bad(annotate, error);
+    if (annotate->rows.n_bad)
+        log_write(LOG_WARNING, "%s: %lld bad row%s left out", table_reader_name(annotate->reader),
+                  (long long)annotate->rows.n_bad, annotate->rows.n_bad == 1 ? " is" : "s are");
+    destroy_group(group);
+    return status;
+}

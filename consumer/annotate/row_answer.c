@@ -1,0 +1,448 @@
+#include "consumer/annotate/row_answer.h"
+
+#include "consumer/annotate/row_logprobs.h"
+#include "schemas/json_answer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { COLUMNS_BESIDE = 9 }; // whole answer, agreement, margin, logprobs, figures, reason, error
+
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the answers' columns: out of memory");
+}
+
+static enum status add_column(struct row_answer *answer, const char *prefix, struct text name,
+                              const struct table_columns *input, struct error *error)
+{
+    struct buffer whole = {0};
+    buffer_add_string(&whole, prefix ? prefix : "");
+    buffer_add_text(&whole, name);
+    struct text column = {whole.failed ? NULL : arena_copy(&answer->arena, whole.data, whole.size),
+                          whole.size};
+    buffer_finish(&whole);
+    if (!column.data)
+        return refuse_memory(error);
+    if (table_columns_find(input, column) < input->n)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "the table has a column \"%.*s\" already: give the answers' columns another name with "
+            "--prefix, as --prefix model_",
+            (int)column.size, column.data);
+    if (table_columns_find(&answer->columns, column) < answer->columns.n)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the answers have two columns \"%.*s\"",
+                         (int)column.size, column.data);
+    answer->columns.names[answer->columns.n++] = column;
+    return STATUS_OK;
+}
+
+// With properties: one column for each property that is voted on. Otherwise: one column.
+static enum status add_agreements(struct row_answer *answer, const struct table_columns *input,
+                                  struct error *error)
+{
+    const char *prefix = answer->options.prefix;
+    answer->agreement_column = answer->columns.n;
+    if (answer->options.n_votes <= 1)
+        return STATUS_OK;
+    if (!answer->properties.n)
+        return add_column(answer, prefix, TEXT("agreement"), input, error);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < answer->properties.n && status == STATUS_OK; i++) {
+        struct buffer name = {0};
+        if (answer->vote_rules[i].kind == VOTE_NONE)
+            continue;
+        buffer_add_string(&name, "agreement_");
+        buffer_add_text(&name, answer->properties.items[i].name);
+        status = name.failed ? refuse_memory(error)
+                             : add_column(answer, prefix, (struct text){name.data, name.size}, input, error);
+        buffer_finish(&name);
+        answer->n_voted++;
+    }
+    return status;
+}
+
+static enum status add_answers(struct row_answer *answer, const struct table_columns *input,
+                               struct error *error)
+{
+    const char *prefix = answer->options.prefix;
+    enum status status = STATUS_OK;
+    const struct schema_columns *properties = &answer->properties;
+    struct text whole = answer->options.n_choices ? TEXT("label") : TEXT("answer");
+    for (size_t i = 0; i < properties->n && status == STATUS_OK; i++) {
+        struct text name = properties->items[i].name;
+        status = add_column(answer, prefix, name, input, error);
+        if (text_equal(name, whole))
+            whole = TEXT("answer_json");
+    }
+    answer->has_whole = !(properties->n && properties->is_object && properties->is_complete);
+    if (answer->has_whole && status == STATUS_OK)
+        status = add_column(answer, prefix, whole, input, error);
+    answer->n_answers = answer->columns.n;
+    for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices && status == STATUS_OK;
+         i++)
+        status = add_column(answer, prefix, answer->options.choices[i], input, error);
+    if (answer->options.probabilities && status == STATUS_OK)
+        status = add_column(answer, prefix, TEXT("margin"), input, error);
+    if (status == STATUS_OK)
+        status = add_agreements(answer, input, error);
+    answer->logprobs_column = answer->columns.n;
+    return status == STATUS_OK && answer->options.logprobs
+               ? add_column(answer, prefix, TEXT("logprobs"), input, error)
+               : status;
+}
+
+// Finds the labels of each column of the answer.
+static enum status find_labels(struct row_answer *answer, struct error *error)
+{
+    const struct value *schema = answer->options.schema;
+    size_t n_properties = answer->properties.n;
+    answer->label_sets = arena_allocate_array(&answer->arena, answer->n_answers, sizeof *answer->label_sets);
+    bool is_found = answer->label_sets != NULL;
+    for (size_t i = 0; is_found && i < answer->n_answers; i++) {
+        struct label_set *set = &answer->label_sets[i];
+        if (!schema)
+            is_found =
+                label_set_of_choices(set, &answer->arena, answer->options.choices, answer->options.n_choices);
+        else if (i < n_properties || !n_properties) // no labels for a whole answer beside its properties
+            is_found = label_set_of_schema(set, &answer->arena, schema,
+                                           n_properties ? answer->properties.items[i].schema : schema);
+    }
+    return is_found ? STATUS_OK : refuse_memory(error);
+}
+
+static enum status add_beside(struct row_answer *answer, const struct table_columns *input,
+                              struct error *error)
+{
+    static const char *const figures[] = {"sheaf_prompt_tokens", "sheaf_completion_tokens"};
+    static const char *const always[] = {"sheaf_finish_reason", ROW_ANSWER_MARKER};
+    const char *prefix = answer->options.prefix;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; answer->options.figures && i < 2 && status == STATUS_OK; i++)
+        status = add_column(answer, prefix, text_from_string(figures[i]), input, error);
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = add_column(answer, prefix, text_from_string(always[i]), input, error);
+    return status;
+}
+
+static enum status find_properties(struct row_answer *answer, struct error *error)
+{
+    const struct value *schema = answer->options.schema;
+    size_t n = 0;
+    if (schema && !schema_columns_find(schema, &answer->arena, &answer->properties))
+        return refuse_memory(error);
+    n = answer->properties.n;
+    answer->vote_rules = arena_allocate_array(&answer->arena, n ? n : 1, sizeof *answer->vote_rules);
+    for (size_t i = 0; answer->vote_rules && i < n; i++)
+        answer->vote_rules[i] = vote_rule_of(schema, answer->properties.items[i].schema);
+    return answer->vote_rules ? STATUS_OK : refuse_memory(error);
+}
+
+enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
+                            const struct table_columns *input, struct error *error)
+{
+    *answer = (struct row_answer){.options = *options};
+    enum status status = find_properties(answer, error);
+    size_t n = 2 * answer->properties.n + options->n_choices + COLUMNS_BESIDE;
+    answer->columns.names = arena_allocate_array(&answer->arena, n, sizeof *answer->columns.names);
+    answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
+    answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
+    if (status == STATUS_OK && (!answer->columns.names || !answer->fields || !answer->is_given))
+        status = refuse_memory(error);
+    if (status == STATUS_OK)
+        status = add_answers(answer, input, error);
+    if (status == STATUS_OK)
+        status = find_labels(answer, error);
+    if (status == STATUS_OK)
+        status = add_beside(answer, input, error);
+    if (status != STATUS_OK)
+        row_answer_close(answer);
+    return status;
+}
+
+void row_answer_close(struct row_answer *answer)
+{
+    arena_finish(&answer->arena);
+    arena_finish(&answer->row_arena);
+    *answer = (struct row_answer){0};
+}
+
+// ---- a row ----
+
+static struct text text_of(const struct job *job)
+{
+    return job->result.n_choices ? job->result.choices[0].text : (struct text){0};
+}
+
+static bool is_done(const struct job *job)
+{
+    return job->result.status == RESULT_DONE && job->result.n_choices > 0;
+}
+
+static bool is_choice(const struct row_answer *answer, struct text text)
+{
+    for (size_t i = 0; i < answer->options.n_choices; i++)
+        if (text_equal(text, answer->options.choices[i]))
+            return true;
+    return false;
+}
+
+static enum status refuse_cut(const struct row_answer *answer, struct error *fault)
+{
+    const char *what = answer->options.schema ? "JSON" : answer->options.n_choices ? "label" : "constraint";
+    return error_set(fault, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                     "the answer ended before its %s did: raise --max-tokens", what);
+}
+
+// Reads the value of a finished job: the decoded JSON if there is a schema, otherwise the text.
+// STATUS_REJECT: the text is not a valid answer; answer->fault says why. A constrained text that max_tokens
+// ended is invalid even if it satisfies the constraint: the model would have continued.
+static enum status read_answer(struct row_answer *answer, const struct job *job, struct value *value)
+{
+    struct error *fault = &answer->fault;
+    answer->was_cut = answer->options.is_constrained && job->result.choices[0].finish_reason == FINISH_LENGTH;
+    *value = value_string(text_of(job));
+    if (answer->was_cut)
+        return refuse_cut(answer, fault);
+    if (!answer->options.schema)
+        return !answer->options.n_choices || is_choice(answer, text_of(job))
+                   ? STATUS_OK
+                   : error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING, "the answer is no label");
+    if (json_decode_answer(text_of(job), &answer->row_arena, value, fault) != STATUS_OK)
+        return error_prefix(fault, "the answer is no JSON");
+    if (!answer->has_whole && value->kind != VALUE_OBJECT)
+        return error_set(fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                         "the answer is no JSON object: expected properties, got %s",
+                         value_kind_name(value->kind));
+    return STATUS_OK;
+}
+
+struct vote {
+    const struct job *job; // NULL: not a valid answer
+    struct value value;
+};
+
+// The most frequent answer; on a tie, the first. *n_equal: number of votes with this answer. NULL: no valid
+// answer.
+static const struct vote *choose_vote(const struct row_answer *answer, const struct vote *votes, int *n_equal)
+{
+    const struct vote *best = NULL;
+    *n_equal = 0;
+    for (int32_t i = 0; i < answer->options.n_votes; i++) {
+        int n = 0;
+        for (int32_t j = 0; votes[i].job && j < answer->options.n_votes; j++)
+            n += votes[j].job && value_equal(&votes[i].value, &votes[j].value);
+        if (n > *n_equal) {
+            *n_equal = n;
+            best = &votes[i];
+        }
+    }
+    return best;
+}
+
+static void give_value(struct row_answer *answer, size_t column, const struct value *value)
+{
+    answer->fields[column] = *value;
+    answer->is_given[column] = true;
+}
+
+static void take_value(struct row_answer *answer, const struct value *value)
+{
+    const struct schema_columns *properties = &answer->properties;
+    if (answer->has_whole)
+        give_value(answer, properties->n, value);
+    for (size_t i = 0; value->kind == VALUE_OBJECT && i < value->object.n_members; i++)
+        for (size_t j = 0; j < properties->n; j++)
+            if (text_equal(value->object.members[i].key, properties->items[j].name))
+                give_value(answer, j, &value->object.members[i].value);
+}
+
+// Fills in the probability of each label, in the order of --choice, and the margin between the two most
+// probable labels. The row's label is the result's own text: the most probable label, or the winner of a
+// vote.
+static void take_probabilities(struct row_answer *answer, const struct job *job)
+{
+    const struct result *result = &job->result;
+    float first = 0, second = 0;
+    for (int32_t i = 0; i < result->n_choice_logprobs; i++) {
+        float probability = result->choice_logprobs[i].probability;
+        for (size_t j = 0; j < answer->options.n_choices; j++)
+            if (text_equal(result->choice_logprobs[i].choice, answer->options.choices[j]))
+                answer->fields[answer->n_answers + j] = value_single(probability);
+        if (probability > first) {
+            second = first;
+            first = probability;
+        } else if (probability > second) {
+            second = probability;
+        }
+    }
+    if (result->n_choice_logprobs)
+        answer->fields[answer->n_answers + answer->options.n_choices] = value_single(first - second);
+}
+
+static void take_figures(struct row_answer *answer, struct job *const *votes)
+{
+    int64_t prompt_tokens = 0, completion_tokens = 0;
+    for (int32_t i = 0; i < answer->options.n_votes; i++) {
+        prompt_tokens += votes[i]->result.prompt_tokens;
+        completion_tokens += votes[i]->result.completion_tokens;
+    }
+    answer->fields[answer->columns.n - 4] = value_integer(prompt_tokens);
+    answer->fields[answer->columns.n - 3] = value_integer(completion_tokens);
+}
+
+// Error of a row without a valid vote: why the text of its first finished job is invalid; if no job finished,
+// the first job's error.
+static void take_failure(struct row_answer *answer, struct job *const *votes)
+{
+    const struct job *job = votes[0];
+    struct value value;
+    answer->failed = true;
+    for (int32_t i = answer->options.n_votes; i-- > 0;)
+        job = is_done(votes[i]) ? votes[i] : job;
+    if (is_done(job))
+        (void)read_answer(answer, job, &value); // fails again, and sets was_cut and fault
+    const char *reason = job->result.status == RESULT_CANCELLED ? "cancelled" : "error";
+    if (is_done(job))
+        reason = finish_reason_name(job->result.choices[0].finish_reason);
+    answer->fields[answer->columns.n - 2] = value_string(text_from_string(reason));
+    answer->fields[answer->columns.n - 1] =
+        value_string(text_from_string(is_done(job) ? answer->fault.text : job->result.error.text));
+    if (answer->options.probabilities && is_done(job))
+        take_probabilities(answer, job);
+}
+
+// False: out of memory.
+static bool take_vote(struct row_answer *answer, const struct vote *vote)
+{
+    answer->was_cut = false; // an earlier vote may have set it
+    answer->fields[answer->columns.n - 2] =
+        value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
+    take_value(answer, &vote->value);
+    if (answer->options.probabilities)
+        take_probabilities(answer, vote->job);
+    return !answer->options.logprobs || row_logprobs(&vote->job->result.choices[0], &answer->row_arena,
+                                                     &answer->fields[answer->logprobs_column]);
+}
+
+// ---- votes on single properties ----
+
+struct ballot {
+    const struct vote *draws[ROW_VOTES_MAX]; // [n]: votes that are valid answers
+    size_t n;
+    size_t n_agreeing[ROW_VOTES_MAX]; // [n]: properties in which the draw agrees with the winner
+};
+
+// The last member of that name counts, as in take_value.
+static const struct value *find_property(const struct vote *vote, struct text name)
+{
+    const struct value *found = NULL;
+    for (size_t i = 0; vote->value.kind == VALUE_OBJECT && i < vote->value.object.n_members; i++)
+        if (text_equal(vote->value.object.members[i].key, name))
+            found = &vote->value.object.members[i].value;
+    return found;
+}
+
+static bool count_property(struct row_answer *answer, size_t property, struct ballot *ballot,
+                           struct vote_outcome *outcome)
+{
+    const struct value *values[ROW_VOTES_MAX];
+    const struct vote_rule *rule = &answer->vote_rules[property];
+    for (size_t i = 0; i < ballot->n; i++)
+        values[i] = find_property(ballot->draws[i], answer->properties.items[property].name);
+    if (!vote_count(rule, values, ballot->n, &answer->row_arena, outcome))
+        return false;
+    for (size_t i = 0; i < ballot->n; i++)
+        ballot->n_agreeing[i] += vote_agrees(rule, values[i], outcome->winner);
+    return true;
+}
+
+// The draw that agrees with the winners in most properties; on a tie, the first. It gives the properties that
+// are not voted on, the whole answer and the finish reason.
+static const struct vote *choose_draw(const struct ballot *ballot)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < ballot->n; i++)
+        if (ballot->n_agreeing[i] > ballot->n_agreeing[best])
+            best = i;
+    return ballot->draws[best];
+}
+
+static bool take_properties(struct row_answer *answer, struct ballot *ballot)
+{
+    size_t n = answer->properties.n, column = answer->agreement_column;
+    struct vote_outcome *outcomes = arena_allocate_array(&answer->row_arena, n, sizeof *outcomes);
+    if (!outcomes)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (answer->vote_rules[i].kind != VOTE_NONE && !count_property(answer, i, ballot, &outcomes[i]))
+            return false;
+    if (!take_vote(answer, choose_draw(ballot)))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (answer->vote_rules[i].kind == VOTE_NONE)
+            continue;
+        const struct value *winner = outcomes[i].winner;
+        answer->fields[i] = winner ? *winner : (struct value){.kind = VALUE_NULL};
+        answer->is_given[i] = winner != NULL;
+        answer->fields[column++] = value_float((double)outcomes[i].n_agreeing / answer->options.n_votes);
+    }
+    return true;
+}
+
+// False: out of memory.
+static bool take_votes(struct row_answer *answer, const struct vote *votes)
+{
+    struct ballot ballot = {.n = 0};
+    int n_equal;
+    for (int32_t i = 0; i < answer->options.n_votes; i++)
+        if (votes[i].job)
+            ballot.draws[ballot.n++] = &votes[i];
+    if (answer->n_voted)
+        return take_properties(answer, &ballot);
+    bool is_taken = take_vote(answer, choose_vote(answer, votes, &n_equal));
+    if (answer->options.n_votes > 1 && !answer->properties.n)
+        answer->fields[answer->agreement_column] = value_float((double)n_equal / answer->options.n_votes);
+    return is_taken;
+}
+
+enum status row_answer_take(struct row_answer *answer, struct job *const *votes, struct error *error)
+{
+    struct vote read[ROW_VOTES_MAX];
+    bool is_answered = false;
+    arena_finish(&answer->row_arena);
+    answer->failed = answer->was_cut = false;
+    for (size_t i = 0; i < answer->columns.n; i++) {
+        answer->fields[i] = (struct value){.kind = VALUE_NULL};
+        answer->is_given[i] = i >= answer->n_answers;
+    }
+    if (answer->options.figures)
+        take_figures(answer, votes);
+    for (int32_t i = 0; i < answer->options.n_votes; i++) {
+        bool is_answer = is_done(votes[i]) && read_answer(answer, votes[i], &read[i].value) == STATUS_OK;
+        read[i].job = is_answer ? votes[i] : NULL;
+        is_answered |= is_answer;
+    }
+    if (!is_answered)
+        take_failure(answer, votes);
+    else if (!take_votes(answer, read))
+        return refuse_memory(error);
+    return STATUS_OK;
+}
+
+bool row_answer_choose_label(struct row_answer *answer, struct text property)
+{
+    answer->label_column = 0;
+    for (size_t i = 0; i < answer->properties.n; i++)
+        if (text_equal(answer->properties.items[i].name, property)) {
+            answer->label_column = i;
+            return true;
+        }
+    return false;
+}
+
+const struct value *row_answer_label(const struct row_answer *answer)
+{
+    size_t column = answer->label_column;
+    return answer->is_given[column] ? &answer->fields[column] : NULL;
+}

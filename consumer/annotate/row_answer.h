@@ -1,0 +1,74 @@
+// The columns that annotate adds to a row, in this order, each name after the prefix:
+//
+//   PROPERTY ...            with a schema: one for each of its properties (schema_columns.h)
+//   answer                  the whole answer; not if its properties are all that it can hold. Named label
+//                           with --choice, and answer_json if a property is named answer
+//   CHOICE ..., margin      with --probabilities
+//   agreement               with several votes and without properties
+//   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
+//   logprobs                if --parameters asks for them (row_logprobs.h)
+//   sheaf_prompt_tokens, sheaf_completion_tokens    with --figures
+//   sheaf_finish_reason, sheaf_error
+//
+// Thread: main.
+#pragma once
+
+#include "consumer/annotate/label_set.h"
+#include "consumer/annotate/row_vote.h"
+#include "consumer/annotate/schema_columns.h"
+#include "consumer/annotate/table.h"
+
+enum {
+    ROW_VOTES_MAX = 64,
+    ROW_CLASSES_MAX = 1024, // of one answer
+};
+
+// The name of the last column, after the prefix: a table that has it was made by annotate.
+#define ROW_ANSWER_MARKER "sheaf_error"
+
+struct row_answer_options {
+    const char *prefix;         // of the columns; NULL: none
+    const struct value *schema; // VALUE_NULL: none
+    const struct text *choices; // [n_choices]
+    size_t n_choices;
+    bool is_constrained; // by schema, choices, or a parameter of all rows
+    int32_t n_votes;
+    bool probabilities; // of the choices
+    bool figures;
+    bool logprobs; // of the answer's tokens
+};
+
+struct row_answer {
+    struct row_answer_options options;
+    struct table_columns columns;
+    struct value *fields; // [columns.n] of the row
+    bool *is_given; // [columns.n]: the answer has this value, which may be null; true for the other columns
+    struct schema_columns properties; // the first columns
+    bool has_whole;                   // then a column of the whole answer
+    size_t n_answers;                 // columns that hold the answer
+    struct label_set *label_sets;     // [n_answers]
+    size_t label_column;              // compared with gold labels
+    struct vote_rule *vote_rules;     // [properties.n]
+    size_t n_voted;                   // properties that are voted on; 0: the whole answer is
+    size_t agreement_column;          // the first agreement column
+    size_t logprobs_column;           // with options.logprobs
+    bool failed;                      // this row
+    bool was_cut;                     // failed because max_tokens ended the answer
+    struct error fault;               // why a text is not a valid answer
+    struct arena arena;               // of the columns
+    struct arena row_arena;           // of the fields
+};
+
+// STATUS_REFUSE: the input has a column of the same name, or two columns of the answers have one name.
+enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
+                            const struct table_columns *input, struct error *error) WARN_UNUSED;
+void row_answer_close(struct row_answer *answer);
+// Fills the fields from the decoded results of the row's votes, which must live as long as the fields are
+// used. STATUS_REFUSE: out of memory.
+enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
+                            struct error *error) WARN_UNUSED;
+// Chooses the column that is compared with gold labels: the schema's property of that name. False: there is
+// none, and the first column is chosen.
+bool row_answer_choose_label(struct row_answer *answer, struct text property);
+// The value to compare with a gold label. NULL: the row has no answer, or its answer lacks the property.
+const struct value *row_answer_label(const struct row_answer *answer);

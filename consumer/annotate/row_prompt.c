@@ -1,0 +1,522 @@
+#include "consumer/annotate/row_prompt.h"
+
+#include "consumer/annotate/row_messages.h"
+#include "consumer/annotate/schema_columns.h"
+#include "consumer/annotate/schema_file.h"
+#include "consumer/observe/log.h"
+#include "schemas/base/clock.h"
+#include "schemas/base/file.h"
+#include "schemas/base/nearest.h"
+#include "schemas/schema_annotations.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum status refuse_memory(struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
+}
+
+// Refuses because of a fault in something that all rows share.
+static enum status refuse_prompt(struct error *error, const char *what)
+{
+    error_prefix(error, "%s", what);
+    error->code = ERROR_USAGE;
+    return error->status = STATUS_REFUSE;
+}
+
+// ---- templates against the table's columns ----
+
+enum { HINT_COLUMNS = 8 };
+
+struct check {
+    struct row_prompt *prompt;
+    const char *path;
+    struct error *error;
+    enum status status;
+};
+
+static bool has_delimiter(struct text name)
+{
+    bool has = false;
+    for (size_t i = 0; i < name.size; i++)
+        has |= name.data[i] == ';' || name.data[i] == '|' || name.data[i] == '\t';
+    return has;
+}
+
+// Ends the error about an unknown column: the column that was probably meant, else the first columns, which
+// also reveal a wrong delimiter.
+static void add_hint(struct buffer *hint, const struct table_columns *columns, struct text name)
+{
+    for (size_t i = 0; i < columns->n; i++) { // {{ a.b }} and {{ a-b }} read a variable "a"
+        struct text column = columns->names[i];
+        if (column.size > name.size + 1 && memchr(".- ", column.data[name.size], 3) &&
+            memcmp(column.data, name.data, name.size) == 0) {
+            buffer_add_format(hint, "; \"%.*s\" is row['%.*s']", (int)column.size, column.data,
+                              (int)column.size, column.data);
+            return;
+        }
+    }
+    struct text nearest = nearest_name(name, columns->names, columns->n);
+    if (columns->n == 1 && has_delimiter(columns->names[0])) {
+        buffer_add_format(hint,
+                          "; the table has one column, \"%.*s\": is its delimiter another (--delimiter)?",
+                          (int)columns->names[0].size, columns->names[0].data);
+        return;
+    }
+    if (nearest.data) {
+        buffer_add_format(hint, "; the nearest is \"%.*s\"", (int)nearest.size, nearest.data);
+        return;
+    }
+    buffer_add_string(hint, "; the table has");
+    for (size_t i = 0; i < columns->n && i < HINT_COLUMNS; i++)
+        buffer_add_format(hint, "%s\"%.*s\"", i ? ", " : " ", (int)columns->names[i].size,
+                          columns->names[i].data);
+    if (columns->n > HINT_COLUMNS)
+        buffer_add_format(hint, " and %zu others", columns->n - HINT_COLUMNS);
+}
+
+static void use_column(struct check *check, const struct template_mention *mention, struct text name)
+{
+    const struct table_columns *columns = check->prompt->columns;
+    size_t column = table_columns_find(columns, name);
+    if (column < columns->n) {
+        if (!check->prompt->read.is_used[column])
+            check->prompt->read.mentioned[check->prompt->read.n_mentioned++] = (uint16_t)column;
+        check->prompt->read.is_used[column] = true;
+        return;
+    }
+    if (!columns->n) // an empty table
+        return;
+    struct buffer hint = {0};
+    add_hint(&hint, columns, name);
+    check->status =
+        error_set(check->error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: line %u: there is no column \"%.*s\"%s",
+                  check->path, mention->line, (int)name.size, name.data, hint.data ? hint.data : "");
+    buffer_finish(&hint);
+}
+
+static void check_mention(void *context, const struct template_mention *mention)
+{
+    struct check *check = context;
+    if (check->status != STATUS_OK)
+        return;
+    if (!text_equals_string(mention->name, "row"))
+        use_column(check, mention, mention->name);
+    else if (mention->member.data)
+        use_column(check, mention, mention->member);
+    else // a computed member, or all members
+        check->prompt->read.all = true;
+}
+
+static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
+                                 struct error *error)
+{
+    if (!path)
+        return STATUS_OK;
+    struct buffer source = {0};
+    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    struct text text = {source.data ? source.data : "", source.size};
+    if (text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
+        text.size--;
+    if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
+        status = error_prefix(error, "%s", path);
+    buffer_finish(&source);
+    const struct template_refusal *refusal = status == STATUS_OK ? template_find_refusal(*template) : NULL;
+    if (refusal && refusal->text[0]) // in a branch that some row may take
+        return error_set(error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: line %u: %s", path, refusal->line,
+                         refusal->text);
+    struct check check = {prompt, path, error, status};
+    if (status == STATUS_OK)
+        template_mentions(*template, check_mention, &check);
+    return check.status;
+}
+
+// `row` with all columns, then the columns themselves: a column named "row" is row['row'].
+static enum status create_variables(struct row_prompt *prompt, struct error *error)
+{
+    size_t n = prompt->columns->n;
+    prompt->read.is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.is_used);
+    prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
+    prompt->read.mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.mentioned);
+    if (!prompt->read.is_used || !prompt->names || !prompt->read.mentioned)
+        return refuse_memory(error);
+    for (size_t i = 0; i < n; i++)
+        prompt->names[i + 1].key = prompt->columns->names[i];
+    prompt->names[0].key = TEXT("row");
+    struct value *row = &prompt->names[0].value;
+    *row = (struct value){.kind = VALUE_OBJECT};
+    row->object.members = prompt->names + 1;
+    row->object.n_members = n;
+    prompt->variables = (struct value){.kind = VALUE_OBJECT};
+    prompt->variables.object.members = prompt->names;
+    prompt->variables.object.n_members = n + 1;
+    return STATUS_OK;
+}
+
+// ---- parameters ----
+
+static enum status read_object(struct row_prompt *prompt, const char *path, struct value *object,
+                               struct error *error)
+{
+    struct buffer content = {0};
+    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &content, error);
+    if (status == STATUS_OK) {
+        struct text text = {content.data ? content.data : "", content.size};
+        if (json_decode(text, &prompt->arena, object, error) != STATUS_OK)
+            status = refuse_prompt(error, path);
+        else if (object->kind != VALUE_OBJECT)
+            status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected a JSON object, got %s", path,
+                               value_kind_name(object->kind));
+    }
+    buffer_finish(&content);
+    return status;
+}
+
+static void add_member(struct row_prompt *prompt, const char *name)
+{
+    buffer_add_byte(&prompt->parameters, ',');
+    json_encode_string(text_from_string(name), &prompt->parameters);
+    buffer_add_byte(&prompt->parameters, ':');
+}
+
+static bool is_of_rows(struct text name)
+{
+    static const char *const names[] = {"messages", "prompt", "tokens",  "custom_id", "job_id", "dataset",
+                                        "index",    "body",   "created", "n",         "best_of"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_equals_string(name, names[i]))
+            return true;
+    return false;
+}
+
+static const char *find_given(const struct row_prompt_options *options, struct text name)
+{
+    for (size_t i = 0; i < ROW_PROMPT_PARAMETERS_MAX; i++)
+        if (options->given[i].number && text_equals_string(name, options->given[i].name))
+            return options->given[i].number;
+    return NULL;
+}
+
+static bool is_zero(const struct value *value)
+{
+    return (value->kind == VALUE_INTEGER && value->integer == 0) ||
+           (value->kind == VALUE_FLOAT && value->number == 0);
+}
+
+// Adds a parameter of the file, or of an option, which overrides the file.
+static enum status add_parameter(struct row_prompt *prompt, const char *source, struct text name,
+                                 const struct value *value, struct error *error)
+{
+    if (is_of_rows(name))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" is no parameter of all rows",
+                         source, (int)name.size, name.data);
+    if (text_equals_string(name, "prompt_logprobs") && value->kind != VALUE_NULL)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "%s: prompt_logprobs: no column of the table would have them", source);
+    if (text_equals_string(name, "seed")) {
+        prompt->seeding.value = value->kind == VALUE_INTEGER ? value->integer : 0;
+        prompt->seeding.is_given = true;
+        return value->kind == VALUE_INTEGER
+                   ? STATUS_OK
+                   : error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: seed: expected an integer", source);
+    }
+    if (text_equals_string(name, "temperature")) {
+        prompt->has_temperature = true;
+        prompt->seeding.is_added = !is_zero(value);
+    }
+    buffer_add_byte(&prompt->parameters, ',');
+    json_encode_string(name, &prompt->parameters);
+    buffer_add_byte(&prompt->parameters, ':');
+    json_encode(value, &prompt->parameters);
+    return STATUS_OK;
+}
+
+static enum status add_parameters(struct row_prompt *prompt, const struct row_prompt_options *options,
+                                  struct error *error)
+{
+    struct value object = {.kind = VALUE_OBJECT};
+    const char *path = options->parameters;
+    enum status status = path ? read_object(prompt, path, &object, error) : STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < object.object.n_members; i++) {
+        const struct value_member *member = &object.object.members[i];
+        if (!find_given(options, member->key))
+            status = add_parameter(prompt, path, member->key, &member->value, error);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < ROW_PROMPT_PARAMETERS_MAX; i++) {
+        const struct row_prompt_parameter *given = &options->given[i];
+        struct value value;
+        if (!given->number)
+            continue;
+        if (json_decode(text_from_string(given->number), &prompt->arena, &value, error) != STATUS_OK ||
+            (value.kind != VALUE_INTEGER && value.kind != VALUE_FLOAT))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
+                             given->option, given->number);
+        status = add_parameter(prompt, "options", text_from_string(given->name), &value, error);
+    }
+    return status;
+}
+
+// Warns of unknown keywords, such as a misspelled "properties": JSON Schema ignores them.
+static void warn_of_unknown(const char *path, const struct value *schema)
+{
+    struct buffer names = {0};
+    schema_file_unknown(schema, &names);
+    if (names.size && !names.failed)
+        log_write(LOG_WARNING, "%s: the schema names no properties, and JSON Schema has no keyword %s", path,
+                  names.data);
+    buffer_finish(&names);
+}
+
+// The columns are the schema's properties. If the schema does not mention other properties, none are
+// generated; if it has no type, it means an object.
+static enum status close_schema(struct row_prompt *prompt, const char *path, struct error *error)
+{
+    struct schema_columns columns;
+    const struct value *schema = &prompt->schema;
+    struct value closed;
+    if (!schema_columns_find(schema, &prompt->arena, &columns) ||
+        !value_object_create(&prompt->arena, schema->object.n_members + 2, &closed))
+        return refuse_memory(error);
+    if (!columns.n) {
+        warn_of_unknown(path, schema);
+        return STATUS_OK;
+    }
+    bool is_composed = value_get(schema, "$ref") || value_get(schema, "allOf");
+    memcpy(closed.object.members, schema->object.members,
+           schema->object.n_members * sizeof *schema->object.members);
+    closed.object.n_members = schema->object.n_members;
+    if (!columns.is_typed && columns.is_plain)
+        value_put(&closed, "type", value_string(TEXT("object")));
+    if (columns.is_silent && !is_composed)
+        value_put(&closed, "additionalProperties", value_bool(false));
+    else if (columns.is_silent && columns.has_unevaluated)
+        value_put(&closed, "unevaluatedProperties", value_bool(false));
+    prompt->schema = closed;
+    return STATUS_OK;
+}
+
+static enum status read_schema(struct row_prompt *prompt, const char *path, struct error *error)
+{
+    struct value file;
+    enum status status = read_object(prompt, path, &file, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct value *schema = schema_file_unwrap(&file);
+    if (schema != &file)
+        log_write(LOG_INFO, "%s: a response_format of OpenAI's: the schema in it is taken", path);
+    prompt->schema = *schema;
+    return STATUS_OK;
+}
+
+static void add_format(struct row_prompt *prompt, const struct value *schema)
+{
+    add_member(prompt, "response_format");
+    buffer_add_string(&prompt->parameters,
+                      "{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":");
+    json_encode(schema, &prompt->parameters);
+    buffer_add_string(&prompt->parameters, "}}");
+}
+
+static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
+{
+    enum status status = read_schema(prompt, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = close_schema(prompt, path, error);
+    struct value bare; // prompts do not show annotations, so a changed one must not change requests
+    if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
+        status = refuse_memory(error);
+    prompt->schema_start = prompt->parameters.size;
+    if (status == STATUS_OK)
+        add_format(prompt, &bare);
+    return status;
+}
+
+enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error)
+{
+    if (prompt->schema.kind == VALUE_NULL)
+        return STATUS_OK;
+    prompt->parameters.size = prompt->schema_start; // the schema is the last parameter
+    add_format(prompt, &prompt->schema);
+    return prompt->parameters.failed ? refuse_memory(error) : STATUS_OK;
+}
+
+static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,
+                               struct error *error)
+{
+    enum status status = choice_list_read(&prompt->choices, options->choices, &prompt->arena, error);
+    if (status != STATUS_OK)
+        return status;
+    add_member(prompt, "structured_outputs");
+    buffer_add_string(&prompt->parameters, "{\"choice\":[");
+    for (size_t i = 0; i < prompt->choices.n; i++) {
+        buffer_add_string(&prompt->parameters, i ? "," : "");
+        json_encode_string(prompt->choices.items[i], &prompt->parameters);
+    }
+    buffer_add_string(&prompt->parameters, "]}");
+    if (options->scores_choices)
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
+    if (options->scores_choices && prompt->choices.nests) // "no" would include the probability of "no idea"
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs_include_end\":true");
+    if (options->scores_choices && !options->needs_seeds) // votes are drawn
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs_decide\":true");
+    return STATUS_OK;
+}
+
+// A warning about a job is an error here, because all rows would have it. Only --parameters can contain such
+// a field.
+static enum status refuse_parameter(struct text warning, struct error *error)
+{
+    static const char ignored[] = " ignored";
+    const char *at = memmem(warning.data, warning.size, ignored, sizeof ignored - 1);
+    size_t n = at ? (size_t)(at - warning.data) : warning.size;
+    const char *rest = at ? at + sizeof ignored - 1 : "";
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--parameters: %.*s%.*s", (int)n, warning.data,
+                     at ? (int)(warning.size - n - sizeof ignored + 1) : 0, rest);
+}
+
+enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job, struct error *error)
+{
+    struct buffer record = {0};
+    buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
+    buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
+    row_prompt_end(prompt, prompt->seeding.value, &record);
+    *job = job_create();
+    enum status status = refuse_memory(error);
+    if (*job && !record.failed && !prompt->parameters.failed)
+        status = job_decode(*job, (struct text){record.data, record.size}, ENCODING_JSON, error);
+    if (status == STATUS_REJECT)
+        status = refuse_prompt(error, "the parameters of all rows");
+    else if (status == STATUS_OK && (*job)->result.n_warnings)
+        status = refuse_parameter((*job)->result.warnings[0], error);
+    buffer_finish(&record);
+    return status;
+}
+
+// Checks, before anything is queued, that a worker accepts the parameters.
+static enum status check_parameters(const struct row_prompt *prompt, struct error *error)
+{
+    struct job *job;
+    enum status status = row_prompt_make_job(prompt, &job, error);
+    job_destroy(job);
+    return status;
+}
+
+enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
+                            const struct table_columns *columns, struct error *error)
+{
+    *prompt = (struct row_prompt){.columns = columns,
+                                  .seeding.is_given = options->has_seed,
+                                  .seeding.value = options->seed};
+    enum status status = create_variables(prompt, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->prompt, &prompt->prompt, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->system, &prompt->system, error);
+    if (status == STATUS_OK)
+        status = open_template(prompt, options->messages, &prompt->messages, error);
+    if ((options->needs_utf8 || prompt->read.all) && status == STATUS_OK)
+        memset(prompt->read.is_used, true, columns->n);
+    if (status == STATUS_OK)
+        status = add_parameters(prompt, options, error);
+    if (!prompt->has_temperature && options->needs_seeds)
+        prompt->seeding.is_added = true; // the model's default temperature
+    else if (!prompt->has_temperature)
+        buffer_add_string(&prompt->parameters, ",\"temperature\":0");
+    if (status == STATUS_OK && options->schema)
+        status = add_schema(prompt, options->schema, error);
+    if (status == STATUS_OK && options->choices)
+        status = add_choices(prompt, options, error);
+    if (status == STATUS_OK)
+        status = check_parameters(prompt, error);
+    if (status != STATUS_OK)
+        row_prompt_close(prompt);
+    return status;
+}
+
+void row_prompt_close(struct row_prompt *prompt)
+{
+    template_destroy(prompt->prompt);
+    template_destroy(prompt->system);
+    template_destroy(prompt->messages);
+    buffer_finish(&prompt->parameters);
+    buffer_finish(&prompt->text);
+    text_spans_finish(&prompt->content);
+    arena_finish(&prompt->arena);
+    *prompt = (struct row_prompt){0};
+}
+
+// ---- a row ----
+
+static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
+{
+    for (size_t place = 0; place < prompt->columns->n; place++) {
+        size_t i = prompt->read.order ? prompt->read.order[place] : place;
+        const struct value *field = &row->fields[i];
+        struct text name = prompt->columns->names[i];
+        const char *fault = field->kind == VALUE_BYTES ? "bytes, which no prompt can read" : NULL;
+        if (field->kind == VALUE_STRING && !utf8_valid(field->text.data, field->text.size))
+            fault = "text that is not UTF-8";
+        if (fault && prompt->read.is_used[i])
+            return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "column \"%.*s\" holds %s", (int)name.size,
+                             name.data, fault);
+        // an invalid field that no template reads is replaced by null
+        prompt->names[place + 1].key = name;
+        prompt->names[place + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
+    }
+    return STATUS_OK;
+}
+
+static enum status render_template(struct row_prompt *prompt, const struct template *template,
+                                   struct error *error)
+{
+    struct template_environment environment = {.is_timeless = true, .none_is_empty = true};
+    if (template == prompt->messages) {
+        text_spans_cut(&prompt->content, 0);
+        environment.content = &prompt->content;
+        environment.is_json = true;
+    }
+    buffer_clear(&prompt->text);
+    return template_render(template, &prompt->variables, &environment, &prompt->text, error);
+}
+
+static void add_message(const char *role, struct text content, struct buffer *record)
+{
+    buffer_add_string(record, "{\"role\":\"");
+    buffer_add_string(record, role);
+    buffer_add_string(record, "\",\"content\":");
+    json_encode_string(content, record);
+    buffer_add_byte(record, '}');
+}
+
+enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
+                              struct error *error)
+{
+    enum status status = take_fields(prompt, row, error);
+    buffer_add_string(record, "{\"messages\":[");
+    if (status == STATUS_OK && prompt->system) {
+        status = render_template(prompt, prompt->system, error);
+        add_message("system", (struct text){prompt->text.data, prompt->text.size}, record);
+        buffer_add_byte(record, ',');
+    }
+    if (status == STATUS_OK)
+        status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+    if (status == STATUS_OK && prompt->messages)
+        status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
+                                  record, error);
+    else if (status == STATUS_OK)
+        add_message("user", (struct text){prompt->text.data, prompt->text.size}, record);
+    buffer_add_byte(record, ']');
+    buffer_add(record, prompt->parameters.data, prompt->parameters.size);
+    return status;
+}
+
+void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record)
+{
+    if (prompt->seeding.is_added) {
+        buffer_add_string(record, ",\"seed\":");
+        buffer_add_integer(record, seed);
+    }
+    buffer_add_byte(record, '}');
+}

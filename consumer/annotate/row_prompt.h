@@ -1,0 +1,75 @@
+// Renders a table's row to the record of its job, from templates over the row's columns and the parameters of
+// all rows. A record contains everything that its answer depends on: it is greedy or has a seed, so equal
+// records have equal answers. Thread: main.
+#pragma once
+
+#include "consumer/annotate/table.h"
+#include "consumer/options/choice_list.h"
+#include "engine/template/template.h"
+
+enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
+
+struct row_prompt_options {
+    const char *prompt, *system;            // template files; system may be NULL
+    const char *messages;                   // instead of these: template file of JSON lines, one message each
+    const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
+    const char *schema;                     // file with a JSON Schema; NULL: none
+    char *const *choices;                   // as choice_list.h; NULL: none
+    struct row_prompt_parameter {           // of all rows, from options, which override the file
+        const char *name, *option, *number; // number NULL: not given
+    } given[ROW_PROMPT_PARAMETERS_MAX];
+    bool needs_seeds; // several votes per row
+    bool needs_utf8;  // in all columns: the output can't carry other bytes
+    bool has_seed;
+    int64_t seed;
+    bool scores_choices; // asks for choice_logprobs
+};
+
+// Columns that the templates read.
+struct row_columns {
+    bool *is_used;       // [columns->n]: the prompt contains the text of the column
+    uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
+    size_t n_mentioned;
+    bool all;              // a template reads `row` as a whole
+    const uint16_t *order; // [columns->n] order of `row`'s members in the next prompt; NULL: the table's
+};
+
+struct row_seed {
+    bool is_added; // records get a seed: `value`, or one of their own
+    bool is_given; // by an option or a parameter
+    int64_t value;
+};
+
+struct row_prompt {
+    const struct table_columns *columns;
+    struct template *prompt, *system, *messages;
+    struct row_columns read;
+    struct value variables;     // object: row, and the columns
+    struct value_member *names; // [columns->n + 1]
+    struct choice_list choices; // none: n is 0
+    struct value schema;        // VALUE_NULL: none
+    struct buffer parameters;   // members after the messages, each after a comma
+    size_t schema_start;        // in `parameters`
+    bool has_temperature;       // by an option or a parameter
+    struct row_seed seeding;
+    struct arena arena;
+    struct buffer text;        // being rendered
+    struct text_spans content; // parts of `text` from the table; only with --messages
+};
+
+// Reads and checks the files. STATUS_REFUSE also if a template reads an unknown column (the error has the
+// line and the nearest column), or if a parameter is not one of a job.
+enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
+                            const struct table_columns *columns, struct error *error) WARN_UNUSED;
+// Keeps the annotations of the schema in records, as store version 11 did: the ids of its jobs are hashes of
+// such records.
+enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error) WARN_UNUSED;
+void row_prompt_close(struct row_prompt *prompt);
+// Makes a job with the parameters of all rows and some prompt. The caller destroys *job, also after an error.
+enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,
+                                struct error *error) WARN_UNUSED;
+// Appends the record without its seed and its closing brace. STATUS_REJECT: the row can't be rendered.
+enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
+                              struct error *error) WARN_UNUSED;
+// Ends the record: appends the seed if seeding.is_added, and the closing brace.
+void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record);

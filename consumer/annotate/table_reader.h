@@ -1,0 +1,33 @@
+// Reads a table's rows, any number of times from its beginning (consumer/annotate/table.h).
+#pragma once
+
+#include "consumer/annotate/table.h"
+#include "store/table_declaration.h"
+
+struct table_reader;
+
+// Opens the source and reads its columns. STATUS_REFUSE: the file can't be read, has no columns, or has two
+// columns of the same name.
+enum status table_reader_open(struct table_reader **reader, const struct table_source *source,
+                              struct error *error) WARN_UNUSED;
+void table_reader_close(struct table_reader *reader);
+const struct table_columns *table_reader_columns(const struct table_reader *reader);
+const char *table_reader_name(const struct table_reader *reader); // for messages
+// The style of the CSV or TSV file, for writing a file like it.
+struct table_style {
+    bool has_mark;             // byte order mark
+    bool has_carriage_returns; // the first line ends in CR LF
+};
+struct table_style table_reader_style(const struct table_reader *reader);
+// The first line of CSV, or of TSV with quotes, without its end; data NULL: there is none.
+struct text table_reader_header(const struct table_reader *reader);
+
+// Declarations of the columns of a SQLite table or query; NULL: the table has another format.
+const struct table_declaration *table_reader_declarations(const struct table_reader *reader);
+
+// Reads the next row; row->fields NULL: the end. STATUS_REJECT: a bad row; the error names its place, and the
+// next call continues after it.
+enum status table_reader_next(struct table_reader *reader, struct table_row *row,
+                              struct error *error) WARN_UNUSED;
+// Returns to the first row.
+enum status table_reader_rewind(struct table_reader *reader, struct error *error) WARN_UNUSED;

@@ -1,0 +1,23 @@
+// Writes results as OpenAI batch output lines, to one file or two (consumer/command/files/output_file.h). Thread:
+// main.
+#pragma once
+
+#include "consumer/command/files/output_file.h"
+#include "schemas/job.h"
+
+#include <stdint.h>
+
+struct output {
+    struct output_file results, errors; // errors.file NULL: failed jobs are written to the results
+    struct buffer line;
+    int64_t n_results, n_failed;     // n_failed includes cancelled jobs
+    int64_t n_cancelled, n_may_pass; // of n_failed; n_may_pass may succeed if retried
+};
+
+enum status output_open(struct output *output, const char *path, const char *errors_path,
+                        struct error *error) WARN_UNUSED;
+// Writes one encoded result (schemas/job.h), JSON or msgpack.
+enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
+// Gives the complete files their names. Without it output_close removes them.
+enum status output_complete(struct output *output, struct error *error) WARN_UNUSED;
+void output_close(struct output *output);

@@ -1,9 +1,0 @@
-// The transport of the embedded queue: jobs are queued, claimed and finished in the store's own tables.
-#pragma once
-
-#include "consumer/transport.h"
-#include "store/store.h"
-
-// The caller owns the store, which must have a started worker. `dataset` is copied; size 0: any.
-enum status local_transport_open(struct transport **transport, struct store *store, struct text dataset,
-                                 struct error *error) WARN_UNUSED;

@@ -1,0 +1,411 @@
+#include "consumer/options/option_table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct command commands[] = {
+    {"work", WORK, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
+     "The worker: computes jobs from the queue."},
+    {"submit", SUBMIT, 1, 1, -1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
+     "Queues the lines of a file (- is standard input): OpenAI batch lines, or "
+     "objects with prompt or messages."},
+    {"collect", COLLECT, 0, 0, -1,
+     "--dataset NAME -o OUT.jsonl [--errors ERR.jsonl] [--brokers HOSTS | --store FILE]",
+     "Writes a dataset's results in input order, in the OpenAI batch output format."},
+    {"run", RUN, 1, 2, 1, "IN.jsonl MODEL -o OUT.jsonl",
+     "Submit, work and collect in one process; resumes after an interruption."},
+    {"annotate", ANNOTATE, 1, 2, 1,
+     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); "
+     "resumes, and computes nothing twice.",
+     "A row of CSV or TSV is a line, or several where a quoted field holds line "
+     "feeds; the first line names the columns.\n"
+     "A row of JSON lines is an object, its members are the columns. A prompt reads "
+     "a column by its name, {{ title }}, or\n"
+     "all of them as row. Each row is written again as it was, with the answers' "
+     "columns after its own: answer, label (--choice)\n"
+     "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
+     "base64; no prompt reads one.\n"
+     "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
+     " and no MODEL is needed here.\n"},
+    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
+     "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
+    {"status", STATUS, 0, 0, -1,
+     "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
+     "Progress, rate and time left of each dataset."},
+    {"mirror", MIRROR, 0, 0, -1, "--brokers HOSTS --store FILE",
+     "Builds the store of a whole fleet from the topics and keeps it up to date."},
+    {"lag", LAG, 0, 0, -1, "--brokers HOSTS [--jobs TOPIC --group NAME] [--json | --metrics HOST:PORT]",
+     "The jobs that a group has not finished, from its topic alone, also without a worker.",
+     "With --metrics it goes on and serves the number, as Prometheus metrics and as JSON, for a scaler.\n"},
+    {"cancel", CANCEL, 0, 0, -1, "--dataset NAME [--brokers HOSTS | --store FILE]",
+     "Cancels the unfinished jobs of a dataset."},
+    {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
+     "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
+    {"inspect", INSPECT, 1, 1, 0, "MODEL [--json]",
+     "Family, shape, tensor types, tokenizer, template, memory needed."},
+    {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special]",
+     "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
+    {"grammar", GRAMMAR, 1, 2, 0,
+     "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) "
+     "[FILE] | --cases CASES.jsonl --json",
+     "Compiles a constraint; of each line of FILE or standard input: accepted or not, and where; tokens, "
+     "forced tokens. Times are processor time of one thread."},
+    {"template", TEMPLATE, 1, 1, 0, "MODEL|FILE.jinja [--bos TEXT --eos TEXT --now YYYY-MM-DD]",
+     "Standard input: {\"messages\": [...], ...}. Standard output: the rendered prompt. Of a "
+     "model, tools and documents that are absent are none,"
+     " as in jobs; of a file undefined, as in plain Jinja2."},
+    {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
+     "float32 logits of every position, row-major [tokens, vocabulary]."},
+    {"embed", EMBED, 1, 1, 0, "MODEL [--pooling HOW --dimensions N] [-o OUT.jsonl]",
+     "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
+     "vector.",
+     "A line that begins with { or \" is JSON: an object with a string text, or a string. Any other line is the text.\n"
+     "An object's id or custom_id, a string or a number, stands beside its vector.\n"
+     "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
+     "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
+     "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+     "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
+    {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
+     "Prefill and decode tokens per second by batch size."},
+};
+
+#define AT(field) offsetof(struct settings, field)
+
+static const struct option options[] = {
+    {"model", 'm', TEXT_VALUE, WITH_MODEL, AT(model.path), 1, ONCE, "MODEL",
+     "GGUF file, or Hugging Face folder: the same as MODEL in the usage"},
+    {"brokers", 'b', TEXT_VALUE, ON_KAFKA, AT(kafka.brokers), 1, 0, "HOSTS",
+     "Kafka bootstrap servers; default: the embedded queue"},
+    {"jobs", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.jobs), 1, 0, "TOPIC", "topic of jobs (sheaf-jobs)"},
+    {"results", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.results), 1, 0, "TOPIC",
+     "topic of results (sheaf-results)"},
+    {"dead", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.dead), 1, 0, "TOPIC",
+     "topic of dead letters (sheaf-dead)"},
+    {"control", 0, TEXT_VALUE, ON_KAFKA, AT(kafka.topics.control), 1, 0, "TOPIC",
+     "compacted topic of cancellations (sheaf-control)"},
+    {"group", 'g', TEXT_VALUE, WORK | COLLECT | MIRROR | STATUS | LAG, AT(kafka.group.name), 1, 0, "NAME",
+     "consumer group (sheaf)"},
+    {"member-name", 0, TEXT_VALUE, WORK, AT(kafka.group.member_name), 1, 0, "NAME",
+     "static member name and transactional id, e.g. of a"
+     " pod; default: generated and stored beside the store"},
+    {"dynamic-member", 0, FLAG, WORK, AT(kafka.group.is_dynamic), 0, 0, NULL,
+     "no group.instance.id; default: static membership: a killed worker that is started again has its partitions "
+     "at once"},
+    {"group-protocol", 0, TEXT_VALUE, WORK, AT(kafka.group.protocol), 1, 0, "HOW",
+     "rebalance protocol: eager, cooperative (librdkafka 2.6.1) or consumer "
+     "(KIP-848: librdkafka 2.12, Kafka 4) (eager)"},
+    {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
+     "the worker ends after this time without confirmed membership in the group (three times "
+     "max.poll.interval.ms: 3m)"},
+    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.create), 0, 0, NULL,
+     "create missing topics"},
+    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
+     "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
+    {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
+     "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
+    {"skip-unreadable", 0, FLAG, WORK, AT(kafka.skip_unreadable), 0, 0, NULL,
+     "pass over batches that can't be read (corrupt, unknown codec, too large once inflated): each is one dead letter "
+     "that names its offsets; default: its partition waits, and the worker is not ready"},
+    {"ignore-offset-map", 0, FLAG, WORK, AT(kafka.ignore_offset_map), 0, 0, NULL,
+     "start even if the group's offset map cannot be read: finished jobs above the offset run again"},
+    {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
+     "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
+    {"store", 's', TEXT_VALUE,
+     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | EMBED | BENCH | QUANTIZE | GRAMMAR | RUN |
+             ANNOTATE),
+     AT(store), 1, 0, "FILE", "SQLite file (sheaf.db)"},
+    {"store", 's', TEXT_VALUE, RUN, AT(store), 1, 0, "FILE",
+     "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
+    {"store", 's', TEXT_VALUE, ANNOTATE, AT(store), 1, 0, "FILE",
+     "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | DATASET | REPORT, AT(dataset), 1,
+     ONCE, "NAME", "dataset"},
+    {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
+    {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | REPORT, AT(output), 1, 0, "FILE",
+     "where to write (- is standard output)"},
+    {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(errors), 1, 0, "FILE",
+     "file for failed jobs, instead of the output"},
+    {"errors", 0, TEXT_VALUE, ANNOTATE, AT(errors), 1, 0, "FILE", "file for bad rows, with --skip-bad-rows"},
+    {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
+    {"force", 0, FLAG, COLLECT, AT(force), 0, 0, NULL, "even if some jobs have not finished"},
+    {"force", 0, FLAG, DATASET, AT(force), 0, 0, NULL, "delete: even if jobs are running"},
+    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
+     "if the dataset has answers of another model or other options, compute all "
+     "of its jobs again (embedded queue)"},
+    {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED, AT(overwrite), 0, 0, NULL,
+     "replace -o and --errors also if they are files that this dataset (embed: this input) did not write"},
+    {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
+     "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
+     "same bytes; those of equal requests of the dataset are taken all the same)"},
+    {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
+     "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
+     "\"backend=cuda-sm90 kv-type=f16\""},
+    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
+     "first queue the failed jobs again (embedded queue)"},
+    {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
+     "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
+     "and leave them unfinished (16; 0: never)"},
+    {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 1, 0, "NAME",
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
+     "instruction set"},
+    {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
+     "threads of the engine (one per core)"},
+    {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
+     "GPU memory for weights, pages and scratch (the free memory)"},
+    {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
+     "index among the visible GPUs (0)"},
+    {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 1, 0, "HOW",
+     "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
+     "attention-cpu[:N] (without attention)"},
+    {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
+     "compute every Nth step again on the CPU and log the difference of the logits"},
+    {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,
+     "report usage.prompt_tokens_details.cached_tokens in results, the only "
+     "figure that differs from run to run"},
+    {"no-graphs", 0, FLAG, ENGINE, AT(engine.gpu.no_graphs), 0, 0, NULL,
+     "on a GPU, run all steps eagerly, without CUDA graphs: for comparisons"},
+    {"no-overlap", 0, FLAG, ENGINE, AT(engine.gpu.no_overlap), 0, 0, NULL,
+     "on a GPU, begin each kernel when the one before has ended: for comparisons"},
+    {"no-carveout", 0, FLAG, ENGINE, AT(engine.gpu.no_carveout), 0, 0, NULL,
+     "on a GPU, let each kernel choose its division of shared memory and cache: for comparisons"},
+    {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
+     "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
+    {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
+     "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
+    {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE, AT(engine.no_ahead), 0, 0, NULL,
+     "on a GPU, schedule a step after the one before has ended: for comparisons"},
+    {"speculate", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.speculate), 1, 0, "HOW",
+     "on a CPU, draft tokens from the prompt and from finished answers, to the same answers: auto (as many as "
+     "pay), off, or their number in each step of a sequence; a step has room for --max-rows less --max-batch (auto)"},
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 1, 0, "FILE",
+     "write each step's tokens and times by phase, as JSON lines"},
+    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
+     "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS | EMBED, AT(engine.kv_type), 1, 0,
+     "TYPE", "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
+    {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
+     "sequences in one step (derived)"},
+    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.n_tokens_max), 1, 16384, "N",
+     "tokens in one step, prefill and decode together; at least --max-batch (derived)"},
+    {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
+     "jobs read ahead, of 256 MiB at most (derived; embedded queue: two batches, more for short jobs)"},
+    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
+     "default of jobs (up to the end of the context)"},
+    {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 1, 0, "SOURCE",
+     "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},
+    {"temperature", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.temperature), 0, 0, "X",
+     "sampling temperature of jobs that give none"},
+    {"top-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_p), 0, 0, "X",
+     "nucleus sampling, of jobs that give none"},
+    {"top-k", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.top_k), 0, 0, "N",
+     "most probable tokens to draw from, of jobs that give none"},
+    {"min-p", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.min_p), 0, 0, "X",
+     "least probability, as a share of the largest, of jobs that give none"},
+    {"presence-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.presence_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"frequency-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.frequency_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
+     "of jobs that give none"},
+    {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 1, ONCE,
+     "FILE", "chat template instead of the model's"},
+    {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 1, 0, "NAME",
+     "how the model writes calls of tools, instead of the format that its chat template implies"},
+    {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(model.special_in_content), 0, 0, NULL,
+     "encode control tokens in the text of messages, as transformers and vLLM do"},
+    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | EMBED | INSPECT, AT(model.pre), 0, 0, "NAME",
+     "the tokenizer's split pattern instead of the model's"},
+    {"model-name", 0, TEXT_LIST, WORK | RUN | ANNOTATE, AT(model.names), 0, 0, "NAME",
+     "the model's name in results; may be repeated: all are names in requests that are the model's"},
+    {"require-model", 0, FLAG, WORK | RUN, AT(model.is_required), 0, 0, NULL,
+     "refuse a job that names another model (\"model\"); default: a warning in its result"},
+    {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
+     "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
+    {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
+     "exit after this time without a job; on Kafka: in the worker's own "
+     "partitions, when each partition has an owner"},
+    {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics), 1, 0, "HOST:PORT",
+     "serve Prometheus metrics and a status page; a port alone: on the loopback"},
+    {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics_token), 1, 0, "FILE",
+     "secret of the page and the metrics, as Bearer token or password; needed "
+     "where other machines reach them"},
+    {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
+     "show the last prompts, answers and messages of errors on the page of --metrics"},
+    {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
+     "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
+    {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",
+     "where more of a producer's last records on Kafka are not jobs (counted by dataset, else key, else "
+     "partition), leave the rest of those unanswered instead of making them dead letters; the worker is not "
+     "ready then and answers all others (50; 100: never)"},
+    {"retain", 0, DURATION, WORK | RUN | ANNOTATE | MIRROR, AT(worker.retain_s), 0, 0, "TIME",
+     "compact rows of the store older than this to sums, e.g. 12h or 30d (30d; 0: never); answers of the embedded "
+     "queue, after they were collected, only where this is given"},
+    {"progress", 0, DURATION, WORK | RUN | ANNOTATE, AT(worker.progress_s), 0, 0, "TIME",
+     "interval of progress lines if standard error is not a terminal (60; 0: never)"},
+    {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
+     "first rebuild the store's rows of Kafka jobs from the topics"},
+    {"watch", 'w', FLAG, STATUS, AT(follow.watch), 0, 0, NULL, "refresh every second"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR | LAG, AT(json), 0, 0, NULL, "write JSON"},
+    {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(grammar.json_schema), 1, ONCE, "FILE",
+     "a JSON Schema, drafts 4 to 2020-12"},
+    {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, ONCE, "R",
+     "a regular expression that the whole text matches"},
+    {"choice", 0, TEXT_LIST, GRAMMAR, AT(grammar.choices), 0, 0, "A,B",
+     "texts, separated by commas; one with a comma or blanks at its ends in double quotes, as in CSV; may be "
+     "repeated"},
+    {"choice", 0, TEXT_LIST, ANNOTATE, AT(grammar.choices), 0, 0, "A,B",
+     "the answers' labels, separated by commas; blanks around them are no part of them; one with a comma in "
+     "double quotes, as in CSV: '\"x,y\",z' are two; may be repeated"},
+    {"grammar", 0, TEXT_VALUE, GRAMMAR, AT(grammar.grammar), 1, ONCE, "FILE",
+     "a grammar in GBNF or in Lark's notation"},
+    {"cases", 0, TEXT_VALUE, GRAMMAR, AT(grammar.cases), 1, ONCE, "FILE",
+     "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
+    {"spaces", 0, FLAG, GRAMMAR, AT(grammar.spaces), 0, 0, NULL,
+     "JSON with a blank behind each comma and colon (compact)"},
+    {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
+     "encode control tokens in the text as control tokens"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE", "tensor type of the matrices"},
+    {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 1, 0, "TYPE",
+     "quantize the weights while loading: q8_0, q4_k, ..."},
+    {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},
+    {"eos", 0, TEXT_VALUE, TEMPLATE, AT(tool.eos), 0, 0, "TEXT", "eos_token (the model's)"},
+    {"now", 0, TEXT_VALUE, TEMPLATE, AT(tool.now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
+    {"tokens", 0, TEXT_VALUE, LOGITS, AT(tool.tokens), 0, ONCE, "IDS",
+     "token ids, separated by spaces or commas"},
+    {"pooling", 0, TEXT_VALUE, EMBED, AT(tool.pooling), 1, 0, "HOW",
+     "model, or of the final hidden states: last (the last token's), mean, or cls (the first token's) (model: "
+     "its own, else last)"},
+    {"dimensions", 0, INTEGER, EMBED, AT(tool.dimensions), 1, 1 << 20, "N",
+     "the vector's first N items (the model's width)"},
+    {"prompt", 0, TEXT_VALUE, EMBED, AT(tool.prefix), 0, 0, "TEXT",
+     "text before each one (the model's default prompt, else none)"},
+    {"max-length", 0, INTEGER, EMBED, AT(tool.max_length), 2, INT32_MAX, "N",
+     "cut texts after N tokens (the model's max_seq_length, else a longer text than its context is refused)"},
+    {"normalize", 0, FLAG, EMBED, AT(tool.normalize), 0, 0, NULL,
+     "vectors of Euclidean length 1 (as modules.json says, else of length 1)"},
+    {"no-normalize", 0, FLAG, EMBED, AT(tool.no_normalize), 0, 0, NULL, "vectors as they are"},
+    {"plain-text", 0, FLAG, EMBED, AT(tool.plain_text), 0, 0, NULL,
+     "each line is a text; default: the lines are JSON if the first is an object or all are strings"},
+    {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",
+     "prompt tokens of each sequence (128)"},
+    {"generate", 'n', INTEGER, BENCH, AT(bench.generate), 1, 1 << 20, "N", "tokens generated by each (32)"},
+    {"batch", 0, TEXT_VALUE, BENCH, AT(bench.batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
+    {"repeat", 'r', INTEGER, BENCH, AT(bench.repeat), 1, 1000, "N",
+     "runs per size; the median is reported (3)"},
+    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt.file), 1, ONCE, "FILE.jinja",
+     "template of the prompt: the columns are its variables, row has all of them"},
+    {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.system), 1, ONCE, "FILE.jinja",
+     "template of a system message before it"},
+    {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 1, ONCE, "FILE.jsonl.jinja",
+     "instead of --prompt: template of whole conversations, a JSON message per line; text of the table is"
+     " escaped inside JSON strings and refused outside them: \"content\": \"{{ text }}\" or"
+     " {{ text | tojson }}"},
+    {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 1, ONCE, "FILE.json",
+     "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
+    {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 1, ONCE, "FILE.json",
+     "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where "
+     "there may be others, or none are named, the column answer has the whole"},
+    {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
+     "before the names of all columns that are added: the answers' (answer; with --choice label; the"
+     " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},
+    {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
+     "columns with the numbers of tokens"},
+    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
+     "between the fields of a CSV file (a comma; of TSV a tab)"},
+    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
+     "the first line is a row: columns are column1, column2, ..."},
+    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.input.no_quotes), 0, 0, NULL,
+     "TSV without quoting: a quote is an ordinary character;"
+     " in answers tabs and line feeds are written \\t and \\n"},
+    {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
+     "leave out rows that can't be read or rendered, and go on; default: an error"},
+    {"skip-empty", 0, FLAG, ANNOTATE, AT(annotate.input.skip_empty), 0, 0, NULL,
+     "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
+     "warning"},
+    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
+    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",
+     "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
+    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 1, ONCE, "NAME",
+     "table of a SQLite database to read"},
+    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 1, ONCE, "QUERY",
+     "query of a SQLite database to read"},
+    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.into), 1, 0, "NAME",
+     "table of a SQLite database to write, in place of one of that name"},
+    {"same-draws", 0, FLAG, WORK | RUN, AT(worker.same_draws), 0, 0, NULL,
+     "jobs without a seed draw by their prompt alone: equal requests get one answer, computed once"},
+    {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,
+     "equal rows get one answer also where answers are drawn at random"},
+    {"reorder", 0, FLAG, ANNOTATE, AT(annotate.reorder), 0, 0, NULL,
+     "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
+     "those too"},
+    {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
+     "with --choice: a column a label with its probability, and the margin of the first to the second; the "
+     "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
+     "each is scored with the end of the answer after it"},
+    {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
+     "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
+     "the column agreement has its share; with --schema each property of few values is voted on, and has a column "
+     "agreement_NAME (1)"},
+    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
+     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
+     "a schema the property named, else the one of the column's name, else the first"},
+    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
+     "print the number of tokens of all prompts, without computing a step, and end"},
+    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",
+     "of a million prompt tokens, for the estimate"},
+    {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
+     "of a million tokens of answers, for the estimate"},
+    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
+     "seed of the sample's rows (0)"},
+    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
+     "answer N rows drawn evenly over the table, print them and an estimate for all, and end"},
+    {"config", 0, TEXT_VALUE, ALL, AT(config), 1, ONCE, "FILE", "options as \"name = value\" lines"},
+    {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log.file), 1, 0, "FILE",
+     "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},
+    {"quiet", 'q', FLAG, ALL, AT(log.quiet), 0, 0, NULL, "errors only"},
+    {"verbose", 'v', FLAG, ALL, AT(log.verbose), 0, 0, NULL, "more messages"},
+    {"log-json", 0, FLAG, ALL, AT(log.json), 0, 0, NULL, "messages as JSON lines"},
+    {"help", 'h', FLAG, ALL, AT(help), 0, 0, NULL, "print the usual options"},
+    {"help-all", 0, FLAG, ALL, AT(help_all), 0, 0, NULL, "print the rare ones too"},
+};
+
+enum { N_COMMANDS = sizeof commands / sizeof commands[0], N_OPTIONS = sizeof options / sizeof options[0] };
+_Static_assert((int)N_OPTIONS <= (int)OPTIONS_MAX, "a bit for each in a parser's array");
+
+const struct command *option_table_commands(int *n)
+{
+    *n = N_COMMANDS;
+    return commands;
+}
+
+const struct option *option_table_options(int *n)
+{
+    if (n)
+        *n = N_OPTIONS;
+    return options;
+}
+
+const struct command *option_table_find_command(const char *name)
+{
+    for (int i = 0; name && i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+const struct option *option_table_find(const struct command *command, const char *name, size_t length)
+{
+    const struct option *found = NULL;
+    for (int i = 0; i < N_OPTIONS; i++) {
+        if (strlen(options[i].name) != length || memcmp(options[i].name, name, length) != 0)
+            continue;
+        if (options[i].commands & command->mask)
+            return &options[i];
+        found = &options[i];
+    }
+    return found;
+}

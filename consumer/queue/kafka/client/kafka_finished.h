@@ -1,0 +1,22 @@
+// Jobs that the group has finished, by its committed offsets and their maps (offset_map.h): no worker of the
+// group computes them again. Thread: main.
+#pragma once
+
+#include "consumer/queue/kafka/client/kafka_client.h"
+
+struct offset_map;
+
+// A zeroed struct is valid: nothing is finished.
+struct kafka_finished {
+    struct offset_map *maps; // [n_partitions]
+    int32_t n_partitions;    // of the jobs topic
+    bool has_offsets;        // in one partition at least
+};
+
+// Reads them on a connection of its own. A later read of the results topic finds the results of all jobs that
+// are finished here. STATUS_RETRY: not in time, because a producer's transaction holds the offsets or no
+// broker answers. STATUS_REFUSE: access was denied, or there is no such topic. `finished` is zeroed then.
+enum status kafka_finished_read(struct kafka_finished *finished, const struct kafka_config *config,
+                                struct error *error) WARN_UNUSED;
+bool kafka_finished_has(const struct kafka_finished *finished, int32_t partition, int64_t offset);
+void kafka_finished_finish(struct kafka_finished *finished);

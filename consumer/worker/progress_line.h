@@ -1,0 +1,29 @@
+// A progress line on a terminal, rewritten in place; if standard error is not a terminal, a message at
+// intervals.
+// Thread: main.
+#pragma once
+
+#include "consumer/worker/worker.h"
+
+enum { PROGRESS_SAMPLES_MAX = 64 };
+
+struct progress_line {
+    int64_t n_total;    // jobs of the dataset; 0: unknown
+    int64_t n_before;   // finished before this worker started
+    int64_t message_ms; // interval of messages; 0: none
+    int64_t tokens_shown, shown_ms, jobs_shown;
+    double tokens_per_second;
+    // The rate of jobs is measured over a moving window, from the first sample until now: at least an
+    // interval of messages (10 s on a terminal), and long enough that two batches have finished in it, so
+    // that jobs that end together do not make the rate jump.
+    int32_t n_batch; // sequences of one step; 0: unknown
+    struct {
+        int64_t at_ms, n_finished;
+    } samples[PROGRESS_SAMPLES_MAX];
+    size_t n_samples;
+    bool shown;
+};
+
+// Fits worker_config.progress, with a struct progress_line as its context.
+void progress_line_show(void *line, const struct worker_progress *progress);
+void progress_line_clear(struct progress_line *line);

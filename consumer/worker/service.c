@@ -1,0 +1,275 @@
+#include "consumer/worker/service.h"
+
+#include "consumer/observe/exporter.h"
+#include "consumer/observe/log.h"
+#include "consumer/options/kafka_settings.h"
+#include "consumer/queue/local.h"
+#include "consumer/worker/closing.h"
+#include "consumer/worker/progress_line.h"
+#include "consumer/worker/stop.h"
+#include "engine/file/gguf.h"
+#include "engine/file/interrupt.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static enum status start_worker(const struct service *service, const struct settings *settings,
+                                const struct runtime *runtime, struct error *error)
+{
+    char model[JOB_MODEL_BYTES_MAX + 1];
+    snprintf(model, sizeof model, "%.*s", (int)runtime->model_name.size, runtime->model_name.data);
+    const struct batch_limits *batch = &runtime->plan.batch;
+    struct worker_description description = {.transport = settings->kafka.brokers ? "kafka" : "store",
+                                             .model = model,
+                                             .backend = runtime->device.backend->device.name,
+                                             .arithmetic = runtime->arithmetic,
+                                             .dataset = service->dataset,
+                                             .n_sequences_max = batch->n_sequences_max,
+                                             .n_tokens_max = batch->n_tokens_max,
+                                             .n_pages = batch->n_pages,
+                                             .page_positions = batch->page_positions};
+    if (service->late) {
+        late_store_start(service->late, &description);
+        return STATUS_OK;
+    }
+    int64_t worker;
+    enum status status = store_worker_start(service->store, &description, &worker, error);
+    if (status == STATUS_OK && !settings->kafka.brokers)
+        status = store_check_arithmetic(service->store, service->dataset, settings->worker.force_new, error);
+    return status;
+}
+
+static enum status check_model(void *context, struct error *error)
+{
+    const struct runtime *runtime = context;
+    return gguf_check_files(runtime->model->gguf, error);
+}
+
+// Handles signals while the model loads and the transport opens; afterwards the worker handles them.
+struct start_watch {
+    int stop_fd;
+    bool is_stopped;
+    struct exporter *exporter;
+    void (*log)(void *context, int level, const char *line); // Kafka's
+    void *log_context;
+};
+
+static bool is_stopping(void *context)
+{
+    struct start_watch *watch = context;
+    for (int signal; !watch->is_stopped && (signal = stop_fd_read(watch->stop_fd)) != 0;) {
+        if (signal == SIGHUP && log_has_file())
+            log_reopen();
+        else
+            watch->is_stopped = signal != SIGHUP || isatty(STDERR_FILENO);
+    }
+    return watch->is_stopped;
+}
+
+// A signal that ends the start is no failure, as for a worker that was stopped without a job.
+static enum status end_start(const struct start_watch *watch, enum status status, const struct error *error)
+{
+    if (status == STATUS_OK || !watch->is_stopped)
+        return status;
+    log_write(LOG_INFO, "%s; no job was taken", error->text);
+    return STATUS_OK;
+}
+
+// A warning while the transport opens is also shown as what the start waits for.
+static void announce_warning(void *context, int level, const char *line)
+{
+    struct start_watch *watch = context;
+    watch->log(watch->log_context, level, line);
+    if (level <= 4)
+        exporter_announce_start(watch->exporter, line);
+}
+
+static enum status open_kafka(struct transport **transport, struct kafka_settings *kafka,
+                              struct start_watch *watch, struct error *error)
+{
+    struct kafka_config *config = &kafka->config;
+    watch->log = config->log;
+    watch->log_context = config->log_context;
+    config->log = announce_warning;
+    config->log_context = watch;
+    config->is_stopping = is_stopping;
+    config->stop_context = watch;
+    exporter_announce_start(watch->exporter, "connecting to Kafka");
+    enum status status = kafka_transport_open(transport, config, error);
+    config->is_stopping = NULL;
+    config->stop_context = NULL;
+    config->log = watch->log;
+    config->log_context = watch->log_context;
+    return status;
+}
+
+static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
+                                  const struct service *service, const struct settings *settings,
+                                  struct start_watch *watch, struct error *error)
+{
+    if (!settings->kafka.brokers)
+        return local_transport_open(transport, service->store, service->dataset, error);
+    enum status status = kafka_settings_init(kafka, settings, service->late->path, error);
+    if (status != STATUS_OK)
+        return status;
+    log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
+              kafka->config.topics.jobs, kafka->config.group.name, kafka_library_version());
+    return open_kafka(transport, kafka, watch, error);
+}
+
+static void attach_exporter(struct exporter *exporter, struct transport *transport,
+                            const struct service *service, const struct kafka_settings *kafka,
+                            const struct runtime *runtime, bool keeps_content)
+{
+    snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size,
+             runtime->model_name.data);
+    exporter->metrics.recent.keeps_content = keeps_content;
+    struct metrics_view view = {.version = SHEAF_VERSION,
+                                .model = exporter->model,
+                                .backend = runtime->device.backend->device.name,
+                                .transport = transport->impl->name,
+                                .group = kafka->config.group.name,
+                                .store = service->late ? service->late->store : service->store};
+    exporter_attach(exporter, transport, &view);
+}
+
+struct store_finder {
+    struct late_store *late;
+    struct exporter *exporter;
+};
+
+static struct store *find_store(void *context)
+{
+    struct store_finder *finder = context;
+    finder->exporter->view.store = late_store_find(finder->late);
+    return finder->late->store;
+}
+
+static void publish_figures(void *context)
+{
+    exporter_publish(context);
+}
+
+static enum status stop_worker(const struct service *service, struct error *error)
+{
+    struct store *store = service->late ? service->late->store : service->store;
+    enum status status = service->late ? STATUS_OK : store_check_files(store, error);
+    return status == STATUS_OK && store ? store_worker_stop(store, error) : status;
+}
+
+// The health endpoint answers until everything else is closed.
+static void begin_close(struct closing *closing, struct exporter *exporter, const char *reason)
+{
+    closing_begin(closing, "the transport", reason);
+    closing_at(closing, "the transport");
+    if (exporter)
+        exporter_announce_close(exporter, reason);
+}
+
+static struct duplicate_limits duplicate_limits(const struct settings *settings,
+                                                const struct runtime *runtime)
+{
+    const struct batch_limits *batch = &runtime->plan.batch;
+    int32_t n_context = runtime->model->shape.n_context;
+    int64_t n_positions = (int64_t)batch->n_pages * batch->page_positions;
+    if (n_positions > runtime->model->shape.n_context_original)
+        n_positions = runtime->model->shape.n_context_original;
+    if (n_positions > n_context)
+        n_positions = n_context;
+    return (struct duplicate_limits){.is_within_dataset = settings->worker.no_reuse,
+                                     .max_tokens_default = (int32_t)runtime->defaults.max_tokens,
+                                     .n_context = n_context,
+                                     .n_positions = (int32_t)n_positions};
+}
+
+// Everything but the members of one run: transport, files, metrics and contexts.
+static struct worker_config configure_worker(const struct service *service, const struct settings *settings,
+                                             const struct runtime *runtime)
+{
+    bool is_unbounded = settings->kafka.brokers || settings->engine.window;
+    return (struct worker_config){
+        .batcher = runtime->batcher,
+        .n_jobs_max = runtime->plan.batch.n_jobs_max,
+        .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
+        .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
+                  settings->worker.same_draws, runtime->names},
+        .duplicates = {service->requests_differ && settings->worker.no_reuse, runtime->defaults.sampling,
+                       runtime_reads_time(runtime), duplicate_limits(settings, runtime)},
+        .records.store = service->store,
+        .records.find_store = service->late ? find_store : NULL,
+        .records.jobs_need_recording = settings->kafka.brokers != NULL,
+        .records.retain_s = settings_retain_s(settings),
+        .records.retains_answers = settings->worker.retain_s <= 0,
+        .limits.idle_s = service->exit_when_idle_s,
+        .limits.crashes = (int32_t)settings->worker.crash_limit,
+        .limits.model_failures = (int32_t)settings->worker.model_failures,
+        .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
+        .stop.on_terminal = isatty(STDERR_FILENO),
+        .trace = runtime->trace,
+        .model_check.run = check_model,
+        .progress.show = service->line ? progress_line_show : NULL,
+        .progress.context = service->line};
+}
+
+enum status service_run(const struct service *service, const struct settings *settings,
+                        struct worker_progress *progress, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct kafka_settings kafka = {0};
+    struct transport *transport = NULL;
+    struct exporter *exporter = NULL;
+    struct closing closing = {0};
+    struct start_watch watch = {.stop_fd = stop_fd_open()}; // before any thread
+    struct interrupt interrupt = {is_stopping, &watch};
+    // first, so that a wrong address does not cost loading the model
+    enum status status =
+        exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
+    watch.exporter = exporter;
+    if (status == STATUS_OK) {
+        exporter_announce_start(exporter, "loading the model");
+        status = runtime_open(&runtime, settings, settings->model.path, &interrupt, error);
+    }
+    if (status == STATUS_OK)
+        status = start_worker(service, settings, &runtime, error);
+    if (status == STATUS_OK)
+        status = open_transport(&transport, &kafka, service, settings, &watch, error);
+    status = end_start(&watch, status, error);
+    progress->was_stopped = !transport;
+    if (status == STATUS_OK && transport) {
+        attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
+        struct store_finder finder = {service->late, exporter};
+        struct worker_config config = configure_worker(service, settings, &runtime);
+        config.transport = transport;
+        config.records.context = &finder;
+        config.stop.fd = watch.stop_fd;
+        config.model_check.context = &runtime;
+        config.metrics = &exporter->metrics;
+        config.pages.publish = publish_figures;
+        config.pages.context = exporter;
+        config.pages.fd = exporter_fd(exporter);
+        config.closing = &closing;
+        if (service->line)
+            service->line->n_batch = runtime.plan.batch.n_sequences_max;
+        status = worker_run(&config, progress, error);
+        closing_at(&closing, "the store");
+        struct error stopping = {0};
+        if (stop_worker(service, &stopping) != STATUS_OK && service->late)
+            log_write(LOG_WARNING, "%s; the last figures are lost", stopping.text);
+        else if (stopping.status != STATUS_OK && status == STATUS_OK)
+            *error = stopping, status = stopping.status;
+    }
+    if (service->line)
+        progress_line_clear(service->line);
+    begin_close(&closing, exporter, closing_reason(status, error, progress->was_stopped));
+    if (transport)
+        transport->impl->close(transport);
+    kafka_settings_finish(&kafka);
+    closing_at(&closing, "the model and its memory");
+    runtime_close(&runtime);
+    closing_end(&closing);
+    exporter_close(exporter);
+    if (watch.stop_fd >= 0)
+        close(watch.stop_fd);
+    return status;
+}

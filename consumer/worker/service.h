@@ -1,0 +1,20 @@
+// A worker from start to end: model, store, transport, main loop. Used by `sheaf work` and `sheaf run`.
+#pragma once
+
+#include "consumer/options/options.h"
+#include "consumer/worker/late_store.h"
+#include "consumer/worker/runtime.h"
+#include "consumer/worker/worker.h"
+
+struct service {
+    struct store *store;        // of the embedded queue; NULL with `late`
+    struct late_store *late;    // for Kafka's figures; NULL: embedded queue
+    struct text dataset;        // embedded queue: only this dataset; size 0: any
+    bool requests_differ;       // no two jobs of the dataset are equal (annotate)
+    int exit_when_idle_s;       // -1: never
+    struct progress_line *line; // NULL: no progress line
+};
+
+// The caller owns the stores. Errors: as of runtime_open, the transport and worker_run.
+enum status service_run(const struct service *service, const struct settings *settings,
+                        struct worker_progress *progress, struct error *error) WARN_UNUSED;

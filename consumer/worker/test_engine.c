@@ -1,0 +1,134 @@
+#include "consumer/worker/test_engine.h"
+
+#include "engine/tokenizer/tokenizer.h"
+#include "schemas/base/hash.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { END_ONE_IN = 8, TRIES_MAX = 64 };
+
+struct test_engine {
+    const struct tokenizer *tokenizer;
+    int64_t step_us_min, step_us_max;
+    uint64_t n_steps;
+};
+
+static bool parse_ms(const char *text, int64_t *us)
+{
+    char *end;
+    errno = 0;
+    long long ms = strtoll(text, &end, 10);
+    if (!*text || *end || errno || ms < 0 || ms > TEST_ENGINE_MS_MAX)
+        return false;
+    *us = (int64_t)ms * 1000;
+    return true;
+}
+
+static bool parse_spec(const char *spec, struct test_engine *engine)
+{
+    if (strcmp(spec, "instant") == 0)
+        return true;
+    if (strncmp(spec, "fixed:", 6) == 0 && parse_ms(spec + 6, &engine->step_us_max)) {
+        engine->step_us_min = engine->step_us_max;
+        return true;
+    }
+    return strncmp(spec, "random:", 7) == 0 && parse_ms(spec + 7, &engine->step_us_max);
+}
+
+enum status test_engine_create(struct test_engine **engine, const char *spec,
+                               const struct tokenizer *tokenizer, struct error *error)
+{
+    struct test_engine parsed = {.tokenizer = tokenizer};
+    *engine = NULL;
+    if (!parse_spec(spec, &parsed))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--engine-test: expected instant, fixed:MS or random:MS with MS from 0 to %d, got \"%s\"",
+            TEST_ENGINE_MS_MAX, spec);
+    *engine = malloc(sizeof **engine);
+    if (!*engine)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "test engine: out of memory");
+    **engine = parsed;
+    return STATUS_OK;
+}
+
+void test_engine_destroy(struct test_engine *engine)
+{
+    free(engine);
+}
+
+// From the drawn token on, the first that is neither a control token nor ends generation; the drawn token
+// itself if there is none among TRIES_MAX.
+static int32_t draw_word(const struct tokenizer *tokenizer, uint64_t draw)
+{
+    uint64_t n_tokens = (uint64_t)tokenizer_n_tokens(tokenizer);
+    int32_t first = (int32_t)(draw % n_tokens), token = first;
+    for (int i = 0; i < TRIES_MAX; i++, token = (int32_t)(((uint64_t)token + 1) % n_tokens))
+        if (!tokenizer_is_control(tokenizer, token) && !tokenizer_ends_generation(tokenizer, token))
+            return token;
+    return first;
+}
+
+// The first allowed token from `token` on, cyclically; the mask allows at least one.
+static int32_t find_allowed(const struct sample_request *request, int32_t token)
+{
+    int32_t n = request->n_allowed_words * 32;
+    for (int32_t i = 0; i < n && !token_mask_has(request->allowed, token); i++)
+        token = (token + 1) % n;
+    return token;
+}
+
+static int32_t draw_token(const struct test_engine *engine, const struct sample_request *request)
+{
+    uint64_t seed = request->sampling->temperature > 0 ? request->sampling->seed : 0;
+    uint64_t key[] = {hash_bytes(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt, 0),
+                      seed, request->choice, request->index};
+    uint64_t draw = hash_bytes(key, sizeof key, 0);
+    int32_t eos = tokenizer_eos(engine->tokenizer);
+    bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;
+    int32_t token = ends ? eos : draw_word(engine->tokenizer, draw / END_ONE_IN);
+    return request->allowed ? find_allowed(request, token) : token;
+}
+
+// Scores a given token.
+static struct sample_result score_request(const struct sample_request *request)
+{
+    int32_t token = request->sampling->logit_bias->token;
+    uint64_t hash = hash_bytes(&token, sizeof token, 0);
+    return (struct sample_result){.token = token, .logprob = -(float)(hash % 64) / 8.0f};
+}
+
+static void take_time(struct test_engine *engine)
+{
+    uint64_t draw = hash_bytes(&engine->n_steps, sizeof engine->n_steps, 1);
+    engine->n_steps++;
+    if (engine->step_us_max == 0)
+        return;
+    int64_t us =
+        engine->step_us_min + (int64_t)(draw % (uint64_t)(engine->step_us_max - engine->step_us_min + 1));
+    struct timespec left = {us / 1000000, us % 1000000 * 1000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+static enum status compute_step(void *context, struct step *step, struct sample_result *results,
+                                struct error *error)
+{
+    struct test_engine *engine = context;
+    if (step->await_masks)
+        step->await_masks(step->masks_context);
+    for (int32_t i = 0; i < step->n_outputs; i++)
+        results[i] = step->samples[i].scores
+                         ? score_request(&step->samples[i])
+                         : (struct sample_result){.token = draw_token(engine, &step->samples[i])};
+    take_time(engine);
+    return STATUS_OK;
+}
+
+struct engine test_engine_bind(struct test_engine *engine)
+{
+    return (struct engine){.context = engine, .step = compute_step};
+}
