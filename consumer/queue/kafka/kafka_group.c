@@ -167,6 +167,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
     partition->fetching.end = -1;
     partition->fetching.end_when_assigned = end;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
+    partition->gaps.are_unsaved = false;
     partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
         partition->fetching.was_rewound = false;
     partition->unsaved = partition->leaving = false;

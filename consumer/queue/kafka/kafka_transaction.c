@@ -237,7 +237,7 @@ static bool has_progress(const struct transaction *transaction, const struct par
 {
     if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
         return false;
-    if (partition->map.watermark > partition->committed || partition->unsaved)
+    if (partition->map.watermark > partition->committed || partition->unsaved || partition->gaps.are_unsaved)
         return true;
     for (size_t i = 0; i < transaction->n_entries; i++) {
         if (transaction->entries[i].partition == partition->id)
@@ -276,7 +276,7 @@ static void apply_entries(struct kafka_transport *kafka)
         partition->committed = offset->offset;
         partition->saved_crc = kafka_saved_crc(offset);
         partition->suspects.promised = partition->promising;
-        partition->unsaved = false;
+        partition->unsaved = partition->gaps.are_unsaved = false;
         suspects_prune(&partition->suspects, &partition->map);
     }
     kafka->figures.n_commits++;

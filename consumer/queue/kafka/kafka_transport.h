@@ -349,9 +349,9 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_quiet.c ----
 
-// Commits the positions of partitions whose jobs are all finished, once a second at most: control records and
-// compaction move the end of a partition beyond its last job; without jobs in flight no commit would follow,
-// and the group's lag would never be 0.
+// Commits the positions of partitions whose jobs are all finished, and the maps of those with gaps after a
+// running job, once a second at most. Control records and compaction move the end of a partition beyond its
+// last job: without this commit they would count as unfinished jobs until the next job is finished.
 void kafka_quiet_commit(struct kafka_transport *kafka);
 // Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching a
 // partition (its issue 5591, open). The partition is rewound and, if that does not help, fetched by a new

@@ -20,6 +20,7 @@ struct gaps {
     struct gap items[PARTITION_GAPS_MAX];
     int32_t n_items;
     int64_t n_deleted; // records deleted before they were read, since the start
+    bool are_unsaved;  // the map has explained gaps that are not committed
 };
 
 // Records after the first record of an open transaction are not delivered until it ends.
