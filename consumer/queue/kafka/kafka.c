@@ -333,7 +333,9 @@ static enum status kafka_release(struct transport *transport, struct job *const 
     struct kafka_transport *kafka = kafka_of(transport);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = partition_find(&kafka->partitions, jobs[i]->source.partition);
-        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset))
+        // a job in doubt stays running in the map until its transaction is decided: it may be published
+        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset) ||
+            kafka_transaction_has(kafka, jobs[i]))
             continue;
         offset_map_release(&partition->map, jobs[i]->source.offset);
         partition->fetching.rewind = partition->owned;

@@ -71,7 +71,7 @@ static bool was_whole(const struct kafka_transport *kafka, const struct partitio
 static void skip(struct partition *partition, int64_t from, int64_t to)
 {
     if (offset_map_skip(&partition->map, from, to))
-        partition->gaps.are_unsaved = true;
+        partition->gaps.are_unsaved = partition->changed = true;
 }
 
 void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *partition, int64_t next)

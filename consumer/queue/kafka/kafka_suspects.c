@@ -19,7 +19,7 @@ static void rest_suspects(struct kafka_transport *kafka)
         if (!partition || !partition->owned || partition->suspects.n_items == 0)
             continue;
         suspects_rest(&partition->suspects);
-        partition->unsaved = true;
+        partition->unsaved = partition->changed = true;
     }
     kafka->alone = false;
 }
@@ -47,7 +47,7 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
         if (how != SUSPECT_AMONG_MANY)
             suspects_compute(&partition->suspects, jobs[i]->source.offset, how);
         if (how != SUSPECT_AMONG_MANY || jobs[i]->source.offset >= partition->suspects.promised)
-            partition->unsaved = true;
+            partition->unsaved = partition->changed = true;
     }
     kafka->alone = how == SUSPECT_ALONE;
     if (!is_unsaved(kafka, jobs, n_jobs))
@@ -65,7 +65,7 @@ static void mark_leaving(struct partition *partition)
         return;
     partition->leaving = true;
     // Partitions without computed jobs need no commit.
-    partition->unsaved = partition->suspects.promised > 0;
+    partition->unsaved = partition->changed = partition->suspects.promised > 0;
 }
 
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)

@@ -68,6 +68,14 @@ static struct transaction_entry *find_unacknowledged(const struct transaction *t
                    compare_entries);
 }
 
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job)
+{
+    const struct transaction *transaction = &kafka->publishing.transaction;
+    struct transaction_entry entry = entry_of(job);
+    return transaction->phase != TRANSACTION_NONE && transaction->n_entries > 0 &&
+           bsearch(&entry, transaction->entries, transaction->n_entries, sizeof entry, compare_entries);
+}
+
 static void sort_entries(struct transaction_entry *entries, size_t n_entries)
 {
     if (n_entries > 1)
@@ -214,6 +222,7 @@ static enum status add_offset(struct kafka_transport *kafka, struct partition *p
     }
     buffer_clear(&kafka->publishing.scratch.map);
     offset_map_encode(&map, &kafka->publishing.scratch.map);
+    partition->changed = false;
     partition->promising = suspects_encode(&partition->suspects, &map, kafka->identity.owner,
                                            partition->leaving, &kafka->publishing.scratch.map);
     void *metadata =
@@ -276,7 +285,8 @@ static void apply_entries(struct kafka_transport *kafka)
         partition->committed = offset->offset;
         partition->saved_crc = kafka_saved_crc(offset);
         partition->suspects.promised = partition->promising;
-        partition->unsaved = partition->gaps.are_unsaved = false;
+        partition->unsaved &= partition->changed;
+        partition->gaps.are_unsaved &= partition->changed;
         suspects_prune(&partition->suspects, &partition->map);
     }
     kafka->figures.n_commits++;

@@ -542,6 +542,8 @@ uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                          struct error *error);
 // Continues a transaction in doubt. STATUS_OK: none is in doubt now.
+// Whether a transaction whose outcome is not known has the job.
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
 // Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions

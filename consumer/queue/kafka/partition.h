@@ -83,8 +83,9 @@ struct partition {
     struct quarantine quarantine;
     struct stall stall;
     struct suspects suspects;
-    bool unsaved;      // the state of suspects must be committed
-    bool leaving;      // being revoked: the next commit records that nothing is computed here
+    bool unsaved; // the state of suspects must be committed
+    bool changed; // `unsaved` or gaps.are_unsaved was set after the open transaction's offset was encoded
+    bool leaving; // being revoked: the next commit records that nothing is computed here
     int64_t promising; // `promised` of the open transaction
 };
 
