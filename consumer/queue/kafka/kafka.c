@@ -419,7 +419,7 @@ static void end_transactions(struct kafka_transport *kafka, bool is_answered, in
     kafka_mark_leaving(kafka, NULL);
     if (!is_answered || (!is_open && !kafka_has_to_say_leaving(kafka)))
         return;
-    if (is_open && kafka_transaction_resolve(kafka, deadline_ms, &error) != STATUS_OK)
+    if (is_open && kafka_transaction_hurry(kafka, deadline_ms, &error) != STATUS_OK)
         return;
     kafka_say_leaving(kafka);
 }
@@ -430,7 +430,6 @@ static void kafka_close(struct transport *transport)
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     bool is_answered = broker_answers(kafka, deadline_ms);
     kafka->intake.events = NULL;
-    kafka->publishing.throttling.patient_until_ms = deadline_ms;
     end_transactions(kafka, is_answered, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)

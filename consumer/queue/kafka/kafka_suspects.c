@@ -3,6 +3,9 @@
 // `promised` ahead of the records read, so only the first jobs of a partition, and suspects, need a
 // transaction of their own.
 #include "consumer/queue/kafka/kafka_transport.h"
+#include "schemas/base/clock.h"
+
+enum { HURRY_MS = 5000 };
 
 static struct partition *owner_of(const struct kafka_transport *kafka, const struct job *job)
 {
@@ -90,6 +93,12 @@ bool kafka_has_to_say_leaving(const struct kafka_transport *kafka)
 void kafka_say_leaving(struct kafka_transport *kafka)
 {
     struct error error;
-    if (kafka_has_to_say_leaving(kafka))
+    struct kafka_throttle *throttle = &kafka->clients.producer.throttle;
+    int64_t until_ms = throttle->until_ms;
+    if (kafka_has_to_say_leaving(kafka) &&
+        (!kafka_is_throttled(kafka) ||
+         kafka_transaction_hurry(kafka, clock_ms() + HURRY_MS, &error) == STATUS_OK))
         (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error);
+    if (throttle->until_ms < until_ms) // for the records of later transactions
+        throttle->until_ms = until_ms;
 }

@@ -371,17 +371,17 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
 {
     kafka->publishing.transaction.phase = TRANSACTION_COMMITTING;
     enum kafka_outcome outcome;
-    bool stranded;
+    bool stranded, is_hopeless;
     do {
         outcome =
             kafka_judge(kafka,
                         rd_kafka_commit_transaction(kafka->clients.producer.rk, kafka_call_ms(deadline_ms)),
                         "committing a transaction", error);
         stranded = is_stranded(kafka, outcome, error);
-    } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
+        is_hopeless = outcome == KAFKA_OUTCOME_RETRY && kafka_throttle_outlasts_requests(kafka);
+    } while (!stranded && !is_hopeless && kafka_try_again(kafka, outcome, deadline_ms));
     if (outcome == KAFKA_OUTCOME_RETRY)
         kafka_throttle_explain(kafka, error);
-    bool is_hopeless = outcome == KAFKA_OUTCOME_RETRY && kafka_throttle_outlasts_requests(kafka);
     if (outcome == KAFKA_OUTCOME_DONE || is_hopeless)
         kafka_throttle_learn(kafka);
     if (outcome == KAFKA_OUTCOME_BROKEN || stranded || is_hopeless)
@@ -506,6 +506,23 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
     if (status == STATUS_OK && kafka->watch.is_behind)
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group's offsets are read again",
                          kafka->config->brokers);
+    return status;
+}
+
+// A broker throttles a connection: it reads the new producer's at once.
+enum status kafka_transaction_hurry(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    struct transaction *transaction = &kafka->publishing.transaction;
+    if (kafka_is_throttled(kafka)) {
+        if (transaction->phase != TRANSACTION_UNKNOWN)
+            transaction->phase = TRANSACTION_BROKEN;
+        kafka->clients.producer.throttle.until_ms = 0;
+    }
+    enum status status;
+    do {
+        status = kafka_transaction_resolve(kafka, deadline_ms, error);
+    } while (status == STATUS_RETRY && transaction->phase == TRANSACTION_BROKEN && !kafka_is_down(kafka) &&
+             kafka_remaining_ms(deadline_ms) > 0);
     return status;
 }
 

@@ -226,7 +226,7 @@ enum { KAFKA_PATIENCE_MS = 10000 };
 struct kafka_throttling {
     int64_t jobs_max;         // of a transaction; 0: no limit
     int64_t total_ms_before;  // the producer's throttle time when the transaction began
-    int64_t patient_until_ms; // until then a last commit waits for a throttle to end
+    int64_t patient_until_ms; // a last commit waits for a throttle that ends by then
     int64_t warned_ms;
     int socket_timeout_ms;   // the producer's
     bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
@@ -477,10 +477,11 @@ enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *con
 
 // Milliseconds for which a broker still reads nothing from the producer; 0: not throttled.
 int kafka_throttled_ms(const struct kafka_transport *kafka);
+bool kafka_is_throttled(const struct kafka_transport *kafka); // for long enough to matter
 // Puts "throttled by the broker ..." before the error's text while a broker throttles.
 void kafka_throttle_explain(const struct kafka_transport *kafka, struct error *error);
-// Called before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms has
-// passed.
+// Called before a transaction begins. STATUS_RETRY: a broker throttles, and for longer than until
+// throttling.patient_until_ms.
 enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Called when a transaction begins, and (learn) when its records were sent: limits the number of jobs of the
 // next transactions by the throttle time that this one caused.
@@ -541,11 +542,17 @@ uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                          struct error *error);
+// Whether a transaction whose outcome is not known has the job.
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 // Continues a transaction in doubt. STATUS_OK: none is in doubt now.
 // Whether a transaction whose outcome is not known has the job.
 bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
+// The same, but does not wait for a throttle, if there is one: replaces the producer, which the next
+// transaction may use for offsets alone.
+enum status kafka_transaction_hurry(struct kafka_transport *kafka, int64_t deadline_ms,
+                                    struct error *error) WARN_UNUSED;
 // Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
 // under our id since this process began its own. STATUS_RESTART: one has.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
