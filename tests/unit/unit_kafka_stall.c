@@ -14,6 +14,8 @@ static struct {
     int n_delivered[LOG_MAX], n_letters[LOG_MAX];
     int n_fetches, n_letters_total, n_warnings, n_waiting;
     bool cannot_seek;
+    enum status reading; // the group's offsets
+    int n_reads, n_finds;
     char warnings[ERROR_TEXT_BYTES];
 } world;
 
@@ -42,6 +44,20 @@ rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const 
 size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *queue)
 {
     return (size_t)world.n_waiting;
+}
+
+enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
+                                        int timeout_ms, struct error *error)
+{
+    assert_int_equal(list->cnt, 1);
+    assert_string_equal(list->elems[0].topic, "jobs");
+    world.n_reads++;
+    return world.reading == STATUS_OK ? STATUS_OK : error_set(error, world.reading, ERROR_BROKER, "denied");
+}
+
+void __wrap_kafka_find_added(struct kafka_transport *of)
+{
+    world.n_finds++;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
@@ -236,6 +252,46 @@ TEST(a_denial_is_of_all_partitions_and_ends_with_a_record)
     message.err = RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
     assert_false(kafka_stall_note(&kafka, &message));
     assert_false(note(RD_KAFKA_RESP_ERR__TRANSPORT, 0, "away"));
+}
+
+// librdkafka says once that a topic may not be read, and never that it may be again.
+TEST(a_denied_partition_is_fetched_again_every_few_seconds)
+{
+    partition.fetching.at_end = true;
+    assert_true(note(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 0, "denied"));
+    for (int i = 0; i < 2; i++) {
+        kafka_stall_look(&kafka);
+        world.now_ms += 4999;
+        kafka_stall_look(&kafka);
+        assert_false(partition.fetching.rewind);
+        world.now_ms += 201;
+        kafka_stall_look(&kafka);
+        assert_true(partition.fetching.rewind);
+        partition.fetching.rewind = false;
+    }
+    fetch(); // the log's end, which was reached before
+    assert_string_equal(partition.stall.what, "");
+}
+
+TEST(a_worker_without_partitions_asks_whether_it_may_read_again)
+{
+    kafka.watch.lacks_read = true;
+    kafka.partitions.n_items = 0;
+    world.reading = STATUS_RETRY;
+    for (int i = 0; i < 3; i++, world.now_ms += 5000) {
+        kafka_stall_look(&kafka);
+        kafka_stall_look(&kafka);
+        assert_int_equal(world.n_reads, i);
+    }
+    assert_int_equal(world.n_finds, 0);
+    world.reading = STATUS_OK;
+    kafka_stall_look(&kafka);
+    assert_int_equal(world.n_reads, 3);
+    assert_int_equal(world.n_finds, 1);
+    kafka.watch.lacks_read = false;
+    world.now_ms += 5000;
+    kafka_stall_look(&kafka);
+    assert_int_equal(world.n_reads, 3);
 }
 
 TEST(a_partition_that_delivers_nothing_is_named_after_two_minutes)

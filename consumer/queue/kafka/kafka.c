@@ -17,7 +17,8 @@ enum {
     WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
     GAPS_INTERVAL_MS = 200,  // between two queries of log starts
     CLOSE_ASK_MS = 5000,
-    FIGURES_KEPT_MS = 30000, // the next owner may wait this long for a transaction before it has figures
+    CLOSE_CONSUMER_MS = 2000, // librdkafka 2.0.2 does not end one that may not read its topic, for instance
+    FIGURES_KEPT_MS = 30000,  // the next owner may wait this long for a transaction before it has figures
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -424,6 +425,11 @@ static void end_transactions(struct kafka_transport *kafka, bool is_answered, in
     kafka_say_leaving(kafka);
 }
 
+static int64_t earlier(int64_t a_ms, int64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
+}
+
 static void kafka_close(struct transport *transport)
 {
     struct kafka_transport *kafka = kafka_of(transport);
@@ -442,7 +448,7 @@ static void kafka_close(struct transport *transport)
     if (kafka->group.membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->clients.consumer, deadline_ms);
+    kafka_handle_close(&kafka->clients.consumer, earlier(deadline_ms, clock_ms() + CLOSE_CONSUMER_MS));
     kafka_asking_close(&kafka->clients.asking, deadline_ms);
     kafka_publish_close(kafka, deadline_ms);
     kafka_metadata_close(&kafka->hindrance.metadata, deadline_ms);

@@ -19,7 +19,9 @@
 #include <string.h>
 
 enum {
-    STALL_INTERVAL_MS = 200,  // between two checks
+    STALL_INTERVAL_MS = 200, // between two checks
+    DENIED_ASK_MS = 5000,    // between two looks whether a denied topic may be read again
+    RIGHT_TIMEOUT_MS = 500,
     STALL_SILENT_MS = 120000, // without a record, an error or a job in flight, until a partition is named
     SEEK_TIMEOUT_MS = 2000,   // answered by librdkafka's own threads
     SHOWN_REASON_BYTES = 200,
@@ -209,12 +211,27 @@ static bool is_silent(const struct kafka_transport *kafka, const struct partitio
            high > (partition->map.position < 0 ? 0 : partition->map.position);
 }
 
+// librdkafka leaves the group's assignment when it may not read the topic's metadata; then nothing else asks.
+static void look_for_right(struct kafka_transport *kafka, int64_t now_ms)
+{
+    struct error error;
+    if (!kafka->watch.lacks_read || now_ms - kafka->watch.read_looked_ms < DENIED_ASK_MS)
+        return;
+    kafka->watch.read_looked_ms = now_ms;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, 0);
+    if (kafka_read_committed(kafka, list, RIGHT_TIMEOUT_MS, &error) == STATUS_OK)
+        kafka_find_added(kafka);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
 void kafka_stall_look(struct kafka_transport *kafka)
 {
     int64_t now_ms = clock_ms();
     if (now_ms - kafka->watch.stalls_looked_ms < STALL_INTERVAL_MS)
         return;
     kafka->watch.stalls_looked_ms = now_ms;
+    look_for_right(kafka, now_ms);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (!partition)
@@ -224,7 +241,12 @@ void kafka_stall_look(struct kafka_transport *kafka)
             continue;
         }
         if (!partition->stall.since_ms)
-            partition->stall.since_ms = now_ms;
+            partition->stall.since_ms = partition->stall.asked_ms = now_ms;
+        // librdkafka reports a denial once, and not its end: at the log's end nothing would be delivered
+        if (partition->stall.is_denied && now_ms - partition->stall.asked_ms >= DENIED_ASK_MS) {
+            partition->stall.asked_ms = now_ms;
+            partition->fetching.rewind = true;
+        }
         if (partition->stall.what[0] || now_ms - partition->stall.since_ms < STALL_SILENT_MS)
             continue;
         partition->stall.offset = partition->map.position < 0 ? 0 : partition->map.position;

@@ -113,6 +113,14 @@ static bool is_between_owners(const struct kafka_transport *kafka)
     return kafka->group.assigned || !kafka->group.membership;
 }
 
+static enum status set_between_owners(const struct kafka_transport *kafka, struct error *error)
+{
+    return kafka->watch.lacks_read
+               ? kafka_wait_for_read(kafka, "no partitions", error)
+               : error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
+                           kafka->config->brokers);
+}
+
 // If the group's offsets were reset while a job was computed, it was delivered again: only one copy is
 // published.
 static void drop_twins(struct transaction *transaction, struct job *const *jobs, size_t n_jobs,
@@ -150,8 +158,7 @@ static enum status choose_actions(struct kafka_transport *kafka, struct job *con
             actions[i] = ACTION_REPORT;
         } else if (partition && is_between_owners(kafka)) {
             clear_transaction(transaction);
-            return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
-                             kafka->config->brokers);
+            return set_between_owners(kafka, error);
         } else if (partition && partition->owned) {
             actions[i] = ACTION_PUBLISH;
             transaction->entries[transaction->n_entries++] = entry_of(jobs[i]);

@@ -173,6 +173,10 @@ struct kafka_watch {
     int quiet_ms;
     bool is_stuck;  // the consumer does not fetch available records
     bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
+    // The group's offsets were refused for want of the right Read on the jobs topic: the worker waits for it,
+    // because a restart would not help.
+    bool lacks_read;
+    int64_t read_looked_ms; // last query whether the right is back
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // the last query had no answer for some partition
@@ -278,6 +282,8 @@ bool kafka_is_unreachable(rd_kafka_resp_err_t code);
 
 // ---- kafka_committed.c ----
 
+// Sets STATUS_RETRY: "WHAT: the worker needs the right Read on topic ...".
+enum status kafka_wait_for_read(const struct kafka_transport *kafka, const char *what, struct error *error);
 // The group's offsets and metadata of the listed partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
@@ -393,6 +399,10 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error) WA
 
 // Reports partitions whose records an open transaction holds back. Called in each poll.
 void kafka_watch_held(struct kafka_transport *kafka);
+// Makes librdkafka notice added partitions, or a topic that it may read again. It queries them only every 5
+// minutes (topic.metadata.refresh.interval.ms), and its group code reads only an answer that lists all
+// topics.
+void kafka_find_added(struct kafka_transport *kafka);
 // The transport's is_drained and confirm_drained.
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);

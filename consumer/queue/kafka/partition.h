@@ -53,7 +53,8 @@ struct stall {
     int64_t offset;
     char what[256]; // the error; "": none, but nothing arrives
     bool is_denied, is_reported;
-    bool is_doubted; // a later record arrived, perhaps because librdkafka skipped the batch
+    int64_t asked_ms; // last fetch to see whether it is still denied
+    bool is_doubted;  // a later record arrived, perhaps because librdkafka skipped the batch
     struct stall_skip skip;
 };
 
