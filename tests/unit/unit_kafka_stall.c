@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-enum { LOG_MAX = 400 };
+enum { LOG_MAX = OFFSET_MAP_WINDOW + 400 };
 
 static struct {
     int64_t now_ms, end, fetched_from;
@@ -191,6 +191,80 @@ TEST(offsets_of_the_batch_that_are_finished_have_no_second_letter)
     read_all();
     assert_int_equal(world.n_letters_total, 1);
     assert_int_equal(world.n_letters[2], 1);
+}
+
+// A worker that begins at the committed offset.
+static void restart(void)
+{
+    struct buffer text = {0};
+    struct error error;
+    int64_t offset = partition.map.watermark;
+    offset_map_encode(&partition.map, &text);
+    offset_map_init(&partition.map);
+    assert_ok(offset_map_restart(&partition.map, offset, (struct text){text.data, text.size}, &error),
+              &error);
+    buffer_finish(&text);
+    world.fetched_from = offset;
+}
+
+TEST(a_batch_after_a_running_job_is_finished_as_a_whole)
+{
+    add_batch(1, false);
+    add_batch(4, true); // at the partition's end
+    read_all();
+    assert_int_equal(world.n_letters[1], 1);
+    assert_int_equal(partition.map.n_running, 2);
+    assert_int_equal(partition.map.n_finished, 3);
+    restart(); // before its letter is published
+    read_all();
+    assert_int_equal(world.n_letters[1], 2);
+    offset_map_finish(&partition.map, 1);
+    for (int i = 0; i < 3; i++) {
+        restart();
+        assert_int_equal(partition.map.n_finished, 4);
+        read_all();
+    }
+    assert_int_equal(world.n_letters_total, 2);
+    offset_map_finish(&partition.map, 0);
+    assert_int_equal(partition.map.watermark, world.end);
+}
+
+TEST(a_batch_beyond_the_window_waits_for_the_jobs_before_it)
+{
+    add_batch(OFFSET_MAP_WINDOW - 2, false);
+    assert_int_equal(offset_map_deliver(&partition.map, 0), DELIVERY_NEW); // the others are finished
+    assert_true(offset_map_skip(&partition.map, 1, world.end));
+    offset_map_reach(&partition.map, world.end);
+    int64_t first = world.fetched_from = world.end;
+    add_batch(3, true);
+    add_batch(1, false);
+    for (int i = 0; i < 20; i++)
+        fetch();
+    for (int i = 0; i < 2; i++, world.now_ms += 1000)
+        kafka_stall_look(&kafka);
+    assert_true(partition.stall.skip.is_waiting);
+    assert_int_equal(world.n_letters_total, 0);
+    offset_map_finish(&partition.map, 0);
+    kafka_stall_look(&kafka);
+    assert_false(partition.stall.skip.is_waiting);
+    assert_true(partition.fetching.rewind);
+    read_all();
+    assert_int_equal(world.n_letters[first], 1);
+    offset_map_finish(&partition.map, first);
+    assert_int_equal(partition.map.watermark, first + 3);
+    assert_int_equal(world.n_delivered[first + 3], 1);
+}
+
+TEST(a_batch_of_the_whole_window_does_not_wait)
+{
+    add_batch(OFFSET_MAP_WINDOW, true);
+    read_all();
+    assert_int_equal(world.n_letters[0], 1);
+    offset_map_finish(&partition.map, 0);
+    add_batch(1, false); // while nothing runs before it
+    add_batch(OFFSET_MAP_WINDOW / 64, true);
+    read_all();
+    assert_int_equal(world.n_letters_total, 2);
 }
 
 TEST(without_the_option_the_partition_waits_and_is_named_once)

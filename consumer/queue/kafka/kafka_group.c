@@ -75,7 +75,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
         struct partition *partition = kafka->partitions.items[i];
         if (!partition || !partition->owned)
             continue;
-        set_paused(kafka, partition, offset_map_is_full(&partition->map));
+        set_paused(kafka, partition, offset_map_is_full(&partition->map) || partition->stall.skip.is_waiting);
         if (!partition->fetching.paused && fault_redelivers())
             rewind_partition(kafka, partition, partition->map.watermark);
         if (partition->fetching.rewind && !partition->fetching.paused)

@@ -14,6 +14,7 @@
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,19 +96,32 @@ static void deliver_unreadable(struct kafka_transport *kafka, const struct parti
     kafka->intake.events->receive(kafka->intake.events->context, &record);
 }
 
-// Delivers one record for the batch, at the first offset that is not finished. If all are finished, a worker
-// did it before.
+// Whether a commit can show that all of the batch is finished: its end is within the map's window, or no
+// earlier job is running.
+static bool fits(const struct partition *partition)
+{
+    const struct stall_skip *skip = &partition->stall.skip;
+    return skip->high - partition->map.watermark <= OFFSET_MAP_WINDOW ||
+           partition->map.watermark >= skip->first;
+}
+
+// Delivers one record for the batch, at the first offset that is not finished, and marks the others as
+// finished. If all are, a worker did it before.
 static void pass_over(struct kafka_transport *kafka, struct partition *partition)
 {
     int64_t end = partition->stall.skip.high;
     enum delivery delivery = DELIVERY_DONE;
     int64_t offset = partition->stall.skip.first;
+    partition->stall.skip.is_waiting = !fits(partition); // the partition is paused
+    if (partition->stall.skip.is_waiting)
+        return;
     while (offset < end && (delivery = offset_map_deliver(&partition->map, offset)) == DELIVERY_DONE)
         offset++;
+    assert(delivery != DELIVERY_FULL);
     if (delivery == DELIVERY_NEW)
         deliver_unreadable(kafka, partition, offset, end);
-    if (delivery != DELIVERY_FULL)
-        offset_map_reach(&partition->map, end);
+    (void)offset_map_skip(&partition->map, partition->stall.skip.first, end); // committed with the record
+    offset_map_reach(&partition->map, end);
     partition->stall = (struct stall){0};
     partition->fetching.rewind = true; // to the map's position
 }
@@ -236,6 +250,8 @@ void kafka_stall_look(struct kafka_transport *kafka)
         struct partition *partition = kafka->partitions.items[i];
         if (!partition)
             continue;
+        if (partition->stall.skip.is_waiting)
+            pass_over(kafka, partition);
         if (!partition->stall.what[0] && !is_silent(kafka, partition)) {
             partition->stall = (struct stall){0};
             continue;

@@ -39,12 +39,13 @@ struct quarantine {
 
 // The end of a batch that can't be read, searched for by probes (kafka_stall.c).
 struct stall_skip {
-    int64_t first; // its first offset that was not delivered
-    int64_t begin; // first offset of the batch, from the error
-    int64_t low;   // the last offset known to be of it
-    int64_t probe; // offset that is being fetched
-    int64_t high;  // lowest offset known to be after the batch; 0: none
-    int64_t step;  // distance to the next probe; 0: there is no search
+    int64_t first;   // its first offset that was not delivered
+    int64_t begin;   // first offset of the batch, from the error
+    int64_t low;     // the last offset known to be of it
+    int64_t probe;   // offset that is being fetched
+    int64_t high;    // lowest offset known to be after the batch; 0: none
+    int64_t step;    // distance to the next probe; 0: there is no search
+    bool is_waiting; // the batch is known; it is skipped when the map's window has room for it
 };
 
 // The next record can't be delivered.
