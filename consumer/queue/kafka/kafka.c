@@ -18,7 +18,7 @@ enum {
     GAPS_INTERVAL_MS = 200,  // between two queries of log starts
     CLOSE_ASK_MS = 5000,
     CLOSE_CONSUMER_MS = 2000, // librdkafka 2.0.2 does not end one that may not read its topic, for instance
-    FIGURES_KEPT_MS = 30000,  // the next owner may wait this long for a transaction before it has figures
+    FIGURES_KEPT_MS = 30000,  // a scraper's interval; the next owner may wait so long for a transaction
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -284,6 +284,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_quiet_commit(kafka);
         kafka_quiet_compare(kafka);
         kafka_watch_held(kafka);
+        kafka_past_look(kafka);
         kafka_stall_look(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
@@ -378,7 +379,8 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .committed = partition->committed,
                 .end = find_end(kafka, partition),
                 .n_in_flight = partition->map.n_running - partition->quarantine.n_records,
-                .n_map_covered = partition->map.n_finished,
+                .n_map_covered =
+                    partition->n_past_covered < 0 ? partition->map.n_finished : partition->n_past_covered,
                 .n_deleted = partition->gaps.n_deleted,
                 .n_quarantined = partition->quarantine.n_records,
                 .stalled_s = partition->stall.since_ms ? (clock_ms() - partition->stall.since_ms) / 1000 : 0,

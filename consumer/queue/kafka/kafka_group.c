@@ -164,6 +164,7 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
+    partition->n_past_covered = -1;
     partition->fetching.end = -1;
     partition->fetching.end_when_assigned = end;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again

@@ -16,6 +16,7 @@
 //   kafka_quarantine.c   records that are left unfinished
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
+//   kafka_past.c         figures of partitions that left this worker
 //   kafka_idle.c         whether the queue is empty
 //   kafka_stall.c        partitions whose next record can't be delivered
 //   kafka_hindrance.c    obstacles to the work of a member of the group
@@ -180,7 +181,8 @@ struct kafka_watch {
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // the last query had no answer for some partition
-    int figures_kept_ms;    // how long a lost partition's figures stay, until its new owner shows its own
+    int figures_kept_ms;    // how long a lost partition's figures stay: longer than a scraper's interval
+    int64_t past_looked_ms; // last query of lost partitions' offsets
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last search for held records
@@ -394,6 +396,11 @@ enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *er
 
 // Takes the slot, checks topics and offset maps, opens all clients.
 enum status kafka_connect(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+
+// ---- kafka_past.c ----
+
+// Called in each poll.
+void kafka_past_look(struct kafka_transport *kafka);
 
 // ---- kafka_idle.c ----
 

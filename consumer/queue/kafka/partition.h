@@ -73,9 +73,11 @@ struct fetching {
 struct partition {
     int32_t id;
     bool owned; // assigned now: finished jobs may be published
-    // Its figures are shown until this time; INT64_MAX: while it is owned, and during the rebalance that
-    // follows.
+    // Its figures are shown until this time (kafka_past.c); INT64_MAX: while it is owned, and during the
+    // rebalance that follows.
     int64_t figures_until_ms;
+    int32_t
+        n_past_covered; // offsets above `committed` that its next owner has finished; -1: not read, or owned
     struct fetching fetching;
     int64_t committed;  // the group's committed offset; -1: none
     uint32_t saved_crc; // of `committed` and its metadata (kafka_saved_crc)
