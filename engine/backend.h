@@ -30,7 +30,7 @@ enum weight_role {
 // Data type of keys and values in the KV pages.
 enum kv_type {
     KV_F32,
-    KV_F32_OF_F16, // float32 rounded to binary16: to compare with engines that store binary16
+    KV_F32_OF_F16, // float32 rounded to binary16: the values of a GPU's KV_F16
     // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
     KV_F16,
     KV_Q8_0, // 8 bits, with a scale: per position and 32 items on a GPU, per position and head on a CPU

@@ -58,7 +58,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
                            bool experts)
 {
     const struct backend_operations *operations = pass->operations;
-    enum activation_kind activation = pass->forward->model->family->activation;
+    enum activation_kind activation = pass->shape->activation;
     if (operations->gated_products) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
@@ -161,7 +161,7 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
     } else {
         multiply_rows(pass, up, input);
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
-                                   pass->forward->model->family->activation);
+                                   pass->shape->activation);
     }
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }

@@ -12,14 +12,13 @@ struct reference {
     char family[32];
     int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
         n_experts_used, window, n_context;
-    bool layer_norm, parallel;
+    bool layer_norm, parallel, exact_gelu;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
         logit_cap;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
     int n_dense; // first layers without experts
     int n;       // positions
-    bool half_gelu;
 };
 
 static void give_up(const char *what)
@@ -53,6 +52,18 @@ static double number_of_key(const struct reference *r, const char *suffix, doubl
     if (gguf_bool(r->gguf, name, &boolean, &found, &error) == STATUS_OK)
         return boolean;
     return otherwise;
+}
+
+static bool is_key(const struct reference *r, const char *suffix, const char *value, bool otherwise)
+{
+    char name[128];
+    struct error error;
+    struct text text = {0};
+    bool found = false;
+    snprintf(name, sizeof name, "%s.%s", r->family, suffix);
+    if (gguf_text(r->gguf, name, &text, &found, &error) != STATUS_OK)
+        give_up(error.text);
+    return found ? text_equals_string(text, value) : otherwise;
 }
 
 // A whole tensor as doubles, or NULL; free() it.
@@ -230,15 +241,6 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
             }
 }
 
-// To 11 significant bits, fewer below 2^-14.
-static double round_to_half(double x)
-{
-    int exponent;
-    frexp(x, &exponent);
-    double step = ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
-    return nearbyint(x / step) * step;
-}
-
 static double gelu(double x)
 {
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -246,8 +248,10 @@ static double gelu(double x)
 
 static double activate(const struct reference *r, double x)
 {
+    if (r->exact_gelu)
+        return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
-        return r->half_gelu && fabs(x) < 10.0 ? round_to_half(gelu(round_to_half(x))) : gelu(x);
+        return gelu(x);
     return x / (1.0 + exp(-x));
 }
 
@@ -576,6 +580,7 @@ static void open_reference(struct reference *r, const char *path)
     r->residual_scale = number_of_key(r, "residual_scale", 1.0);
     r->embedding_scale =
         number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
+    r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", 1.0);
     if (is_of(r, "granite granitemoe"))
         r->logit_scale = 1.0 / r->logit_scale;
@@ -583,9 +588,9 @@ static void open_reference(struct reference *r, const char *path)
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
 }
 
-static void run_model(const char *path, bool half_gelu, const int32_t *ids, int32_t n_ids, double *logits)
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids, .half_gelu = half_gelu};
+    struct reference r = {.n = n_ids};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -610,14 +615,4 @@ static void run_model(const char *path, bool half_gelu, const int32_t *ids, int3
     free(positions);
     free(x);
     gguf_close(r.gguf);
-}
-
-void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
-{
-    run_model(path, false, ids, n_ids, logits);
-}
-
-void reference_logits_half_gelu(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
-{
-    run_model(path, true, ids, n_ids, logits);
 }

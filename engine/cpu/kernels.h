@@ -29,7 +29,7 @@ enum cpu_level {
     CPU_I8MM = CPU_AVX512
 };
 
-enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
+enum { ACTIVATION_COUNT = 5 }; // of enum activation_kind
 
 // Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.

@@ -102,21 +102,6 @@ static inline struct lanes gelu_tanh(struct lanes x)
     return lanes_divide(x, lanes_add(lanes_set(1.0f), lanes_exp(minus_2u)));
 }
 
-static inline struct lanes round_to_half(struct lanes x)
-{
-    uint16_t halves[LANES];
-    lanes_store_f16(halves, x);
-    return lanes_load_f16(halves);
-}
-
-// enum activation_kind explains why.
-static inline struct lanes gelu_half(struct lanes x)
-{
-    struct lanes y = round_to_half(gelu_tanh(round_to_half(x)));
-    y = lanes_if_less(x, lanes_set(-10.0f), lanes_set(0.0f), y);
-    return lanes_if_less(lanes_set(10.0f), x, x, y);
-}
-
 static inline struct lanes relu_squared(struct lanes x)
 {
     struct lanes positive = lanes_if_less(x, lanes_set(0.0f), lanes_set(0.0f), x);
@@ -141,7 +126,6 @@ ACTIVATE(activate_silu, silu_lanes)
 ACTIVATE(activate_gelu, gelu_lanes)
 ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
-ACTIVATE(activate_gelu_half, gelu_half)
 
 static inline struct lanes not_above(struct lanes x, struct lanes most)
 {
@@ -316,7 +300,6 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_GELU] = activate_gelu,
                      [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
-                     [ACTIVATION_GELU_HALF] = activate_gelu_half,
                      [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped},
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,

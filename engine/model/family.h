@@ -19,7 +19,7 @@ enum residual_kind {
 struct family {
     const char *name; // general.architecture
     enum norm_kind norm;
-    enum activation_kind activation;
+    enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
@@ -41,7 +41,6 @@ struct family {
     bool yarn_exact_bounds;     // YaRN's bounds are not rounded to whole pairs
     bool embedding_by_width;    // the embedding is multiplied by sqrt(n_embd)
     bool logit_scale_divides;   // logits are divided by the file's logit_scale, not multiplied
-    bool half_pages;            // reference logits use keys and values in half precision (engine/logits.h)
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
     int32_t window_pattern;      // every n-th layer has full attention

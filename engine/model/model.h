@@ -17,13 +17,9 @@ struct family;
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind {
     ACTIVATION_SILU,
-    ACTIVATION_GELU,
+    ACTIVATION_GELU, // with the error function
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
-    // The tanh form from half precision to half precision; x <= -10 gives 0, x >= 10 gives x. These are the
-    // values of a GGUF engine's table of 65536 entries (github.com/ggml-org/ggml, src/ggml-cpu/vec.h,
-    // ggml_vec_gelu_f32).
-    ACTIVATION_GELU_HALF,
     // gpt-oss: g sigmoid(1.702 g) (u + 1), with g clamped to at most 7 and u to -7..7; without u: g
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
@@ -82,6 +78,7 @@ struct model_shape {
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;
+    enum activation_kind activation;
     struct attention_shape attention;
     struct experts_shape experts;
     struct latent_shape latent;

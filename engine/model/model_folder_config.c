@@ -294,6 +294,7 @@ static void check_unrotated(struct config *config)
 
 static void refuse_unknown(struct config *config)
 {
+    char name[128];
     static const struct {
         const char *model_type, *name;
         bool neutral;
@@ -347,6 +348,9 @@ static void refuse_unknown(struct config *config)
     snprintf(list, sizeof list, " %s ", config->out->family->activations);
     if (!strstr(list, padded))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
+    // Gemma's first files say "gelu" and mean the tanh form, its only one.
+    else if (strncmp(padded, " gelu", 5) == 0 && !is_model_type(config, "gemma"))
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
 // --- Windows ---

@@ -305,6 +305,36 @@ static enum status check_vocabulary(const struct model *model, struct error *err
     return status;
 }
 
+// The names are those of transformers, activations.py.
+static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    static const struct {
+        const char *name;
+        enum activation_kind kind;
+    } kinds[] = {
+        {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
+        {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"relu2", ACTIVATION_RELU_SQUARED},
+    };
+    struct text name = {0};
+    bool found = false;
+    char key[128];
+    shape->activation = family->activation;
+    make_key(reader, "hidden_activation", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_text(reader->gguf, key, &name, &found, reader->error);
+    if (reader->status != STATUS_OK || !found)
+        return;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (text_equals_string(name, kinds[i].name)) {
+            shape->activation = kinds[i].kind;
+            return;
+        }
+    reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
+                               key, (int)(name.size < 64 ? name.size : 64), name.data);
+}
+
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     switch (family->residual) {
@@ -354,6 +384,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
+    read_activation(&reader, family, shape);
     refuse_unknown_arithmetic(&reader, family);
     if (reader.status != STATUS_OK)
         return reader.status;

@@ -254,6 +254,17 @@ TEST(experts_belong_to_families_that_have_them)
     model_close(model);
 }
 
+TEST(an_unknown_activation_is_refused_by_name)
+{
+    struct model_recipe recipe = {
+        .family = "gpt2", .keys = {{.key = "gpt2.hidden_activation", .kind = GGUF_STRING, .string = "gelu"}}};
+    struct model *model = open_recipe(state, &recipe);
+    assert_int_equal(model->shape.activation, ACTIVATION_GELU);
+    model_close(model);
+    recipe.keys[0].string = "quick_gelu";
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "gpt2.hidden_activation \"quick_gelu\" is not known");
+}
+
 TEST(an_unknown_rope_scaling_is_refused_by_name)
 {
     struct model_recipe recipe = {

@@ -127,6 +127,36 @@ TEST(settings_left_out_are_the_model_type_s)
     }
 }
 
+TEST(the_two_forms_of_gelu_are_told_apart)
+{
+    static const struct {
+        const char *json, *key; // the key's value is the text after the last blank; NULL: no key
+    } given[] = {
+        {"{\"model_type\":\"falcon\"," SIZES ",\"activation\":\"gelu\"}", "falcon.hidden_activation gelu"},
+        {"{\"model_type\":\"gpt_neox\"," SIZES ",\"hidden_act\":\"gelu_fast\"}",
+         "gptneox.hidden_activation gelu_fast"},
+        {"{\"model_type\":\"gemma2\"," SIZES
+         ",\"hidden_act\":\"gelu\",\"hidden_activation\":\"gelu_pytorch_tanh\"}",
+         "gemma2.hidden_activation gelu_pytorch_tanh"},
+        {"{\"model_type\":\"gemma\"," SIZES ",\"hidden_act\":\"gelu\"}", NULL},
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"hidden_act\":\"silu\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        struct folder_config config;
+        struct gguf_writer keys = {0};
+        struct arena arena = {0};
+        config_to_keys(given[i].json, &config, &keys, &arena);
+        const char *name = given[i].key ? given[i].key : "hidden_activation", *value = strchr(name, ' ');
+        size_t size = value ? (size_t)(value - name) : strlen(name);
+        const char *at = memmem(keys.keys.data, keys.keys.size, name, size);
+        assert_true((at != NULL) == (given[i].key != NULL));
+        if (at) // the kind, 4 bytes, and the size, 8, precede the value
+            assert_memory_equal(at + size + 12, value + 1, strlen(value + 1));
+        gguf_writer_finish(&keys);
+        arena_finish(&arena);
+    }
+}
+
 TEST(settings_that_change_the_computation_are_refused_by_name)
 {
     static const struct {
