@@ -1,5 +1,7 @@
 #include "engine/model/family.h"
 
+#include "schemas/base/nearest.h"
+
 #include <stddef.h>
 
 enum {
@@ -181,7 +183,6 @@ static const struct family families[] = {
      .rope_style = ROPE_HALVES,
      .required = PRE_NORMS | ATTENTION | GATED_MLP,
      .optional = QK_NORM,
-     .biased = QKV,
      .routed_by_keys = true,
      .experts_allowed = true,
      .experts_normalized = true,
@@ -243,4 +244,23 @@ const struct family *family_find(struct text name)
         if (text_equals_string(name, family->name))
             return family;
     return NULL;
+}
+
+enum status family_refuse_unknown(struct error *error, const char *what, struct text name,
+                                  const char *(*name_at)(size_t index))
+{
+    struct nearest nearest = nearest_begin(name);
+    struct buffer known = {0};
+    const char *one;
+    for (size_t i = 0; (one = name_at(i)) != NULL; i++) {
+        (void)nearest_try(&nearest, text_from_string(one));
+        buffer_add_format(&known, "%s%s", i ? " " : "", one);
+    }
+    enum status status =
+        error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known%s%.*s; known are %.*s",
+                  what, (int)(name.size < 64 ? name.size : 64), name.data,
+                  nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size, nearest.found.data,
+                  (int)known.size, known.data);
+    buffer_finish(&known);
+    return status;
 }

@@ -53,3 +53,6 @@ struct family {
 const struct family *family_find(struct text name);
 // NULL past the end.
 const struct family *family_at(size_t index);
+// STATUS_REFUSE. The text names the nearest known name and lists all, `name_at` 0, 1, ... (NULL past the end).
+enum status family_refuse_unknown(struct error *error, const char *what, struct text name,
+                                  const char *(*name_at)(size_t index));

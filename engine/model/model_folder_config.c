@@ -1,5 +1,6 @@
 // config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
 // github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
+#include "engine/model/family.h"
 #include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "schemas/base/elementary.h"
@@ -639,8 +640,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         return status;
     out->family = folder_family_find(name);
     if (!out->family)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",
-                         (int)(name.size < 64 ? name.size : 64), name.data);
+        return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
     if (out->family->defaults)
         status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
     if (status != STATUS_OK)

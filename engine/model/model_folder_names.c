@@ -435,6 +435,11 @@ const struct folder_family *folder_family_find(struct text model_type)
     return NULL;
 }
 
+const char *folder_family_name_at(size_t index)
+{
+    return index < sizeof families / sizeof *families ? families[index].model_type : NULL;
+}
+
 static bool begins_with(struct text name, const char *prefix)
 {
     size_t size = strlen(prefix);

@@ -55,6 +55,7 @@ struct folder_family {
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
+const char *folder_family_name_at(size_t index);                        // a model_type; NULL past the end
 // Tensors that are ignored: buffers in older files, and layers for speculation after the last layer.
 bool folder_ignores(struct text name, int64_t n_layers_used);
 // Whether the tensor belongs to the vision part of a vision-language model, which is not computed.

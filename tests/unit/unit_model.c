@@ -76,7 +76,11 @@ TEST(an_unknown_family_is_refused_by_name)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
-    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE,
+                 "model family \"zebra\" is not known; known are llama qwen2");
+    recipe.keys[0].string = "qwen3mo";
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE,
+                 "\"qwen3mo\" is not known; the nearest is qwen3moe; known");
     recipe = (struct model_recipe){.drop_key = "general.architecture"};
     refuse_model(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
 }

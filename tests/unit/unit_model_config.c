@@ -163,7 +163,8 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         const char *json, *words;
     } refused[] = {
         {"{}", "model_type"},
-        {"{\"model_type\":\"mamba\"}", "\"mamba\" is not known"},
+        {"{\"model_type\":\"zebra\"}", "\"zebra\" is not known; known are llama mistral"},
+        {"{\"model_type\":\"qwen33\"}", "the nearest is qwen3; known are"},
         {"{\"model_type\":\"llama\"}", "0 layers"},
         {"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", "hidden_act"},
         {"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
