@@ -240,7 +240,7 @@ def names_select_programs_and_cases(test):
 def each_file_of_tests_is_built_and_run(test):
     programs = [path for kind in ("unit", "kernel", "golden", "gpu", "kafka")
                 for path in glob.glob(os.path.join(ROOT, "tests", kind, "**", f"{kind}_*.c"), recursive=True)]
-    assert len(programs) > 100, programs
+    assert len({os.path.basename(path) for path in programs}) == len(programs) > 100, programs
     missing = []
     for path in programs:
         folder, name = os.path.split(path)

@@ -20,10 +20,11 @@ def cases_of_programs():
     """{program, as ops/FAULTS.md calls it: the sentences that its functions are named by}."""
     found = {}
     for folder, prefix in (*((f"tests/{kind}", "") for kind in ("unit", "kernel", "gpu", "kafka", "golden")), ("tests/e2e", "e2e/")):
-        for name in os.listdir(os.path.join(ROOT, folder)):
-            if name.endswith((".c", ".py", ".sh")):
-                functions = re.findall(r"^(?:static void |def |TEST(?:_WITH)?\()(\w+)[(),]", text_of_file(f"{folder}/{name}"), re.M)
-                found[prefix + name.rsplit(".", 1)[0]] = {function.replace("_", " ") for function in functions}
+        for at, _, names in os.walk(os.path.join(ROOT, folder)):
+            for name in names:
+                if name.endswith((".c", ".py", ".sh")):
+                    functions = re.findall(r"^(?:static void |def |TEST(?:_WITH)?\()(\w+)[(),]", text_of_file(os.path.join(at, name)), re.M)
+                    found[prefix + name.rsplit(".", 1)[0]] = {function.replace("_", " ") for function in functions}
     return found
 
 
