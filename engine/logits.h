@@ -13,7 +13,7 @@ enum { LOGITS_CHUNK_TOKENS = 256 };
 enum kv_type logits_kv_type(const struct model *model);
 
 // A text of at most n_ids tokens at a time. Binds the model to the backend, which must be new and cannot be
-// used for another forward pass. Errors: those of forward_create; ERROR_OUT_OF_MEMORY.
+// used for another forward pass. Errors: as forward_create; ERROR_OUT_OF_MEMORY.
 struct logits_reader;
 enum status logits_open(struct logits_reader **reader, const struct model *model, struct backend *backend,
                         enum kv_type kv_type, int32_t n_ids, struct error *error) WARN_UNUSED;

@@ -141,7 +141,7 @@ static void score_row(void *context, int index, int thread)
     scoring->scored[index] = likelihood_of(row, other, n_vocab, scoring->next[index]);
 }
 
-// Rows [first, first + n) of the window, whose logits are there.
+// Scores rows [first, first + n) of the window from their logits.
 static void score_rows(struct perplexity *perplexity, int32_t first, int32_t n)
 {
     struct scoring scoring = {perplexity, perplexity->window + first + 1,

@@ -60,7 +60,7 @@ TEST(a_store_of_another_version_is_named_there_too)
                      SQLITE_OK);
     store_close(store);
     assert_int_equal(open_without_index(&reader, STORE_READ_ONLY), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version"));
+    assert_non_null(strstr(error.text, "expected a store of version"));
     assert_non_null(strstr(error.text, "got 2"));
 }
 

@@ -1,4 +1,4 @@
-// Old stores and old rows: each version is migrated, and compacted rows become sums with the same totals.
+// Old rows: compacted ones become sums with the same totals.
 #include "schemas/base/clock.h"
 #include "tests/golden/golden.h"
 #include "tests/support/cases.h"
@@ -41,227 +41,25 @@ static void assert_answer(struct store *store, const char *sql, const char *expe
     buffer_finish(&rows);
 }
 
-// ---- version 1 ----
-
-// A store as that version created it, with `more` SQL in that version's names.
-static void make_version(int version, const char *more)
-{
-    sqlite3 *sqlite = NULL;
-    assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
-    for (int i = 1; i <= version; i++) {
-        char file[64];
-        snprintf(file, sizeof file, "../../schemas/store-%d.sql", i);
-        struct buffer sql = golden_read(i == 1 ? "../../schemas/store.sql" : file);
-        buffer_add_byte(&sql, '\0');
-        execute(sqlite, sql.data);
-        buffer_finish(&sql);
-    }
-    char pragma[48];
-    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", version);
-    execute(sqlite, pragma);
-    execute(sqlite, more);
-    sqlite3_close(sqlite);
-}
-
-TEST(a_store_of_version_1_becomes_what_a_new_one_is)
-{
-    // Columns with their order, types and defaults; tables, indexes and views by their SQL.
-    static const char columns[] =
-        "SELECT m.name, p.cid, p.name, p.type, p.\"notnull\", p.dflt_value, p.pk FROM sqlite_schema m,"
-        " pragma_table_info(m.name) p WHERE m.type IN ('table', 'view') ORDER BY 1, 2";
-    static const char others[] = "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid";
-    make_version(1, "");
-    struct store *old = open_store(false);
-    struct buffer old_columns = query_text(old->database.sqlite, columns),
-                  old_others = query_text(old->database.sqlite, others);
-    store_close(old);
-    fresh_path(NULL);
-    struct store *new = open_store(false);
-    assert_answer(new, columns, old_columns.data);
-    assert_answer(new, others, old_others.data);
-    assert_answer(new, "PRAGMA user_version", "13\n");
-    store_close(new);
-    buffer_finish(&old_columns);
-    buffer_finish(&old_others);
-}
-
-// A view over a view that the new version replaces can't be carried over by SQLite.
-TEST(a_view_of_the_users_that_stops_the_migration_is_named_with_what_to_do)
-{
-    struct store *store = NULL;
-    make_version(5, "CREATE VIEW my_own AS SELECT submitted_at FROM jobs;"
-                    "CREATE VIEW \"my list\" AS SELECT dataset, remaining FROM progress");
-    assert_int_equal(store_open(&store, path, STORE_CREATE, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "\"my list\""));
-    assert_non_null(strstr(error.text, "DROP VIEW"));
-    assert_null(strstr(error.text, "\"progress\""));
-    sqlite3 *sqlite = NULL;
-    assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
-    execute(sqlite, "DROP VIEW \"my list\"");
-    sqlite3_close(sqlite);
-    store = open_store(false);
-    assert_answer(store, "SELECT count(submitted_at_us) FROM my_own", "0\n");
-    store_close(store);
-}
-
-static void count_claim(void *context, const struct claimed_job *claimed)
-{
-    int *n = context;
-    *n += claimed->crashes == 0 && claimed->record.size == 2;
-}
-
-TEST(the_queue_of_a_version_1_store_goes_on)
-{
-    make_version(1, "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);"
-                    "INSERT INTO jobs (id, dataset, job_id, custom_id, status, attempts) VALUES (1, 'a', "
-                    "'a-0', 'x', 'done', 1), (2, 'a', 'a-1', 'y', 'queued', 0), (3, 'a', 'a-2', 'z', "
-                    "'queued', 2);INSERT INTO results VALUES (1, X'7B7D');INSERT INTO queue (job, record, "
-                    "encoding) VALUES (2, X'7B7D', 0), (3, X'7B7D', 0);");
-    struct store *store = open_store(false);
-    int64_t worker;
-    assert_ok(store_worker_start(store, &description, &worker, &error), &error);
-    int n = 0;
-    size_t n_claimed;
-    assert_ok(store_claim(store, (struct text){0}, 10, INT64_MAX, count_claim, &n, &n_claimed, &error),
-              &error);
-    assert_int_equal(n_claimed, 2);
-    assert_int_equal(n, 2);
-    assert_answer(store, "SELECT job_id, status, attempts, priority, deadline_us FROM jobs",
-                  "a-0|done|1|0|\na-1|running|1|0|\na-2|running|3|0|\n");
-    store_close(store);
-}
-
-TEST(a_reader_of_a_version_1_store_says_what_it_is)
-{
-    make_version(1, "");
-    struct store *store = NULL;
-    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "expected a sheaf store of version 13, got 1"));
-}
-
-TEST(a_reader_that_may_write_brings_an_old_store_up_to_date)
-{
-    make_version(1,
-                 "INSERT INTO datasets (dataset, submitted_at, n_submitted, n_done) VALUES ('a', 1, 3, 1);");
-    struct store *store = NULL;
-    assert_ok(store_open_to_read(&store, path, &error), &error);
-    assert_answer(store, "SELECT dataset, n_submitted FROM datasets", "a|3\n");
-    store_close(store);
-    // it is of this version now
-    assert_ok(store_open(&store, path, STORE_READ_ONLY, &error), &error);
-    store_close(store);
-}
-
-// ---- every version ----
-
-TEST(a_store_of_each_version_keeps_its_rows_under_todays_names)
-{
-    for (int version = 1; version < 6; version++, fresh_path(NULL)) { // 6 changed the names
-        make_version(
-            version,
-            "INSERT INTO datasets (dataset, submitted_at, cancelled_at, first_finished_at, last_finished_at, "
-            "n_submitted, n_done) VALUES ('a', 1, 2, 3, 4, 2, 1);INSERT INTO jobs (id, dataset, job_id, "
-            "custom_id, position, status, submitted_at, finished_at) VALUES (1, 'a', 'a-7', 'x', 7, 'done', "
-            "5, 6), (2, 'a', 'a-8', 'y', 8, 'queued', 5, NULL);INSERT INTO workers (id, host, pid, "
-            "transport, model, backend, started_at, seen_at, stopped_at, n_sequences_max, n_rows_max, "
-            "n_pages, page_positions, n_rows) VALUES (1, 'h', 1, 'store', 'm', 'b', 10, 11, 12, 13, 14, 15, "
-            "16, 17);INSERT INTO batches VALUES (1, 1, 3600000000, 18, 19, 20, 21, 22, 0, 0, 1, 0.5, 0.25, "
-            "2, 1);INSERT INTO partitions (topic, partition, worker, position, committed, log_end, "
-            "in_flight, map_covered, updated_at) VALUES ('t', 0, 1, 23, 24, 25, 0, 0, 26)");
-        struct store *store = open_store(false);
-        assert_answer(store,
-                      "SELECT submitted_at_us, cancelled_at_us, first_finished_at_us, last_finished_at_us,"
-                      " collected_at_us, compacted_at_us FROM datasets",
-                      "1|2|3|4||\n");
-        assert_answer(store,
-                      "SELECT job_id, job_index, submitted_at_us, finished_at_us, deadline_us FROM jobs",
-                      "a-7|7|5|6|\na-8|8|5||\n");
-        assert_answer(store,
-                      "SELECT started_at_us, seen_at_us, stopped_at_us, n_tokens_max, n_tokens FROM workers",
-                      "10|11|12|14|17\n");
-        static const char step[] = "1|1|3600000000|18|19|20|21|22|0|0|1|0.5|0.25|2.0|1.0\n";
-        assert_answer(store, "SELECT * FROM steps",
-                      "1|1|3600000000|18|19|20|21|22|0|0|1|0.5|0.25|2.0|1.0|0|0|0\n");
-        assert_answer(
-            store,
-            "SELECT id, worker, finished_at, size, n_rows, prefill_tokens, decode_tokens, generated,"
-            " preempted, waiting, pages_used, prepare_ms, plan_ms, compute_ms, finish_ms FROM batches",
-            step);
-        // A mirror's partitions have another form since version 2; older rows are reported again.
-        assert_answer(store, "SELECT position, updated_at_us FROM partitions", version == 1 ? "" : "23|26\n");
-        assert_answer(store, "SELECT hour, generated_tokens, steps FROM throughput_by_hour",
-                      "1970-01-01 01:00|22|1\n");
-        assert_answer(store, "SELECT done, hour FROM jobs_by_hour", "1|1970-01-01 00:00\n");
-        store_close(store);
-    }
-}
-
-TEST(a_store_of_version_6_counts_no_forced_tokens_of_its_rows)
-{
-    make_version(6, "INSERT INTO datasets (dataset, n_submitted, n_done) VALUES ('a', 1, 1);"
-                    "INSERT INTO jobs (dataset, job_id, custom_id, status, finished_at_us) VALUES ('a', '1', "
-                    "'x', 'done', 6);INSERT INTO workers (id, host, pid, transport, model, backend, "
-                    "started_at_us, seen_at_us, n_sequences_max, n_tokens_max, n_pages, page_positions, "
-                    "generated_tokens) VALUES (1, 'h', 1, 't', 'm', 'b', 1, 1, 1, 1, 1, 1, 9);INSERT INTO "
-                    "steps SELECT NULL, 1, 7200000000, 4, 8, 5, 3, 4, 0, 0, 1, 0.5, 0.5, 1, 2;INSERT INTO "
-                    "hours VALUES (1, 10, 40, 80, 50, 30, 40, 0, 5, 5, 10, 20);INSERT INTO dataset_hours "
-                    "VALUES ('a', 0, 7, 0, 0, 70, 14, 35)");
-    struct store *store = open_store(false);
-    assert_answer(store, "SELECT hour, generated_tokens, steps, forced_tokens FROM throughput_by_hour",
-                  "1970-01-01 01:00|40|10|0\n1970-01-01 02:00|4|1|0\n");
-    assert_answer(store, "SELECT dataset, done, constrained FROM jobs_by_hour", "a|8|0\n");
-    assert_answer(store, "SELECT generated_tokens, forced_tokens FROM workers", "9|0\n");
-    assert_answer(store, "SELECT drafted_tokens, accepted_tokens FROM workers", "0|0\n");
-    assert_answer(store, "SELECT sum(drafted), sum(accepted) FROM steps", "0|0\n");
-    assert_answer(store, "SELECT * FROM speculation", "a|1|0||0|0|\n");
-    assert_answer(store, "SELECT * FROM constraints", "a|none|1|1|0|0||\n");
-    store_close(store);
-}
-
-TEST(the_queue_of_a_version_5_store_keeps_deadlines_and_suspects)
-{
-    make_version(5, "INSERT INTO datasets (dataset, submitted_at, n_submitted) VALUES ('a', 1, 2);"
-                    "INSERT INTO jobs (id, dataset, job_id, custom_id, status, submitted_at, deadline) VALUES"
-                    " (1, 'a', 'a-0', 'x', 'queued', 5, 60000000), (2, 'a', 'a-1', 'y', 'running', 5, NULL);"
-                    "INSERT INTO queue (job, deadline) VALUES (1, 60000000);"
-                    "INSERT INTO queue (job, worker, crashes, computed) VALUES (2, 9, 1, 2);"
-                    "INSERT INTO folded_failures VALUES ('a', 'crashed', 3, 'z', 'why')");
-    struct store *store = open_store(false);
-    assert_answer(
-        store, "SELECT priority, deadline_us, dataset, jobs, suspects, oldest_submitted_at_us FROM waiting",
-        "0|60000000|a|1|0|5\n");
-    assert_answer(store, "SELECT job, deadline_us, crashes, suspect_state FROM queue ORDER BY job",
-                  "1|60000000|0|0\n2|9223372036854775807|1|2\n");
-    assert_answer(store, "SELECT * FROM failures", "a|crashed|3|z|why\n");
-    store_close(store);
-}
-
-// ---- version 4 ----
-
 // A list in the constraint would cost each row a temporary index.
 TEST(a_status_that_is_none_is_refused_without_an_index_of_the_list)
 {
-    for (int is_new = 0; is_new < 2; is_new++, fresh_path(NULL)) {
-        if (!is_new)
-            make_version(1, "");
-        struct store *store = open_store(false);
-        sqlite3 *sqlite = store->database.sqlite;
-        execute(sqlite,
-                "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
-                " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
-                " ('a', '5', '5', 'cancelled')");
-        static const char wrong[] = "UPDATE jobs SET status = 'finished'";
-        assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
-        struct buffer plan =
-            query_text(sqlite,
-                       "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at_us)"
-                       " VALUES ('a', '6', '6', 'done', 't', 1)");
-        assert_non_null(strstr(plan.data, "IdxInsert"));
-        assert_null(strstr(plan.data, "OpenEphemeral"));
-        buffer_finish(&plan);
-        assert_answer(store, "PRAGMA integrity_check", "ok\n");
-        store_close(store);
-    }
+    struct store *store = open_store(false);
+    sqlite3 *sqlite = store->database.sqlite;
+    execute(sqlite, "INSERT INTO jobs (dataset, job_id, custom_id, status) VALUES ('a', '1', '1', 'queued'),"
+                    " ('a', '2', '2', 'running'), ('a', '3', '3', 'done'), ('a', '4', '4', 'failed'),"
+                    " ('a', '5', '5', 'cancelled')");
+    static const char wrong[] = "UPDATE jobs SET status = 'finished'";
+    assert_int_equal(sqlite3_exec(sqlite, wrong, NULL, NULL, NULL), SQLITE_CONSTRAINT_CHECK);
+    struct buffer plan =
+        query_text(sqlite,
+                   "EXPLAIN INSERT INTO jobs (dataset, job_id, custom_id, status, topic, finished_at_us)"
+                   " VALUES ('a', '6', '6', 'done', 't', 1)");
+    assert_non_null(strstr(plan.data, "IdxInsert"));
+    assert_null(strstr(plan.data, "OpenEphemeral"));
+    buffer_finish(&plan);
+    assert_answer(store, "PRAGMA integrity_check", "ok\n");
+    store_close(store);
 }
 
 // 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
