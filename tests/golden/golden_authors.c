@@ -3,8 +3,8 @@
 // here and must be refused.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
-#include "tests/cases.h"
-#include "tests/shared_data.h"
+#include "tests/support/cases.h"
+#include "tests/support/shared_data.h"
 
 #include <dirent.h>
 #include <math.h>
