@@ -87,19 +87,25 @@ static void embed_tokens(struct pass *pass)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
+static void normalize_queries_and_keys(struct pass *pass, int32_t index)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, pass->shape->attention.n_kv_heads);
+}
+
 // QKV projection.
 static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
-    const struct model_shape *shape = pass->shape;
     struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
     enter_phase(pass, PHASE_ATTENTION);
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
+    if (!pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index);
 }
 
 // Applies rope to queries and keys.
@@ -230,6 +236,8 @@ static void run_layer(struct pass *pass, int32_t index)
     else
         project_heads(pass, index, seen);
     rotate_heads(pass, index);
+    if (pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index);
     pass->operations->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
     if (last && pass->step->n_outputs == 0)

@@ -1,5 +1,6 @@
 // Mixture of experts: routing, grouped GEMM, weighted sum.
 #include "engine/cpu/state.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <math.h>
@@ -93,6 +94,18 @@ static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_
     return best;
 }
 
+// The sparse mixer's weight of expert `best` (enum route_kind); NaN: already selected.
+static float mixer_weight(const float *choice, int32_t n_experts, int32_t best)
+{
+    float sum = 0.0f, largest = choice[best];
+    for (int32_t expert = 0; expert < n_experts; expert++) {
+        float below = largest - choice[expert];
+        if (below <= 0.02f * fmaxf(fabsf(choice[expert]), largest))
+            sum += elementary_exp_negative(-below);
+    }
+    return 1.0f / sum;
+}
+
 static void route_row(void *context, int32_t row, int thread)
 {
     const struct expert_work *work = context;
@@ -105,7 +118,7 @@ static void route_row(void *context, int32_t row, int thread)
     memcpy(probabilities, matrix_row(work->in, row), (size_t)n_experts * sizeof *probabilities);
     if (parameters->kind == ROUTE_SIGMOID)
         backend->kernels.rows.sigmoid(probabilities, n_experts);
-    else
+    else if (parameters->kind == ROUTE_SOFTMAX)
         backend->kernels.rows.softmax(probabilities, n_experts);
     memcpy(choice, probabilities, (size_t)n_experts * sizeof *choice);
     if (parameters->pick_bias)
@@ -117,7 +130,9 @@ static void route_row(void *context, int32_t row, int thread)
     float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int32_t place = 0; place < routing->n_used; place++) {
         experts[place] = pick_experts(choice, n_experts, experts, place);
-        weights[place] = probabilities[experts[place]];
+        weights[place] = parameters->kind == ROUTE_SPARSE_MIXER
+                             ? mixer_weight(choice, n_experts, experts[place])
+                             : probabilities[experts[place]];
         sum += weights[place];
         choice[experts[place]] = NAN;
     }

@@ -41,6 +41,11 @@ struct family {
     bool yarn_exact_bounds;     // YaRN's bounds are not rounded to whole pairs
     bool embedding_by_width;    // the embedding is multiplied by sqrt(n_embd)
     bool logit_scale_divides;   // logits are divided by the file's logit_scale, not multiplied
+    bool norm_by_key;           // the file's expert_weights_norm counts
+    bool norm_after_rope;       // the norms of queries' and keys' heads
+    float embedding_scale;      // if the file has none; 0: 1
+    float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1
+    float logit_width;    // the logit scale is n_embd / this if the file has none; 0: it is 1
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
     int32_t window_pattern;      // every n-th layer has full attention

@@ -24,7 +24,10 @@ enum activation_kind {
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
 };
-enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+// Sparse mixer (arXiv:2409.12136): experts by their logits, one after the other. An expert's weight is its softmax
+// among the logits of the experts that are not selected yet and not further below it than 0.02 of the larger
+// of the two magnitudes.
+enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSE_MIXER };
 enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are selected from some of them
 
 struct attention_shape {

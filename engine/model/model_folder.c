@@ -141,6 +141,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return STATUS_OK;
         break;
     case FORM_ADD_ONE:
+        if (origin->is_bias)
+            return STATUS_OK;
         if (from->n_dims != 1)
             return wrong_shape(from, "a vector", error);
         tensor->type = TENSOR_F32;
@@ -164,6 +166,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     case FORM_EVEN:
     case FORM_ODD:
     case FORM_EVERY:
+    case FORM_FIRST_COLUMNS:
+    case FORM_SECOND_COLUMNS:
     case FORM_EVEN_MXFP4:
     case FORM_ODD_MXFP4:
     case FORM_EVERY_MXFP4: {

@@ -59,11 +59,23 @@ static const struct value *find_setting(const struct config *config, const char 
     return value ? value : find_first(&config->defaults, names);
 }
 
+// The item of a list of equal integers, else the list.
+static const struct value *find_common(const struct value *list)
+{
+    const struct value *items = list->array.items;
+    for (size_t i = 0; i < list->array.n_items; i++)
+        if (items[i].kind != VALUE_INTEGER || items[i].integer != items[0].integer)
+            return list;
+    return list->array.n_items ? items : list;
+}
+
 static int64_t read_integer(struct config *config, const char *names, int64_t otherwise)
 {
     const struct value *value = find_setting(config, names);
     if (!value)
         return otherwise;
+    if (value->kind == VALUE_ARRAY) // HunYuan: one for each layer, all equal
+        value = find_common(value);
     if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
         refuse_setting(config, ERROR_MODEL_FILE, names, value);
         return 0;
@@ -144,7 +156,7 @@ static bool is_dynamic(const struct config *config)
 {
     const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
     return config->out->family->rotates && scaling && scaling->kind == VALUE_OBJECT &&
-           is_text(find_first(scaling, "rope_type type"), "dynamic");
+           !find_in(scaling, "alpha") && is_text(find_first(scaling, "rope_type type"), "dynamic");
 }
 
 // Latent attention: shape.head_dim is the width of the rotated part.
@@ -156,7 +168,8 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.kv_lora_rank", read_integer(config, "kv_lora_rank", 0));
     put_integer(config, "attention.q_lora_rank", read_integer(config, "q_lora_rank", 0));
     put_integer(config, "attention.key_length", plain <= MODEL_HEAD_DIM_MAX ? plain + rotated : plain);
-    put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
+    int64_t even = read_integer(config, "hidden_size", 0) / read_integer(config, "num_attention_heads", 1);
+    put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", even));
 }
 
 static void read_sizes(struct config *config)
@@ -215,7 +228,8 @@ static void put_routing(struct config *config)
     else if (!fits)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
-    put_integer(config, "leading_dense_block_count", read_integer(config, "first_k_dense_replace", 0));
+    put_integer(config, "leading_dense_block_count",
+                read_integer(config, "first_k_dense_replace moe_layer_start_index", 0));
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                      read_truth(config, "norm_topk_prob", false));
     if (!grouped || !find_setting(config, "n_group"))
@@ -230,11 +244,11 @@ static void read_numbers(struct config *config)
         const char *from, *to;
     } numbers[] = {
         {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
-        {"layer_norm_eps layer_norm_epsilon norm_epsilon", "attention.layer_norm_epsilon"},
+        {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"attention_multiplier", "attention.scale"},
-        {"embedding_multiplier", "embedding_scale"},
+        {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale", "logit_scale"},
         {"routed_scaling_factor", "expert_weights_scale"},
@@ -243,9 +257,9 @@ static void read_numbers(struct config *config)
     static const struct {
         const char *from, *to;
     } integers[] = {
-        {"n_routed_experts num_local_experts num_experts", "expert_count"},
-        {"n_shared_experts", "expert_shared_count"},
-        {"num_experts_per_tok", "expert_used_count"},
+        {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
+        {"n_shared_experts moe_num_shared_experts num_shared_expert", "expert_shared_count"},
+        {"num_experts_per_tok moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     };
@@ -256,11 +270,21 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe"))
-        gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
-                         read_truth(config, "norm_topk_prob", false));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
+    else if (find_setting(config, "norm_topk_prob"))
+        gguf_writer_bool(config->keys, format_key(config, "norm_topk_prob", name),
+                         read_truth(config, "norm_topk_prob", false));
+    if (is_model_type(config, "hunyuan_v1_moe"))
+        put_integer(config, "expert_shared_feed_forward_length",
+                    read_integer(config, "num_shared_expert", 0) *
+                        read_integer(config, "intermediate_size", 0));
+    if (find_setting(config, "dim_model_base")) {
+        double depth = sqrt((double)config->out->shape.n_layers);
+        put_number(config, "residual_scale", read_number(config, "scale_depth", 1.0) / depth);
+        put_number(config, "logit_scale",
+                   read_number(config, "hidden_size", 0.0) / read_number(config, "dim_model_base", 1.0));
+    }
     if (is_model_type(config, "gpt_neox"))
         gguf_writer_bool(config->keys, format_key(config, "use_parallel_residual", name),
                          read_truth(config, "use_parallel_residual", true));
@@ -293,6 +317,25 @@ static void check_unrotated(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "no_rope_layers", list);
 }
 
+// Only a number of dense layers before all others is supported.
+static void check_sparse_layers(struct config *config)
+{
+    const struct value *types = find_setting(config, "mlp_layer_types"),
+                       *end = find_setting(config, "moe_layer_end_index");
+    int64_t n_layers = config->out->shape.n_layers,
+            n_dense = read_integer(config, "first_k_dense_replace", 0);
+    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers);
+    for (int64_t i = 0; types && fits && i < n_layers; i++)
+        fits = is_text(&types->array.items[i], i < n_dense ? "dense" : "sparse");
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, "mlp_layer_types", types);
+    if (end && (end->kind != VALUE_INTEGER || (end->integer != -1 && end->integer != n_layers - 1)))
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_end_index", end);
+    if (read_integer(config, "moe_layer_interval", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_interval",
+                       find_setting(config, "moe_layer_interval"));
+}
+
 static void refuse_unknown(struct config *config)
 {
     char name[128];
@@ -311,6 +354,7 @@ static void refuse_unknown(struct config *config)
         {"smollm3", "use_sliding_window", false},
         {"deepseek_v3", "rope_interleave", true},
         {"cohere", "use_parallel_block", true},
+        {"glm4_moe_lite", "rope_interleave", true},
     };
     const char *quantization = "quantization_config",
                *activation = "hidden_activation hidden_act activation_function activation";
@@ -338,6 +382,7 @@ static void refuse_unknown(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
     if (is_model_type(config, "smollm3"))
         check_unrotated(config);
+    check_sparse_layers(config);
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -552,9 +597,12 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         put_factors(config, scaling, "short_factor", 1, n_dims);
         put_factors(config, scaling, "long_factor", 2, n_dims);
         put_integer(config, "rope.scaling.original_context_length", n_original);
-        if (find_in(scaling, "attention_factor"))
-            put_number(config, "rope.scaling.attn_factor",
-                       number_in(config, scaling, "attention_factor", 1.0));
+        double magnitude = number_in(config, scaling, "short_mscale", 0.0); // Phi-3.5-MoE
+        if (magnitude != number_in(config, scaling, "long_mscale", 0.0))
+            refuse_setting(config, ERROR_MODEL_FILE, "long_mscale", find_in(scaling, "long_mscale"));
+        magnitude = number_in(config, scaling, "attention_factor", magnitude);
+        if (magnitude != 0.0)
+            put_number(config, "rope.scaling.attn_factor", magnitude);
         return;
     }
     bool yarn = text_equals_string(kind, "yarn");
@@ -597,16 +645,23 @@ static void read_rope(struct config *config)
     if (config->status != STATUS_OK)
         return;
     int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
+    n_dims = read_integer(config, "rotary_dim", n_dims);
+    double alpha = scaling ? number_in(config, scaling, "alpha", 0.0) : 0.0;
+    if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths
+        base *= elementary_exp(elementary_log(alpha) * (double)n_dims / (double)(n_dims - 2));
     put_number(config, "rope.freq_base", base);
     put_integer(config, "rope.dimension_count", n_dims);
-    if (scaling && scaling->kind == VALUE_OBJECT)
+    if (scaling && scaling->kind == VALUE_OBJECT && !(alpha > 0.0))
         put_scaling(config, scaling, base, n_dims);
 }
 
 // Returns the settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
-    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
+                                           {"mistral3", "mistral"},
+                                           {"qwen3_vl", "qwen3_vl_text"},
+                                           {"qwen3_vl_moe", "qwen3_vl_moe_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!text_equals_string(*type, kinds[i][0]))
             continue;

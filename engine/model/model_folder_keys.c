@@ -65,6 +65,10 @@ static const struct folder_key keys[] = {
      "v_head_dim num_nextn_predict_layers",
      NULL},
     {"config.json", KEY_READ,
+     "moe_num_experts moe_k moe_topk moe_num_shared_experts num_shared_expert moe_layer_start_index "
+     "moe_layer_end_index moe_layer_interval mlp_layer_types norm_eps scale_emb scale_depth dim_model_base rotary_dim",
+     NULL},
+    {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
@@ -80,7 +84,7 @@ static const struct folder_key keys[] = {
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers",
+     "num_ln_in_parallel_attn vocab_size num_mtp_layers qk_head_dim lm_head_bias use_routing_bias",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -95,7 +99,7 @@ static const struct folder_key keys[] = {
     // used in training only
     {"config.json", KEY_NO_PART,
      "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
-     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
+     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise moe_norm_min aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
     // used for images, which are not supported

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void make_key(const struct key_reader *reader, const char *suffix, char key[128])
 {
@@ -67,6 +68,8 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
                                    reader->family, suffix);
         return least;
     }
+    if (value == 0 && otherwise >= least) // llama.cpp writes 0 where a file has none
+        return otherwise;
     if (value < least || value > most) {
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s.%s: expected %d to %d, got %d",
@@ -85,7 +88,8 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
     shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
     shape->latent.query_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
     int32_t key_dim = read_size(reader, "attention.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
-    int32_t value_dim = read_size(reader, "attention.value_length", -1, 1, MODEL_HEAD_DIM_MAX);
+    int32_t value_dim =
+        read_size(reader, "attention.value_length", shape->attention.value_dim, 1, MODEL_HEAD_DIM_MAX);
     key_dim = read_size(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
     shape->latent.value_dim =
         read_size(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
@@ -119,12 +123,21 @@ static void read_heads(struct key_reader *reader, struct model_shape *shape)
     shape->attention.value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
 }
 
+static bool has_pick_bias(const struct key_reader *reader, int32_t layer)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", layer);
+    return strcmp(reader->family, "deepseek2") == 0 && gguf_tensor(reader->gguf, name);
+}
+
 static void read_routing(struct key_reader *reader, struct model_shape *shape)
 {
     enum { ABSENT, SOFTMAX, SIGMOID }; // llama.cpp, src/llama-hparams.h
     int32_t kind = read_size(reader, "expert_gating_func", ABSENT, ABSENT, SIGMOID);
     if (kind != ABSENT)
         shape->experts.route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    else if (has_pick_bias(reader, shape->n_layers - 1)) // DeepSeek V2 has none; GLM-4.7-Flash lacks the key
+        shape->experts.route_kind = ROUTE_SIGMOID;
     shape->experts.scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
     shape->experts.scale = shape->experts.scale != 0.0f ? shape->experts.scale : 1.0f;
     shape->experts.n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
@@ -165,12 +178,23 @@ static void read_experts(struct key_reader *reader, const struct family *family,
     shape->experts.n_ff = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
     shape->experts.n_ff_shared =
         read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
-    shape->experts.normalized = read_bool(reader, "expert_weights_norm", family->experts_normalized);
+    // Where engines of GGUF ignore expert_weights_norm, files may have any value; folders write norm_topk_prob.
+    shape->experts.normalized =
+        read_bool(reader, family->norm_by_key ? "expert_weights_norm" : "norm_topk_prob",
+                  family->experts_normalized);
     shape->experts.route_kind = family->route_kind;
     shape->experts.scale = 1.0f;
     shape->experts.n_groups = shape->experts.n_groups_used = 1;
     if (family->routed_by_keys)
         read_routing(reader, shape);
+}
+
+// 0, of the file or `otherwise`: none.
+static float read_scale(struct key_reader *reader, const char *suffix, double otherwise)
+{
+    float scale = read_number(reader, suffix, 0.0f, NULL);
+    scale = scale != 0.0f ? scale : (float)otherwise;
+    return scale != 0.0f ? scale : 1.0f;
 }
 
 static void read_scales(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -184,18 +208,24 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
     shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
-    shape->scales.embedding = family->embedding_by_width ? sqrtf((float)shape->n_embd) : 1.0f;
-    shape->scales.embedding = read_number(reader, "embedding_scale", shape->scales.embedding, NULL);
-    shape->scales.residual = read_number(reader, "residual_scale", 1.0f, NULL);
-    shape->scales.logits = read_number(reader, "logit_scale", 1.0f, NULL);
+    shape->scales.embedding = read_scale(reader, "embedding_scale",
+                                         family->embedding_by_width ? sqrt((double)shape->n_embd)
+                                                                    : (double)family->embedding_scale);
+    shape->scales.residual =
+        read_scale(reader, "residual_scale", (double)family->residual_depth / sqrt((double)shape->n_layers));
+    shape->scales.logits =
+        read_scale(reader, "logit_scale",
+                   family->logit_width > 0.0f ? (double)shape->n_embd / (double)family->logit_width : 1.0);
     if (family->logit_scale_divides)
         shape->scales.logits = 1.0f / shape->scales.logits;
     shape->attention.alibi_bias_max =
         read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
-    const char *epsilon =
-        family->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    const char *epsilons[] = {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"};
+    const char *epsilon = epsilons[family->norm == NORM_LAYER];
     bool found;
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
+    if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
+        shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
     if (reader->status != STATUS_OK)
         return;
     if (!found)
@@ -248,8 +278,9 @@ static void set_unrotated(struct model *model)
 {
     const struct family *family = model->family;
     for (int32_t i = 0; i < model->shape.n_layers; i++)
-        model->layers[i].unrotated = (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
-                                     (family->unwindowed_unrotated && !model->layers[i].windowed);
+        model->layers[i].unrotated =
+            (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
+            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
 }
 
 // Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral
@@ -261,10 +292,10 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         int32_t neutral;     // allowed, as is 0
         bool latent, routed; // the key is read by families with latent attention, with routed experts
     } integers[] = {
-        {"expert_gating_func", 1, false, true},        {"expert_group_count", 1, false, true},
-        {"leading_dense_block_count", 0, false, true}, {"nextn_predict_layers", 0, false, true},
-        {"expert_shared_count", 0, false, true},       {"attention.q_lora_rank", 0, true, false},
-        {"attention.kv_lora_rank", 0, true, false},
+        {"expert_gating_func", 1, false, true},         {"expert_group_count", 1, false, true},
+        {"leading_dense_block_count", 0, false, true},  {"nextn_predict_layers", 0, false, true},
+        {"expert_shared_count", 0, false, true},        {"attention.q_lora_rank", 0, true, false},
+        {"interleave_moe_layer_step", 1, false, false}, {"attention.kv_lora_rank", 0, true, false},
     };
     static const struct {
         const char *suffix;

@@ -141,6 +141,7 @@ static double *multiply(const struct reference *r, int layer, const char *name, 
 static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
                          int width, int n_weights)
 {
+    double epsilon = strstr(name, "_a_norm") ? 1e-6 : r->epsilon; // of latents
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
     snprintf(bias_name, sizeof bias_name, "%s.bias", name);
@@ -152,7 +153,7 @@ static void normalize_by(const struct reference *r, int layer, const char *name,
         for (int i = 0; i < width; i++)
             square += (x[i] - mean) * (x[i] - mean) / width;
         for (int i = 0; i < width; i++)
-            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[v % n_weights * width + i] +
+            x[i] = (x[i] - mean) / sqrt(square + epsilon) * weight[v % n_weights * width + i] +
                    (bias ? bias[i] : 0.0);
     }
     free(weight);
@@ -182,7 +183,8 @@ static bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
+    } patterns[] = {{"gemma2", 2},  {"gemma3", 6}, {"gpt-oss", 2},
+                    {"cohere2", 4}, {"olmo2", 4},  {"exaone4", 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
             return false;
@@ -192,7 +194,7 @@ static bool is_windowed(const struct reference *r, int layer)
 static bool is_rotated(const struct reference *r, int layer)
 {
     return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
-           !(is_of(r, "cohere2") && !is_windowed(r, layer));
+           !(is_of(r, "cohere2 exaone4") && !is_windowed(r, layer));
 }
 
 static double mscale(const struct reference *r, double m)
@@ -224,7 +226,8 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
                    const double *divisors, bool is_query)
 {
     bool halves =
-        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
+        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+        !is_of(r, "internlm2 ernie4_5-moe arcee");
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)
@@ -252,6 +255,8 @@ static double activate(const struct reference *r, double x)
         return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return gelu(x);
+    if (is_of(r, "nemotron arcee"))
+        return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
 
@@ -380,13 +385,19 @@ static double *attention(const struct reference *r, int layer, const double *x)
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
-    bool full = is_of(r, "olmo2");
+    bool full = is_of(r, "olmo2 olmoe minimax-m2");
     bool each = is_of(r, "stablelm command-r");
-    normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
-                 each ? r->n_heads : 1);
-    normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
-                 each ? r->n_kv_heads : 1);
-    if (is_rotated(r, layer)) {
+    bool after = is_of(r, "hunyuan-dense hunyuan-moe");
+    for (int turn = 0; turn < 2; turn++) {
+        if (after == (turn == 1)) {
+            normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
+                         each ? r->n_heads : 1);
+            normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads,
+                         full ? kv_width : r->head_dim, each ? r->n_kv_heads : 1);
+            continue;
+        }
+        if (!is_rotated(r, layer))
+            continue;
         double base = is_of(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
@@ -437,11 +448,34 @@ static void pick(double *choice, int n, int n_used, int *picked)
     }
 }
 
+// Sparse mixer (arXiv:2409.12136).
+static void mix_experts(const struct reference *r, double *route, int *chosen)
+{
+    double choice[64], weights[64];
+    memcpy(choice, route, (size_t)r->n_experts * sizeof *choice);
+    for (int i = 0; i < r->n_experts_used; i++) {
+        double copy[64], sum = 0.0;
+        memcpy(copy, choice, (size_t)r->n_experts * sizeof *copy);
+        pick(choice, r->n_experts, 1, &chosen[i]);
+        double largest = route[chosen[i]];
+        for (int e = 0; e < r->n_experts; e++)
+            if (copy[e] > -INFINITY && (largest - copy[e]) / fmax(fabs(copy[e]), largest) <= 0.02)
+                sum += exp(copy[e] - largest);
+        weights[i] = 1.0 / sum;
+    }
+    for (int i = 0; i < r->n_experts_used; i++)
+        route[chosen[i]] = weights[i];
+}
+
 // DeepSeek-V3 (arXiv:2412.19437, section 2.1.2): sigmoids, a bias for the choice alone, experts of the best
 // groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
 static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
 {
-    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe") ? 2 : 1) == 2.0;
+    if (is_of(r, "phimoe")) {
+        mix_experts(r, route, chosen);
+        return;
+    }
+    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -468,7 +502,8 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized = number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    bool normalized =
+        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -511,7 +546,8 @@ static void run_layer(const struct reference *r, int layer, double *x)
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is_of(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
+    double *branch =
+        is_of(r, "deepseek2 minicpm3") ? latent_attention(r, layer, input) : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -571,18 +607,21 @@ static void open_reference(struct reference *r, const char *path)
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
     r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
+    if (is_of(r, "deepseek2 minicpm3")) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /
             sqrt(number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 1)));
     }
-    r->residual_scale = number_of_key(r, "residual_scale", 1.0);
-    r->embedding_scale =
-        number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
+    bool mini = is_of(r, "minicpm3");
+    r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
+    r->embedding_scale = number_of_key(r, "embedding_scale",
+                                       is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd)
+                                       : mini                          ? 12.0
+                                                                       : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
-    r->logit_scale = number_of_key(r, "logit_scale", 1.0);
-    if (is_of(r, "granite granitemoe"))
+    r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
+    if (is_of(r, "granite granitemoe minicpm3"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
