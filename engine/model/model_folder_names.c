@@ -321,7 +321,7 @@ static const struct folder_rule qwen3_vl_moe_layers[] = {
     PRE_NORMS,
     SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
     HEAD_NORMS(FORM_AS_IS),
-    EXPERTS,
+    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},
     {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
     {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
     {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},

@@ -450,7 +450,7 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_norm(maker, prefix, "attn_norm", r->n_embd);
     if (is_of(maker, "falcon") && r->larger)
         add_norm(maker, prefix, "attn_norm_2", r->n_embd);
-    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
+    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom internlm2")) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
         add_matrix(maker, prefix, "attn_q", q, r->n_embd, bias);
