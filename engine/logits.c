@@ -73,6 +73,7 @@ enum status logits_of_text(const struct model *model, struct backend *backend, e
                                     .n_sequences_max = 1,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = n_pages,
+                                    .n_state_slots = 1,
                                     .kv_type = kv_type};
     struct forward *forward;
     status = forward_create(&forward, model, backend, &limits, NULL, NULL, error);
