@@ -597,6 +597,12 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     struct draft_numbers drafts = {0};
     if (status == STATUS_OK)
         status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+    if (status == STATUS_OK && drafts.n_fixed && runtime->model->shape.delta.n_layers)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                      "--speculate %d: family %s has recurrent layers, whose states can't go back when a "
+                      "draft token is refused; expected auto or off",
+                      drafts.n_fixed, model_family_name(runtime->model));
     wanted.n_drafts_max = drafts.n_max;
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;
