@@ -115,13 +115,14 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
-    uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
-    if (slot_bytes == 0)
+    if (attempt->model->shape.delta.n_layers == 0)
         return;
+    // 0: the backend refuses such models later
+    uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
     struct memory memory[N_BACKENDS] = {{0}};
     count_weights(attempt, memory);
     uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 1;
-    if (attempt->available_bytes > weight_bytes)
+    if (attempt->available_bytes > weight_bytes && slot_bytes)
         n_slots = (attempt->available_bytes - weight_bytes) / 4 / slot_bytes;
     if (!wanted->n_sequences_max && n_slots < (uint64_t)batch->n_sequences_max)
         batch->n_sequences_max = at_least((int32_t)n_slots, 1);

@@ -395,7 +395,7 @@ static enum status create_parts(struct weight_loading *loading)
     struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: it has recurrent layers",
+                         "family %s can't be computed on %s: only the CPU computes its recurrent layers",
                          model_family_name(forward->model), forward->backend->device.name);
     status = load_weights(loading);
     if (status == STATUS_OK)
