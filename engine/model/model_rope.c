@@ -164,8 +164,8 @@ enum status model_read_rope(struct model *model, struct error *error)
     shape->rope.style = model->family->rope_style;
     if (shape->rope.style == ROPE_NONE)
         return STATUS_OK;
-    shape->rope.n_dims =
-        read_size(&reader, "rope.dimension_count", shape->attention.key_dim, 2, shape->attention.key_dim);
+    shape->rope.n_dims = read_size_or_none(&reader, "rope.dimension_count", shape->attention.key_dim, 2,
+                                           shape->attention.key_dim);
     if (shape->latent.dim)
         shape->rope.n_dims = shape->attention.key_dim - shape->latent.dim;
     struct rope_parameters parameters = {
@@ -192,8 +192,8 @@ enum status model_read_rope(struct model *model, struct error *error)
     if (set_yarn_magnitude(model, &reader, &parameters) != STATUS_OK ||
         read_temperature(model, &reader, &temperature) != STATUS_OK)
         return reader.status;
-    parameters.temperature_length =
-        read_size(&reader, "attention.temperature_length", shape->n_context_original, 1, MODEL_CONTEXT_MAX);
+    parameters.temperature_length = read_size_or_none(&reader, "attention.temperature_length",
+                                                      shape->n_context_original, 1, MODEL_CONTEXT_MAX);
     return reader.status == STATUS_OK
                ? create_tables(model, &parameters, (double)window_base, temperature, error)
                : reader.status;
