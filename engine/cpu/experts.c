@@ -177,6 +177,7 @@ void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
     routing->n_rows = n_rows;
     routing->n_used = n_used;
     routing->n_experts = logits->n_cols;
+    routing->weighs_inputs = parameters->weighs_inputs;
     struct expert_work work = {.backend = backend, .in = logits, .route = parameters};
     spread_rows(backend, n_rows, (int64_t)(8 + n_used) * logits->n_cols, route_row, &work);
     routing_sort(routing);
@@ -187,9 +188,14 @@ static void gather_pair(void *context, int32_t index, int thread)
     const struct expert_work *work = context;
     const struct routing *routing = &work->backend->routing;
     int32_t pair = routing->order[work->begin + index];
-    int32_t row = work->x_per_pair ? pair : pair / routing->n_used;
-    memcpy(work->gathered + index * work->stride, matrix_row(work->in, row),
-           (size_t)work->in->n_cols * sizeof(float));
+    int32_t row = work->x_per_pair ? pair : pair / routing->n_used, n = work->in->n_cols;
+    float *to = work->gathered + index * work->stride;
+    if (routing->weighs_inputs && !work->x_per_pair) {
+        memset(to, 0, (size_t)n * sizeof *to);
+        work->backend->kernels.rows.add_scaled(to, matrix_row(work->in, row), routing->weights[pair], n);
+    } else {
+        memcpy(to, matrix_row(work->in, row), (size_t)n * sizeof *to);
+    }
 }
 
 static void scatter_pair(void *context, int32_t index, int thread)
@@ -261,7 +267,8 @@ static void sum_row(void *context, int32_t row, int thread)
     memset(out, 0, (size_t)work->out->n_cols * sizeof *out);
     for (int32_t place = 0; place < routing->n_used; place++) {
         int32_t pair = row * routing->n_used + place;
-        work->backend->kernels.rows.add_scaled(out, matrix_row(work->in, pair), routing->weights[pair],
+        work->backend->kernels.rows.add_scaled(out, matrix_row(work->in, pair),
+                                               routing->weighs_inputs ? 1.0f : routing->weights[pair],
                                                work->out->n_cols);
     }
 }

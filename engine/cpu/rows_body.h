@@ -152,6 +152,41 @@ static void activate_swiglu_clamped(float *out, const float *gate, const float *
     }
 }
 
+// exp(x) - 1 - x for x <= 0.
+static inline struct lanes exp_beyond_line(struct lanes x)
+{
+    struct lanes p = lanes_set(1.0f / 362880.0f);
+    p = lanes_fma(p, x, lanes_set(1.0f / 40320.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 5040.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 720.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 120.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 24.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 6.0f));
+    p = lanes_fma(p, x, lanes_set(0.5f));
+    struct lanes near_0 = lanes_multiply(lanes_multiply(x, x), p);
+    struct lanes far = lanes_subtract(lanes_subtract(lanes_exp_negative(x), lanes_set(1.0f)), x);
+    return lanes_if_less(x, lanes_set(-0.75f), far, near_0);
+}
+
+static inline struct lanes xielu_lanes(struct lanes x, const struct xielu *parameters)
+{
+    const struct lanes epsilon = lanes_set(parameters->epsilon);
+    struct lanes line = lanes_multiply(lanes_set(parameters->beta), x);
+    struct lanes positive = lanes_fma(lanes_multiply(lanes_set(parameters->positive), x), x, line);
+    struct lanes most = not_above(x, epsilon); // exp(most) - 1 - x = (exp(most) - 1 - most) + (most - x)
+    struct lanes bend = lanes_add(exp_beyond_line(most), lanes_subtract(most, x));
+    struct lanes negative = lanes_fma(lanes_set(parameters->negative), bend, line);
+    return lanes_if_less(lanes_set(0.0f), x, positive, negative);
+}
+
+static void xielu(float *x, int32_t n, const struct xielu *parameters)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, xielu_lanes(load_some(x + i, count), parameters), count);
+    }
+}
+
 static void add_scaled(float *x, const float *y, float scale, int32_t n)
 {
     const struct lanes scales = lanes_set(scale);
@@ -355,6 +390,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
                      [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped,
                      [ACTIVATION_SIGMOID] = activate_sigmoid},
+        .xielu = xielu,
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,

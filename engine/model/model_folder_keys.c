@@ -68,8 +68,12 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_READ,
      "moe_num_experts moe_k moe_topk moe_num_shared_experts num_shared_expert moe_layer_start_index "
      "moe_layer_end_index moe_layer_interval mlp_layer_types norm_eps scale_emb scale_depth dim_model_base "
-     "rotary_dim",
+     "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
+     "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
      NULL},
+    {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""}, // Trinity
+    {"config.json", KEY_REFUSED, "route_norm", "true"},        //
+    {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
     {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "

@@ -386,6 +386,47 @@ static const struct folder_rule ernie_moe_layers[] = {
     {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
 
+static const struct folder_rule apertus_layers[] = {
+    {"model.layers.*.attention_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.feedforward_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule afmoe_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.pre_mlp_layernorm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.post_mlp_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    {"model.layers.*.mlp.router.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.mlp.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+static const struct folder_rule llama4_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    {"model.layers.*.feed_forward.router", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
+    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
+    {"=model.layers.*.feed_forward.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
+    {"model.layers.*.feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
 #define SILU "silu swish"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
@@ -512,6 +553,20 @@ static const struct folder_rule ernie_moe_layers[] = {
 #define HUNYUAN_MOE_DEFAULTS                                                                                 \
     "{\"rms_norm_eps\":1e-5,\"num_experts\":1,\"moe_topk\":1,\"num_shared_expert\":1,"                       \
     "\"max_position_embeddings\":2048}"
+#define APERTUS_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
+    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define AFMOE_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
+    "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"sliding_window\":1024,\"mup_enabled\":false,\"max_position_embeddings\":16384}"
+#define LLAMA4_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":500000.0,"             \
+    "\"num_local_experts\":16,\"num_experts_per_tok\":1,\"intermediate_size_mlp\":16384,"                    \
+    "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attn_temperature_tuning\":true,"                 \
+    "\"floor_scale\":8192,\"attn_scale\":0.1,\"max_position_embeddings\":131072}"
 #define NEMOTRON_DEFAULTS "{\"norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":4096}"
 #define MINICPM3_DEFAULTS                                                                                    \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":40,\"kv_lora_rank\":256,\"q_lora_rank\":768,"            \
@@ -618,6 +673,11 @@ static const struct folder_family families[] = {
     {"arcee", "arcee", llama_globals, arcee_layers, false, false, "relu2", WINDOWS_NEVER, true, RMS_5(4096)},
     {"glm4_moe_lite", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
      GLM4_LITE_DEFAULTS},
+    {"apertus", "apertus", llama_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER, true,
+     APERTUS_DEFAULTS},
+    {"afmoe", "afmoe", llama_globals, afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true, AFMOE_DEFAULTS},
+    {"llama4_text", "llama4", llama_globals, llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     LLAMA4_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)

@@ -1,5 +1,6 @@
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
+#include "schemas/base/elementary.h"
 
 #include <limits.h>
 #include <math.h>
@@ -128,6 +129,12 @@ static void read_heads(struct key_reader *reader, struct model_shape *shape)
     shape->attention.value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
 }
 
+bool model_has_experts(const struct model_shape *shape, int32_t layer)
+{
+    return shape->experts.n && layer >= shape->experts.n_layers_dense &&
+           (layer + 1) % shape->experts.every == 0;
+}
+
 static bool has_pick_bias(const struct key_reader *reader, int32_t layer)
 {
     char name[64];
@@ -192,6 +199,13 @@ static void read_experts(struct key_reader *reader, const struct family *family,
     shape->experts.route_kind = family->route_kind;
     shape->experts.scale = 1.0f;
     shape->experts.n_groups = shape->experts.n_groups_used = 1;
+    shape->experts.every =
+        family->experts_interleaved
+            ? read_size_or_none(reader, "interleave_moe_layer_step", 1, 1, MODEL_LAYERS_MAX)
+            : 1;
+    shape->experts.weighs_inputs = family->experts_weigh_inputs;
+    if (family->shared_expert)
+        shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
         read_routing(reader, shape);
 }
@@ -275,6 +289,7 @@ static void read_windows(struct key_reader *reader, const struct family *family,
     shape->window.n_positions = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
     if (reader->status != STATUS_OK || shape->window.n_positions == 0)
         return;
+    shape->window.chunked = family->window_chunked;
     struct gguf_array truths = {0};
     if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, &truths)) {
         for (int32_t i = 0; i < shape->n_layers; i++)
@@ -339,6 +354,41 @@ static void read_delta(struct key_reader *reader, const struct family *family, s
                                    MODEL_HEAD_DIM_MAX);
 }
 
+// The keys have no family's name. The coefficients are softplus of what they hold, the negative one plus beta.
+static void read_xielu(struct key_reader *reader, struct model *model)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    size_t n_layers = (size_t)model->shape.n_layers;
+    struct gguf_array arrays[4];
+    for (int i = 0; i < 4 && reader->status == STATUS_OK; i++) {
+        bool found = false;
+        reader->status = gguf_array(reader->gguf, keys[i], &arrays[i], &found, reader->error);
+        if (reader->status == STATUS_OK &&
+            (!found || arrays[i].kind != GGUF_F32 || arrays[i].n_items < n_layers))
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "%s: expected a number for each of %zu layers", keys[i], n_layers);
+    }
+    for (size_t i = 0; i < n_layers && reader->status == STATUS_OK; i++) {
+        double numbers[4];
+        bool finite = true;
+        for (int j = 0; j < 4; j++) {
+            numbers[j] = gguf_array_number(&arrays[j], i);
+            finite = finite && fabs(numbers[j]) < 80.0;
+        }
+        if (!finite || numbers[3] > 0.0)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "xielu of layer %zu: %g, %g, %g and %g can't be used", i, numbers[0],
+                                       numbers[1], numbers[2], numbers[3]);
+        else
+            model->layers[i].xielu =
+                (struct xielu){.positive = (float)elementary_log(1.0 + elementary_exp(numbers[0])),
+                               .negative =
+                                   (float)(numbers[2] + elementary_log(1.0 + elementary_exp(numbers[1]))),
+                               .beta = (float)numbers[2],
+                               .epsilon = (float)numbers[3]};
+    }
+}
+
 static void set_unrotated(struct model *model)
 {
     const struct family *family = model->family;
@@ -375,9 +425,10 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     const char *format = "%s.%s is %g, which this version can't compute in that family";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
-        bool known = (integers[i].latent && family->latent_attention) ||
-                     (integers[i].routed && family->routed_by_keys) ||
-                     (integers[i].beyond && family->layers_beyond);
+        bool known =
+            (integers[i].latent && family->latent_attention) ||
+            (strcmp(integers[i].suffix, "interleave_moe_layer_step") == 0 && family->experts_interleaved) ||
+            (integers[i].routed && family->routed_by_keys) || (integers[i].beyond && family->layers_beyond);
         if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        integers[i].suffix, (double)value);
@@ -417,7 +468,7 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"relu2", ACTIVATION_RELU_SQUARED},
+        {"relu2", ACTIVATION_RELU_SQUARED},  {"xielu", ACTIVATION_XIELU},
     };
     struct text name = {0};
     bool found = false;
@@ -496,6 +547,9 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
     read_activation(&reader, family, shape);
+    // Llama 4 Maverick, with 128 experts, has none.
+    shape->unit_head_norms =
+        family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);
     refuse_unknown_arithmetic(&reader, family);
     if (family->delta)
         read_delta(&reader, family, &shape->delta);
@@ -506,6 +560,8 @@ enum status model_read_shape(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          shape->n_layers);
     read_windows(&reader, family, model);
+    if (shape->activation == ACTIVATION_XIELU)
+        read_xielu(&reader, model);
     read_layer_kinds(&reader, family, model);
     set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;

@@ -26,6 +26,8 @@ static __device__ inline float activation_value(float x, enum activation_kind ki
         return gelu_tanh(x);
     case ACTIVATION_RELU_SQUARED:
         return x < 0.0f ? 0.0f : x * x;
+    case ACTIVATION_SIGMOID:
+        return 1.0f / (1.0f + device_exp(-x));
     default: // ACTIVATION_SWIGLU_CLAMPED
         x = fminf(x, 7.0f);
         return x / (1.0f + device_exp(-1.702f * x));

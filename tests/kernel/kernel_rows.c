@@ -61,6 +61,13 @@ RUN_ACTIVATE(run_relu_squared, ACTIVATION_RELU_SQUARED)
 RUN_ACTIVATE(run_swiglu_clamped, ACTIVATION_SWIGLU_CLAMPED)
 RUN_ACTIVATE(run_activate_sigmoid, ACTIVATION_SIGMOID)
 
+static const struct xielu bend = {0.8f, 0.9f, 0.5f, -1e-3f};
+
+static void run_xielu(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->xielu(rows->x + offset, n, &bend);
+}
+
 static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     kernels->add_scaled(rows->x + offset, rows->y + offset, 0.7f, n);
@@ -158,6 +165,7 @@ static const struct row_call calls[] = {
     {"normalize_length", run_normalize_length, false},
     {"convolve_silu", run_convolve, false},
     {"delta_rule", run_delta_rule, false},
+    {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},
     {"scale", run_scale, false},
     {"scale_cap", run_scale_cap, false},
@@ -286,7 +294,8 @@ TEST(every_float_goes_the_same_way_through_exp_and_half)
         for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++)
             for (int c = 0; c < N_CALLS; c++)
                 if (calls[c].run == run_silu || calls[c].run == run_gelu || calls[c].run == run_gelu_tanh ||
-                    calls[c].run == run_f16 || calls[c].run == run_i16 || calls[c].run == run_scale_cap)
+                    calls[c].run == run_xielu || calls[c].run == run_f16 || calls[c].run == run_i16 ||
+                    calls[c].run == run_scale_cap)
                     compare_call(&calls[c], &fast[level].rows, &input, n, 0);
     }
 }
@@ -416,6 +425,10 @@ static double exact_activation(enum activation_kind kind, double x)
         return fmin(x, 7) / (1 + exp(-1.702 * fmin(x, 7)));
     case ACTIVATION_SIGMOID:
         return 1 / (1 + exp(-x));
+    case ACTIVATION_XIELU:
+        return (double)bend.beta * x +
+               (x > 0 ? (double)bend.positive * x * x
+                      : (double)bend.negative * (expm1(fmin(x, (double)bend.epsilon)) - x));
     }
     return 0;
 }
@@ -424,10 +437,14 @@ TEST(activations_are_near_double_arithmetic)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
-    for (int kind = 0; kind < ACTIVATION_COUNT; kind++) {
+    for (int kind = 0; kind <= ACTIVATION_COUNT; kind++) {
         for (int i = -60000; i <= 60000; i++) {
             float x = (float)i / 4000, y;
-            plain.rows.activate[kind](&y, &x, NULL, 1);
+            y = x;
+            if (kind == ACTIVATION_XIELU)
+                plain.rows.xielu(&y, 1, &bend);
+            else
+                plain.rows.activate[kind](&y, &x, NULL, 1);
             double exact = exact_activation((enum activation_kind)kind, (double)x);
             // Relative to the result where it matters, to x in the far tail.
             if (fabs((double)y - exact) > 6e-7 * (fabs(exact) + 0.1 * fabs((double)x) + 1e-30))

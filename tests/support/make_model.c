@@ -56,6 +56,10 @@ enum made_trait {
     BIASED = 1 << 12, // queries, keys and values
     LATENT = 1 << 13,
     COMPRESSED = 1 << 14, // the queries of latent attention
+    MADE_XIELU = 1 << 15,
+    BOTH_NORMS = 1 << 16,  // before and after
+    OUTPUT_GATE = 1 << 17, // of attention
+    INTERLEAVED = 1 << 18, // experts, with a shared one, in every second layer
 };
 
 static const struct {
@@ -76,9 +80,14 @@ static const struct {
     {"nemotron", LAYER_NORMS | PLAIN_MLP},
     {"minicpm3", LATENT | COMPRESSED},
     {"arcee", PLAIN_MLP},
+    {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
+    {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
+                  PICK_BIAS | WINDOWED},
+    {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
-static bool has_trait(const struct maker *maker, enum made_trait trait)
+// Any of several.
+static bool has_trait(const struct maker *maker, int trait)
 {
     for (size_t i = 0; i < sizeof made_families / sizeof *made_families; i++)
         if (strcmp(made_families[i].family, maker->recipe.family) == 0)
@@ -211,6 +220,18 @@ static void add_scaling_keys(struct maker *maker)
     }
 }
 
+static void add_xielu_keys(struct maker *maker)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    static const float first[] = {0.2f, -0.9f, 0.5f, -1e-3f};
+    for (int i = 0; i < 4; i++) {
+        put_key_array(&maker->keys, keys[i], GGUF_F32, (uint64_t)maker->recipe.n_layers);
+        for (int32_t layer = 0; layer < maker->recipe.n_layers; layer++)
+            put_float(&maker->keys, first[i] * (1.0f + 0.25f * (float)layer));
+        maker->n_keys++;
+    }
+}
+
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -226,6 +247,12 @@ static void add_family_keys(struct maker *maker)
         add_latent_keys(maker);
     if (is_of(maker, "deepseek2 glm4moe dots1"))
         add_routing_keys(maker);
+    if (has_trait(maker, MADE_XIELU))
+        add_xielu_keys(maker);
+    if (has_trait(maker, INTERLEAVED)) {
+        add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
+        add_key(maker, "attention.temperature_length", GGUF_U32, 10);
+    }
     if (has_trait(maker, ROUTED))
         add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
     if (has_trait(maker, SHARED))
@@ -518,11 +545,13 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_head_norms(maker, prefix, "attn_q_norm", r->n_heads);
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
+    if (has_trait(maker, OUTPUT_GATE))
+        add_matrix(maker, prefix, "attn_gate", q, r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q,
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
     if (is_of(maker, "gpt-oss"))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
-    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
 }
 
@@ -549,9 +578,9 @@ static void add_experts(struct maker *maker, const char *prefix)
         has_trait(maker, PICK_BIAS))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
     bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe");
-    if (!gated && !is_of(maker, "deepseek2 glm4moe dots1") && !has_trait(maker, SHARED))
+    if (!gated && !is_of(maker, "deepseek2 glm4moe dots1") && !has_trait(maker, SHARED | INTERLEAVED))
         return;
-    int32_t n_shared = gated ? r->n_ff : 2 * expert_width(maker);
+    int32_t n_shared = gated ? r->n_ff : (has_trait(maker, INTERLEAVED) ? 1 : 2) * expert_width(maker);
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
     if (gated)
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
@@ -572,6 +601,7 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
              !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
+    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0);
     if ((is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) && !dense) {
         add_experts(maker, prefix);
     } else {
@@ -581,7 +611,7 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
     }
-    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 

@@ -17,8 +17,7 @@ struct reference {
         logit_cap;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
-    int n_dense; // first layers without experts
-    int n;       // positions
+    int n; // positions
 };
 
 static void give_up(const char *what)
@@ -183,8 +182,8 @@ static bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2},  {"gemma3", 6}, {"gpt-oss", 2},
-                    {"cohere2", 4}, {"olmo2", 4},  {"exaone4", 4}};
+    } patterns[] = {{"gemma2", 2}, {"gemma3", 6},  {"gpt-oss", 2}, {"cohere2", 4},
+                    {"olmo2", 4},  {"exaone4", 4}, {"afmoe", 4},   {"llama4", 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
             return false;
@@ -194,7 +193,7 @@ static bool is_windowed(const struct reference *r, int layer)
 static bool is_rotated(const struct reference *r, int layer)
 {
     return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
-           !(is_of(r, "cohere2 exaone4") && !is_windowed(r, layer));
+           !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
 }
 
 static double mscale(const struct reference *r, double m)
@@ -227,7 +226,7 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
 {
     bool halves =
         !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee");
+        !is_of(r, "internlm2 ernie4_5-moe arcee llama4");
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)
@@ -293,6 +292,8 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
 {
     int kv_head = head / (r->n_heads / heads->n_kv);
     int first = is_windowed(r, layer) && p >= r->window ? p - r->window + 1 : 0;
+    if (is_windowed(r, layer) && is_of(r, "llama4"))
+        first = p - p % r->window; // windows do not slide
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
     for (int j = first; j <= p; j++) {
@@ -478,6 +479,22 @@ static double *split_gates(const struct reference *r, double **q)
     return gates;
 }
 
+// Where heads are rotated they are then normalized without weights; else late queries grow.
+static void finish_llama4(const struct reference *r, int layer, double *q, double *k)
+{
+    double length = number_of_key(r, "attention.temperature_length", 8192.0);
+    int d = r->head_dim, n_queries = r->n * r->n_heads;
+    for (int v = 0; v < n_queries + r->n * r->n_kv_heads; v++) {
+        bool is_query = v < n_queries;
+        double *head = is_query ? q + v * d : k + (v - n_queries) * d, square = 0.0;
+        double grown = is_query ? 1.0 + 0.1 * log(1.0 + floor((v / r->n_heads + 1) / length)) : 1.0;
+        for (int i = 0; i < d; i++)
+            square += head[i] * head[i] / d;
+        for (int i = 0; i < d; i++)
+            head[i] *= is_rotated(r, layer) ? 1.0 / sqrt(square + r->epsilon) : grown;
+    }
+}
+
 static double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
@@ -490,6 +507,10 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *q =
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
+    if (is_of(r, "afmoe"))
+        gates = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width);
+    for (int i = 0; is_of(r, "afmoe") && i < n * q_width; i++)
+        gates[i] = sigmoid(gates[i]);
     double *k =
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
@@ -511,6 +532,8 @@ static double *attention(const struct reference *r, int layer, const double *x)
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
+    if (is_of(r, "llama4"))
+        finish_llama4(r, layer, q, k);
     double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim, gates});
     free(gates);
     free(fused);
@@ -519,6 +542,22 @@ static double *attention(const struct reference *r, int layer, const double *x)
     free(k);
     free(v);
     return out;
+}
+
+// xIELU (arXiv:2411.13010).
+static double bend(const struct reference *r, int layer, double x)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    double items[4];
+    for (int i = 0; i < 4; i++) {
+        struct gguf_array array;
+        struct error error;
+        if (gguf_array(r->gguf, keys[i], &array, NULL, &error) != STATUS_OK)
+            give_up(error.text);
+        items[i] = gguf_array_number(&array, (size_t)layer);
+    }
+    double positive = log1p(exp(items[0])), negative = items[2] + log1p(exp(items[1]));
+    return items[2] * x + (x > 0.0 ? positive * x * x : negative * (expm1(fmin(x, items[3])) - x));
 }
 
 // Gated, fused or plain; of an expert when the matrices hold several.
@@ -532,7 +571,9 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
-        u[i] = plain ? activate(r, u[i]) : activate_gated(r, g[i], u[i]);
+        u[i] = is_of(r, "apertus") ? bend(r, layer, u[i])
+               : plain             ? activate(r, u[i])
+                                   : activate_gated(r, g[i], u[i]);
     double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
@@ -585,7 +626,8 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
         mix_experts(r, route, chosen);
         return;
     }
-    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2") ? 2 : 1) == 2.0;
+    bool sigmoid =
+        number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2 afmoe llama4") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -613,7 +655,7 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
     bool normalized =
-        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe")) != 0.0;
+        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -627,14 +669,19 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
     for (int p = 0; p < r->n; p++) {
         double *route = routes + p * r->n_experts;
         const double *row = x + p * r->n_embd;
+        double *weighed = copy_vector(row, (size_t)r->n_embd);
+        bool before = is_of(r, "llama4");
         int chosen[64];
         choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
-            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, r->n_ff_expert,
-                            chosen[i]);
-            add_expert(out + p * r->n_embd, y, route[chosen[i]], r->n_embd);
+            for (int j = 0; j < r->n_embd && before; j++)
+                weighed[j] = row[j] * route[chosen[i]];
+            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
+                            r->n_ff_expert, chosen[i]);
+            add_expert(out + p * r->n_embd, y, before ? 1.0 : route[chosen[i]], r->n_embd);
             free(y);
         }
+        free(weighed);
         if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
@@ -671,7 +718,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = r->n_experts && layer >= r->n_dense
+    branch = r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
                  ? compute_experts(r, layer, input)
                  : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
@@ -700,9 +747,8 @@ static void open_reference(struct reference *r, const char *path)
     r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
     r->n_ff_expert = (int)number_of_key(r, "expert_feed_forward_length", r->n_ff);
-    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length",
-                                        number_of_key(r, "expert_shared_count", 0) * r->n_ff_expert);
-    r->n_dense = (int)number_of_key(r, "leading_dense_block_count", 0);
+    double n_shared = is_of(r, "llama4") ? 1.0 : number_of_key(r, "expert_shared_count", 0);
+    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length", n_shared * r->n_ff_expert);
     r->n_experts = (int)number_of_key(r, "expert_count", 0);
     r->n_experts_used = (int)number_of_key(r, "expert_used_count", 0);
     r->window = (int)number_of_key(r, "attention.sliding_window", 0);
@@ -728,9 +774,9 @@ static void open_reference(struct reference *r, const char *path)
     bool mini = is_of(r, "minicpm3");
     r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
     r->embedding_scale = number_of_key(r, "embedding_scale",
-                                       is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd)
-                                       : mini                          ? 12.0
-                                                                       : 1.0);
+                                       is_of(r, "gemma gemma2 gemma3 afmoe") ? sqrt(r->n_embd)
+                                       : mini                                ? 12.0
+                                                                             : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
     if (is_of(r, "granite granitemoe minicpm3"))
