@@ -458,7 +458,7 @@ static enum status check_vocabulary(const struct model *model, struct error *err
     return status;
 }
 
-// The names are those of transformers, activations.py.
+// Names as in transformers, activations.py.
 static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     static const struct {
