@@ -193,6 +193,8 @@ static void put_llama4(struct config *config)
                layers->array.items[i].integer == ((int64_t)i + 1) * step - 1;
     if (!fits)
         refuse_setting(config, ERROR_MODEL_FILE, "moe_layers", layers);
+    if (!find_setting(config, "attention_chunk_size"))
+        refuse_setting(config, ERROR_MODEL_FILE, "attention_chunk_size", NULL);
     bool tuned = read_truth(config, "attn_temperature_tuning", true);
     char name[128];
     put_integer(config, "interleave_moe_layer_step", step);
@@ -411,9 +413,13 @@ static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
     int64_t window = read_integer(config, "sliding_window attention_chunk_size", 0);
+    const struct value *none = value_get(config->json, "sliding_window");
     bool used = windows == WINDOWS_GIVEN ||
                 (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
-    if (!used || window == 0 || config->status != STATUS_OK)
+    bool is_none = none && none->kind == VALUE_NULL; // absent, it would have the default
+    if (used && is_none)
+        put_integer(config, "attention.sliding_window", 0);
+    if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
     if (find_setting(config, "layer_types"))

@@ -71,8 +71,10 @@ static const struct folder_key keys[] = {
      "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
      "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
      NULL},
-    {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""}, // Trinity
-    {"config.json", KEY_REFUSED, "route_norm", "true"},        //
+    {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
+    {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
+    {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity
+    {"config.json", KEY_REFUSED, "route_norm", "true"},         //
     {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
     {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "

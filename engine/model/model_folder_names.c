@@ -566,10 +566,10 @@ static const struct folder_rule llama4_layers[] = {
     "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":500000.0,"             \
     "\"num_local_experts\":16,\"num_experts_per_tok\":1,\"intermediate_size_mlp\":16384,"                    \
     "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attn_temperature_tuning\":true,"                 \
-    "\"floor_scale\":8192,\"attn_scale\":0.1,\"max_position_embeddings\":131072}"
+    "\"floor_scale\":8192,\"attn_scale\":0.1,\"attention_chunk_size\":8192,\"max_position_embeddings\":131072}"
 #define NEMOTRON_DEFAULTS "{\"norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":4096}"
 #define MINICPM3_DEFAULTS                                                                                    \
-    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":40,\"kv_lora_rank\":256,\"q_lora_rank\":768,"            \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":256,\"q_lora_rank\":768,"                                       \
     "\"qk_nope_head_dim\":64,\"qk_rope_head_dim\":32,\"scale_emb\":12,\"scale_depth\":1.4,"                  \
     "\"dim_model_base\":256,\"max_position_embeddings\":32768}"
 #define GLM4_LITE_DEFAULTS                                                                                   \
