@@ -468,7 +468,6 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"relu2", ACTIVATION_RELU_SQUARED},  {"xielu", ACTIVATION_XIELU},
     };
     struct text name = {0};
     bool found = false;
