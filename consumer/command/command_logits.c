@@ -71,6 +71,7 @@ static enum status place_model(struct runtime *runtime, const struct token_array
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
     struct limits_wanted wanted = {.n_sequences_max = LOGITS_CHUNK_TOKENS, // each token is an output
                                    .n_tokens_max = LOGITS_CHUNK_TOKENS,
+                                   .n_state_slots = 1,
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
                                                                               LIMITS_PAGE_POSITIONS, KV_F32)};
@@ -96,7 +97,6 @@ enum status command_logits(const struct settings *settings, struct error *error)
     enum kv_type kv_type = KV_F32;
     // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        kv_type = logits_kv_type(runtime.model);
         status = runtime_kv_type(settings, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend

@@ -8,6 +8,7 @@
 #include "engine/cpu/pages.h"
 #include "engine/cpu/product/memory.h"
 #include "engine/cpu/product/product.h"
+#include "engine/cpu/states.h"
 
 struct sampler;
 
@@ -36,6 +37,7 @@ struct routing {
     int32_t *first;       // [n_experts + 1] index of each expert's first pair in `order`
     float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
+    bool weighs_inputs; // struct route_parameters
 };
 
 struct step_buffers {
@@ -73,6 +75,7 @@ struct cpu_backend {
     struct memory_stack weight_memory;
     struct pages pages;
     struct attention *attention;
+    struct states states;
     struct prepared prepared;
     struct routing routing;
     struct step_buffers buffers;
@@ -115,6 +118,7 @@ void cpu_activate(struct backend *base, struct matrix *out, const struct matrix 
                   const struct matrix *up, int32_t n_rows, enum activation_kind kind);
 void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
 void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
+void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
@@ -126,6 +130,12 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// recurrent.c
+void cpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                  const struct weight *kernel, int32_t layer);
+void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                    struct matrix *beta, const struct delta_parameters *parameters);
 
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed

@@ -62,8 +62,20 @@ static const struct folder_key keys[] = {
      "moe_intermediate_size shared_expert_intermediate_size routed_scaling_factor scoring_func topk_method "
      "norm_topk_prob first_k_dense_replace n_group topk_group decoder_sparse_step moe_layer_freq "
      "mlp_only_layers swiglu_limit swiglu_alpha kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim "
-     "v_head_dim num_nextn_predict_layers",
+     "v_head_dim num_nextn_predict_layers linear_num_value_heads linear_num_key_heads linear_key_head_dim "
+     "linear_value_head_dim linear_conv_kernel_dim full_attention_interval",
      NULL},
+    {"config.json", KEY_READ,
+     "moe_num_experts moe_k moe_topk moe_num_shared_experts num_shared_expert moe_layer_start_index "
+     "moe_layer_end_index moe_layer_interval mlp_layer_types norm_eps scale_emb scale_depth dim_model_base "
+     "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
+     "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
+     NULL},
+    {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
+    {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
+    {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity
+    {"config.json", KEY_REFUSED, "route_norm", "true"},         //
+    {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
     {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
@@ -71,8 +83,10 @@ static const struct folder_key keys[] = {
      "add_cross_attention qk_layernorm",
      NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
-    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""}, // StarCoder2
-    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},     //
+    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},       // Qwen3.5
+    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""}, //
+    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},    // StarCoder2
+    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},        //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
     {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
@@ -80,7 +94,8 @@ static const struct folder_key keys[] = {
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers",
+     "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
+     "mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -95,12 +110,14 @@ static const struct folder_key keys[] = {
     // used in training only
     {"config.json", KEY_NO_PART,
      "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
-     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
+     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
+     "moe_norm_min aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
     // used for images, which are not supported
     {"config.json", KEY_NO_PART,
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
+     "video_token_id vision_start_token_id vision_end_token_id "
      "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
      NULL},
 

@@ -3,11 +3,11 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "schemas/base/elementary.h"
-#include "tests/cases.h"
-#include "tests/forward_steps.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/wide.h"
+#include "tests/support/cases.h"
+#include "tests/support/forward_steps.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/wide.h"
 
 #include <inttypes.h>
 
@@ -46,13 +46,14 @@ static void compute_logits(const struct model *model, const struct batch_subject
                                     .n_sequences_max = SEQUENCES_MAX + 1,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * way->n_sequences,
+                                    .n_state_slots = 2 * SEQUENCES_MAX,
                                     .kv_type = subject->kv_type};
     assert_ok(pool_create(&pool, way->n_threads, &error), &error);
     assert_ok(cpu_backend_create(&backend, pool, way->level, &error), &error);
     assert_ok(forward_create(&forward, model, backend, &limits, NULL, NULL, &error), &error);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
-        add_drafts(&made, running, way->n_drafts, turn);
+        add_drafts(&made, running, model->shape.delta.n_layers ? 0 : way->n_drafts, turn);
         assert_ok(forward_step(forward, &made.step, NULL, read, &error), &error);
         size_t n = (size_t)made.n_first_outputs * N_VOCAB;
         memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
@@ -151,6 +152,9 @@ static struct batch_subject subjects[] = {
     FAMILY(qwen2moe),
     FAMILY(qwen3),
     FAMILY(qwen3moe),
+    FAMILY(qwen3next),
+    FAMILY(qwen35moe),
+    {"family qwen35, a recurrent last layer", {.family = "qwen35", .seed = 21, .n_layers = 5}, KV_F16, 70},
     FAMILY(gemma),
     FAMILY(gemma2),
     FAMILY(gemma3),
@@ -172,6 +176,16 @@ static struct batch_subject subjects[] = {
     {"family gpt-oss", {.family = "gpt-oss", .seed = 21, .larger = true}, KV_F16, 70},
     {"family deepseek2", {.family = "deepseek2", .seed = 21, .larger = true}, KV_F16, 70},
     {"family deepseek2, cut by head", {.family = "deepseek2", .seed = 21, .split = true}, KV_F16, 70},
+    FAMILY(phimoe),
+    FAMILY(exaone4),
+    {"family hunyuan-moe", {.family = "hunyuan-moe", .seed = 21}, KV_F16, 70},
+    {"family minimax-m2", {.family = "minimax-m2", .seed = 21}, KV_F16, 70},
+    {"family ernie4_5-moe", {.family = "ernie4_5-moe", .seed = 21}, KV_F16, 70},
+    FAMILY(nemotron),
+    FAMILY(minicpm3),
+    FAMILY(apertus),
+    FAMILY(afmoe),
+    {"family llama4", {.family = "llama4", .seed = 21, .n_layers = 4, .window = 20}, KV_F16, 70},
     TYPE(F32),
     TYPE(F16),
     TYPE(BF16),
@@ -206,6 +220,10 @@ static struct batch_subject subjects[] = {
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},
     {"longer than a segment, half precision, windows",
      {.family = "mistral", .seed = 24, .window = 270},
+     KV_F16,
+     LENGTH_MAX},
+    {"longer than a segment, windows that do not slide",
+     {.family = "llama4", .seed = 24, .window = 270},
      KV_F16,
      LENGTH_MAX},
     {"pages in bytes", {.seed = 28, .n_layers = 3}, KV_Q8_0, LENGTH_MAX},
