@@ -13,6 +13,7 @@
 //              nibbles: item j in the low half of byte j, item j + 16 in the high half
 //              U4_32   h16 d, u8 z | 16 nibbles        d * (q - z)
 //              F8_E4M3 f32 d | 32 E4M3                 d * E4M3
+//              z is below 16
 //   64 items   NVFP4   4 UE4M3 e | 32 nibbles          e / 2 * 2 E2M1[q], each e for 16 items
 //              nibbles: item j of the 16 in the low half of byte j, item j + 8 in the high half
 //              U4_64   h16 d, u8 z | 2 x 16 nibbles    d * (q - z), nibbles as in blocks of 32

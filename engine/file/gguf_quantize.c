@@ -87,20 +87,31 @@ struct tensor_rows {
     char *out;
     uint64_t out_row_bytes;
     int64_t n_rows, n_rows_each;
-    float *items;         // a row for each thread
+    float *items;         // a row for each thread; twice if its columns are sorted
     struct error *errors; // of each thread
 };
+
+// Restores the order of a row's columns, with room for a copy after it.
+static void unsort(const int32_t *order, uint64_t n, float *items)
+{
+    memcpy(items + n, items, n * sizeof *items);
+    for (uint64_t i = 0; i < n; i++)
+        items[order[i]] = items[n + i];
+}
 
 static void quantize_rows(void *context, int index, int thread)
 {
     struct tensor_rows *rows = context;
     uint64_t n_cols = rows->tensor->dims[0], row_bytes = tensor_row_bytes(rows->tensor);
-    float *items = rows->items + (uint64_t)thread * n_cols;
+    const int32_t *order = rows->tensor->order;
+    float *items = rows->items + (uint64_t)thread * n_cols * (order ? 2 : 1);
     struct error *error = &rows->errors[thread];
     int64_t first = index * rows->n_rows_each, end = first + rows->n_rows_each;
     for (int64_t row = first; row < end && row < rows->n_rows && error->status == STATUS_OK; row++) {
         const char *data = (const char *)rows->tensor->data + (uint64_t)row * row_bytes;
         tensor_traits(rows->tensor->type)->dequantize(data, items, n_cols);
+        if (order)
+            unsort(order + (uint64_t)row / rows->tensor->dims[1] * n_cols, n_cols, items);
         struct error fault;
         if (quantize_items(rows->type, items, n_cols, rows->out + (uint64_t)row * rows->out_row_bytes,
                            &fault) != STATUS_OK) {
@@ -116,7 +127,7 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     int n_threads = pool ? pool_n_threads(pool) : 1;
     rows->n_rows_each = TASK_ITEMS / (int64_t)rows->tensor->dims[0] + 1 + rows->n_rows / TASKS_MAX;
     int n_tasks = (int)((rows->n_rows + rows->n_rows_each - 1) / rows->n_rows_each);
-    rows->items = calloc((size_t)n_threads, rows->tensor->dims[0] * sizeof *rows->items);
+    rows->items = calloc((size_t)n_threads, rows->tensor->dims[0] * (rows->tensor->order ? 2 : 1) * sizeof *rows->items);
     rows->errors = calloc((size_t)n_threads, sizeof *rows->errors);
     enum status status = STATUS_OK;
     if (!rows->items || !rows->errors) {
@@ -149,7 +160,7 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
                                .out = data,
                                .out_row_bytes = tensor->dims[0] / traits->block_items * traits->block_bytes,
                                .n_rows = (int64_t)tensor_n_rows(tensor)};
-    if (tensor->type == rows.type)
+    if (tensor->type == rows.type && !tensor->order)
         memcpy(data, tensor->data, tensor->size_bytes);
     else
         status = run_rows(&rows, quantizing->pool, error);
@@ -196,6 +207,7 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
     *made = (struct gguf_made_tensor){.tensor = *tensor};
     made->tensor.type = type;
     made->tensor.data = NULL;
+    made->tensor.order = NULL;
     // The source's bytes limit the number of items, so only a plain type made from a type of fewer bits can
     // overflow.
     if (__builtin_mul_overflow(tensor->dims[0] / traits->block_items * tensor_n_rows(tensor),

@@ -77,6 +77,9 @@ struct tensor {
     uint64_t size_bytes;
     const void *scales; // float32, an additional factor for each matrix (dims[2]); NULL: none
     bool one_scale;     // all matrices use the first
+    // [matrices, dims[0]]: stored item i of a row belongs to column order[i]; NULL: i. dequantize does not
+    // reorder.
+    const int32_t *order;
 };
 
 // The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.

@@ -17,6 +17,8 @@ struct origin {
     size_t sources; // first of `n_sources` in folder.sources
     size_t n_sources;
     bool is_bias, is_nvfp4; // NVFP4: each matrix has three sources: items, scales, factor
+    bool is_quantized;      // otherwise quantized: `n_sources` of folder.matrices, from `matrices` on
+    size_t matrices;
 };
 
 struct folder {
@@ -29,6 +31,9 @@ struct folder {
     size_t n_made, capacity;
     size_t *sources; // indexes of the folder's tensors
     size_t n_sources;
+    struct folder_matrix *matrices; // quantized ones
+    size_t n_matrices, matrices_capacity;
+    size_t n_activation_scales; // tensors that are not used
     bool *used;   // [tensor of the folder] some made tensor uses it
     int naming;   // index into language_names
     bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
@@ -50,6 +55,7 @@ static void folder_destroy(void *context)
     free(folder->made);
     free(folder->origins);
     free(folder->sources);
+    free(folder->matrices);
     free(folder->used);
     free(folder);
 }
@@ -79,6 +85,21 @@ static void make_nvfp4(const struct folder *folder, const struct origin *origin,
     }
 }
 
+static enum status make_quantized(const struct folder *folder, const struct origin *origin,
+                                  const struct tensor *tensor, char *out, struct error *error)
+{
+    uint64_t n_rows = tensor->dims[1];
+    uint64_t *rows = malloc(n_rows * sizeof *rows);
+    enum status status = rows ? STATUS_OK : out_of_memory(error);
+    for (uint64_t row = 0; row < n_rows && rows; row++)
+        rows[row] = folder_source_row(&folder->config.shape, origin->rule->form, row, n_rows);
+    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
+        status = folder_matrix_write(&folder->matrices[origin->matrices + i], rows,
+                                     out + i * tensor->size_bytes / origin->n_sources, error);
+    free(rows);
+    return status;
+}
+
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct folder *folder = context;
@@ -86,6 +107,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     const struct tensor *tensor = &folder->made[index].tensor;
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
+    if (origin->is_quantized)
+        return make_quantized(folder, origin, tensor, out, error);
     if (origin->is_nvfp4) {
         make_nvfp4(folder, origin, tensor, data);
     } else if (origin->rule->form >= FORM_FIRST_HALF) {
@@ -125,10 +148,52 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
+// The columns of matrices with act-order, sorted.
+static enum status set_order(struct folder *folder, const struct origin *origin, struct tensor *tensor,
+                             struct error *error)
+{
+    const struct folder_matrix *matrices = &folder->matrices[origin->matrices];
+    bool is_ordered = false;
+    for (size_t i = 0; i < origin->n_sources; i++)
+        is_ordered |= matrices[i].is_ordered && tensor->type != TENSOR_F32;
+    if (!is_ordered)
+        return STATUS_OK;
+    int32_t *order = arena_allocate_array(&folder->arena, origin->n_sources * tensor->dims[0], sizeof *order);
+    enum status status = order ? STATUS_OK : out_of_memory(error);
+    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
+        status = folder_matrix_order(&matrices[i], order + i * tensor->dims[0], error);
+    tensor->order = order;
+    return status;
+}
+
+static enum status set_quantized_form(struct folder *folder, struct tensor *tensor,
+                                      const struct origin *origin, struct error *error)
+{
+    struct folder_matrix *matrices = &folder->matrices[origin->matrices];
+    enum folder_form form = origin->rule->form;
+    // These are read row by row, or taken apart, without an order of columns.
+    bool sorts = strcmp(origin->rule->to, "token_embd") != 0 && strcmp(origin->rule->to, "attn_kv_b") != 0;
+    folder_matrices_agree(matrices, origin->n_sources, sorts);
+    *tensor = (struct tensor){.name = tensor->name,
+                              .type = matrices->type,
+                              .n_dims = form == FORM_STACKED ? 3 : 2,
+                              .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
+    if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes) ||
+        form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form >= FORM_FIRST_HALF)
+        return wrong_shape(matrices->items, "no quantized matrix", error);
+    struct tensor rows = *tensor;
+    rows.n_dims = 2;
+    if (!folder_rows_fit(&folder->config.shape, form, &rows))
+        return wrong_shape(tensor, "rows of as many heads as config.json says", error);
+    return set_order(folder, origin, tensor, error);
+}
+
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
                             const struct tensor *from, struct error *error)
 {
     struct tensor *tensor = &made->tensor;
+    if (origin->is_quantized)
+        return set_quantized_form(folder, tensor, origin, error);
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
         if (origin->rule->form == FORM_TRANSPOSED || origin->rule->form >= FORM_FIRST_HALF)
@@ -265,14 +330,57 @@ static void take_source(struct folder *folder, struct origin *origin, size_t ind
     origin->n_sources++;
 }
 
-// Finds a tensor of the folder, or the three tensors of an NVFP4 matrix. *index: the weights or the items;
+static bool reserve_matrix(struct folder *folder)
+{
+    if (folder->n_matrices < folder->matrices_capacity)
+        return true;
+    size_t capacity = folder->matrices_capacity ? 2 * folder->matrices_capacity : 64;
+    void *matrices = realloc(folder->matrices, capacity * sizeof *folder->matrices);
+    if (!matrices)
+        return false;
+    folder->matrices = matrices;
+    folder->matrices_capacity = capacity;
+    return true;
+}
+
+// Finds a matrix that is quantized other than in NVFP4. *index: its items; SIZE_MAX: there is none.
+static enum status find_matrix(struct folder *folder, struct origin *origin, struct text name, size_t *index,
+                               struct error *error)
+{
+    *index = SIZE_MAX;
+    if (!folder->config.quantization.method || origin->is_bias)
+        return STATUS_OK;
+    if (!reserve_matrix(folder))
+        return out_of_memory(error);
+    struct folder_matrix *matrix = &folder->matrices[folder->n_matrices];
+    bool found;
+    enum status status = folder_find_matrix(&folder->config.quantization, folder->weights, name, matrix, &found, error);
+    if (status != STATUS_OK || !found)
+        return status;
+    if (origin->n_sources == 0)
+        origin->matrices = folder->n_matrices;
+    else if (!origin->is_quantized)
+        return wrong_shape(matrix->items, "the shape and type of the others", error);
+    origin->is_quantized = true;
+    folder->n_matrices++;
+    for (int i = 0; i < FOLDER_MATRIX_PARTS; i++)
+        if (i && matrix->parts[i] != SIZE_MAX)
+            folder->used[matrix->parts[i]] = true;
+    *index = matrix->parts[0];
+    take_source(folder, origin, *index);
+    return STATUS_OK;
+}
+
+// Finds a tensor of the folder, or those of a quantized matrix. *index: the weights or the items;
 // SIZE_MAX: absent.
 static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
                                struct error *error)
 {
     struct folder_nvfp4 parts;
     bool first = origin->n_sources == 0, packed = false;
-    enum status status = STATUS_OK;
+    enum status status = find_matrix(folder, origin, name, index, error);
+    if (status != STATUS_OK || *index != SIZE_MAX)
+        return status;
     if (folder->config.nvfp4 && !origin->is_bias)
         status = folder_find_nvfp4(folder->weights, name, &parts, &packed, error);
     if (status != STATUS_OK)
@@ -285,7 +393,7 @@ static enum status find_source(struct folder *folder, struct origin *origin, str
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "tensor %.*s: dtype %s can't be computed with", (int)name.size, name.data,
                          found->dtype);
-    if (!first && packed != origin->is_nvfp4)
+    if (!first && (packed != origin->is_nvfp4 || origin->is_quantized))
         return wrong_shape(&found->tensor, "the shape and type of the others", error);
     origin->is_nvfp4 = packed;
     take_source(folder, origin, *index);
@@ -322,20 +430,30 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     return STATUS_OK;
 }
 
-// Adds the factors of NVFP4 matrices as a tensor, "blk.0.attn_q.scale": one, or one per expert.
+// Adds the factors of matrices as a tensor, "blk.0.attn_q.scale": one, or one per expert.
 static enum status add_factors(struct folder *folder, struct text weight, const struct origin *origin,
                                struct error *error)
 {
-    size_t n = origin->n_sources / NVFP4_SOURCES, stem = weight.size - strlen(".weight");
+    size_t n = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
+    size_t stem = weight.size - strlen(".weight");
     struct text items = safetensors_at(folder->weights, folder->sources[origin->sources])->tensor.name;
     float *factors = arena_allocate_array(&folder->arena, n, sizeof *factors);
     char *name = arena_allocate(&folder->arena, stem + sizeof ".scale");
     if (!factors || !name || !reserve_tensors(folder))
         return out_of_memory(error);
+    bool is_needed = origin->is_nvfp4;
     for (size_t i = 0; i < n; i++) {
-        size_t index = folder->sources[origin->sources + NVFP4_SOURCES * i + 2];
-        factors[i] = folder_nvfp4_factor(items, &safetensors_at(folder->weights, index)->tensor);
+        if (origin->is_nvfp4) {
+            size_t index = folder->sources[origin->sources + NVFP4_SOURCES * i + 2];
+            factors[i] = folder_nvfp4_factor(items, &safetensors_at(folder->weights, index)->tensor);
+            continue;
+        }
+        const struct folder_matrix *matrix = &folder->matrices[origin->matrices + i];
+        factors[i] = folder_matrix_factor(matrix);
+        is_needed |= factors[i] != 1.0f;
     }
+    if (!is_needed)
+        return STATUS_OK;
     memcpy(name, weight.data, stem);
     memcpy(name + stem, ".scale", sizeof ".scale");
     folder->origins[folder->n_made] = (struct origin){0};
@@ -370,7 +488,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
     folder->n_made += status == STATUS_OK;
-    if (status == STATUS_OK && origin.is_nvfp4)
+    if (status == STATUS_OK && (origin.is_nvfp4 || origin.is_quantized))
         status = add_factors(folder, (struct text){copy, (size_t)size}, &origin, error);
     return status;
 }
@@ -423,9 +541,13 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            (folder->config.nvfp4 && folder_nvfp4_ignores(name)) || is_unused_output(folder, name) ||
+            is_unused_output(folder, name) ||
             (folder->config.language_part && folder_is_sight(name)))
             continue;
+        if ((folder->config.nvfp4 || folder->config.quantization.method) && folder_is_activation_scale(name)) {
+            folder->n_activation_scales++;
+            continue;
+        }
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %.*s has no place in model_type %s: without it the results would be wrong",
                          name.size < 128 ? (int)name.size : 128, name.data,
@@ -466,7 +588,7 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     struct value json;
     bool found;
     enum status status = folder_read_json(files, name, &json, &found, error);
-    if (status != STATUS_OK || !found || folder->config.nvfp4)
+    if (status != STATUS_OK || !found || folder->config.nvfp4 || folder->config.quantization.method)
         return status;
     status = folder_read_quantization(&folder->config, &json, error);
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);

@@ -6,6 +6,7 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model_folder_quantized.h"
 #include "schemas/value.h"
 
 // How a GGUF tensor is made from tensors of the folder.
@@ -76,6 +77,7 @@ struct folder_config {
     int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
     bool language_part;    // a vision-language model: tensor names have another prefix
     bool nvfp4;            // matrices may be stored in NVFP4
+    struct folder_quantization quantization; // or otherwise quantized
 };
 
 enum status folder_read_config(struct folder_config *config, const struct value *json,
@@ -103,8 +105,6 @@ bool folder_is_nvfp4(const struct value *settings);
 // hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
 enum status folder_read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error) WARN_UNUSED;
-// Whether the tensor is a scale of activations or pages, which the weights do not need.
-bool folder_nvfp4_ignores(struct text name);
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {

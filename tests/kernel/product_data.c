@@ -179,6 +179,8 @@ struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n
                  i++)
                 bytes[at + i] -= (bytes[at + i] & 0x7F) == 0x7F; // no NaN
         }
+        if (type == TENSOR_U4_32 || type == TENSOR_U4_64)
+            bytes[at + 2] &= 15;
         if (type == TENSOR_IQ1_M)
             put_iq1_m_scale(bytes + at, random_half(fill, state));
         for (int s = 0; s < 2 && offsets[s] >= 0; s++) {

@@ -258,7 +258,7 @@ static void pack_nvfp4(uint8_t *block, float *items)
 static void pack_u4(uint8_t *block, float *items, int n_items)
 {
     float d;
-    unsigned zero = random_below(&random_state, 256);
+    unsigned zero = random_below(&random_state, 16);
     put_random_half(block, &d);
     block[2] = (uint8_t)zero;
     for (int i = 0; i < n_items; i++) {

@@ -316,6 +316,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
     if (packed) {
         packed->shape = (struct packed_shape){type, (int32_t)tensor_n_rows(tensor), (int32_t)tensor->dims[0]};
         packed->scale = tensor_scale(tensor, 0);
+        packed->order = tensor->order;
         packed->n_panels = (packed->shape.n_outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS;
         packed->n_blocks = (packed->shape.n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
         uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format.group_blocks;
@@ -349,6 +350,11 @@ struct packed_shape packed_shape(const struct packed *packed)
 uint64_t packed_bytes(const struct packed *packed)
 {
     return packed->data_bytes;
+}
+
+const int32_t *packed_order(const struct packed *packed)
+{
+    return packed->order;
 }
 
 unsigned packed_form(const struct packed *packed)

@@ -125,6 +125,9 @@ enum status packed_create(struct packed **packed, const struct tensor *tensor, s
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);
+// The tensor's order of columns, which must outlive the weight: item i of x must be of column order[i]. NULL:
+// of column i.
+const int32_t *packed_order(const struct packed *packed);
 unsigned packed_form(const struct packed *packed); // the enum product_form that its products read
 
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
