@@ -276,11 +276,11 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
     if (!backend->buffers.row_sequences)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
     if (backend->capacity.has_orders)
-        backend->buffers.sorted_x =
-            remake_array(backend->buffers.sorted_x, (size_t)n_rows, (size_t)matrix_stride(n_inputs) * sizeof(float));
+        backend->buffers.sorted_x = remake_array(backend->buffers.sorted_x, (size_t)n_rows,
+                                                 (size_t)matrix_stride(n_inputs) * sizeof(float));
     if (backend->capacity.has_orders && !backend->buffers.sorted_x)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d inputs", n_rows,
-                         n_inputs);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d inputs",
+                         n_rows, n_inputs);
     backend->capacity.n_rows_reserved = n_rows;
     backend->capacity.n_inputs_reserved = n_inputs;
     return STATUS_OK;

@@ -202,8 +202,8 @@ static void expert_multiply(struct cpu_backend *backend, int32_t expert, const s
         forms |= packed_form(products[i].weight->packed[expert]);
     for (int i = 0; i < n; i++) {
         prepare_products(backend, products[i].weight->packed[expert],
-                         i ? products[i - 1].weight->packed[expert] : NULL, work.gathered, work.stride, n_rows,
-                         forms);
+                         i ? products[i - 1].weight->packed[expert] : NULL, work.gathered, work.stride,
+                         n_rows, forms);
         struct matrix *y = products[i].y;
         const struct weight *bias = products[i].bias;
         struct product_task task = {products[i].weight->packed[expert],

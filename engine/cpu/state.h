@@ -41,7 +41,7 @@ struct routing {
 struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
-    float *sorted_x; // [n_rows_max, n_inputs_max] rows in a weight's order of columns
+    float *sorted_x;           // [n_rows_max, n_inputs_max] rows in a weight's order of columns
     struct sampler **samplers; // [n_threads], created at the first draw
     int32_t n_vocab;           // of the samplers
     float *table_rows;         // [n_threads, n_table_cols_max]

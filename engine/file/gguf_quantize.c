@@ -127,7 +127,8 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     int n_threads = pool ? pool_n_threads(pool) : 1;
     rows->n_rows_each = TASK_ITEMS / (int64_t)rows->tensor->dims[0] + 1 + rows->n_rows / TASKS_MAX;
     int n_tasks = (int)((rows->n_rows + rows->n_rows_each - 1) / rows->n_rows_each);
-    rows->items = calloc((size_t)n_threads, rows->tensor->dims[0] * (rows->tensor->order ? 2 : 1) * sizeof *rows->items);
+    rows->items = calloc((size_t)n_threads,
+                         rows->tensor->dims[0] * (rows->tensor->order ? 2 : 1) * sizeof *rows->items);
     rows->errors = calloc((size_t)n_threads, sizeof *rows->errors);
     enum status status = STATUS_OK;
     if (!rows->items || !rows->errors) {

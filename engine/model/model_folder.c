@@ -34,9 +34,9 @@ struct folder {
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
     size_t n_activation_scales; // tensors that are not used
-    bool *used;   // [tensor of the folder] some made tensor uses it
-    int naming;   // index into language_names
-    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+    bool *used;                 // [tensor of the folder] some made tensor uses it
+    int naming;                 // index into language_names
+    bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
     uint64_t keys_hash;
     struct buffer unknown; // unknown keys of the folder's files
 };
@@ -354,7 +354,8 @@ static enum status find_matrix(struct folder *folder, struct origin *origin, str
         return out_of_memory(error);
     struct folder_matrix *matrix = &folder->matrices[folder->n_matrices];
     bool found;
-    enum status status = folder_find_matrix(&folder->config.quantization, folder->weights, name, matrix, &found, error);
+    enum status status =
+        folder_find_matrix(&folder->config.quantization, folder->weights, name, matrix, &found, error);
     if (status != STATUS_OK || !found)
         return status;
     if (origin->n_sources == 0)
@@ -541,10 +542,10 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) ||
-            (folder->config.language_part && folder_is_sight(name)))
+            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
             continue;
-        if ((folder->config.nvfp4 || folder->config.quantization.method) && folder_is_activation_scale(name)) {
+        if ((folder->config.nvfp4 || folder->config.quantization.method) &&
+            folder_is_activation_scale(name)) {
             folder->n_activation_scales++;
             continue;
         }
@@ -594,34 +595,6 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
 }
 
-// Adds the keys of model_folder.h that describe the pooling of an embedding model (sentence-transformers).
-static enum status read_pooling(struct folder *folder, const struct folder_files *files,
-                                const struct value *config, struct gguf_writer *keys, struct error *error)
-{
-    struct folder_embedding embedding = {.files = files, .config = config};
-    char key[128];
-    enum status status = folder_read_embedding(&embedding, error);
-    if (status != STATUS_OK)
-        return status;
-    if (embedding.refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
-    if (embedding.pooling_refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_POOLING, embedding.pooling_refused);
-    if (embedding.dimensions_refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_DIMENSIONS, embedding.dimensions_refused);
-    if (embedding.prompt.size)
-        gguf_writer_text(keys, MODEL_FOLDER_PROMPT, embedding.prompt);
-    if (embedding.n_tokens_max)
-        gguf_writer_u32(keys, MODEL_FOLDER_TOKENS_MAX, embedding.n_tokens_max);
-    if (embedding.is_listed)
-        gguf_writer_bool(keys, MODEL_FOLDER_NORMALIZES, embedding.normalizes);
-    if (embedding.pooling_type) {
-        snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
-        gguf_writer_u32(keys, key, embedding.pooling_type);
-    }
-    return STATUS_OK;
-}
-
 static enum status check_config(const struct folder_files *files, const struct value *config,
                                 struct error *error)
 {
@@ -636,39 +609,12 @@ static enum status check_config(const struct folder_files *files, const struct v
     return status;
 }
 
-// transformers would apply an adapter found beside the weights, which changes every result.
-static enum status refuse_adapter(const struct folder_files *files, struct error *error)
-{
-    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
-                                        "adapter_model.bin"};
-    char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
-    struct stat information;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", files->path, names[i]);
-        if (stat(path, &information) != 0)
-            continue;
-        struct value json = {.kind = VALUE_NULL};
-        bool found = false;
-        enum status status = i == 0 ? folder_read_json(files, names[i], &json, &found, error) : STATUS_OK;
-        if (status != STATUS_OK)
-            return status;
-        const struct value *base = value_get(&json, "base_model_name_or_path");
-        struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
-        return error_set(
-            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
-            "the folder to compute without it",
-            path, of.size < 128 ? (int)of.size : 128, of.data);
-    }
-    return STATUS_OK;
-}
-
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     struct folder_files files = {folder->path, &folder->arena, &folder->unknown};
     struct value config;
     bool found;
-    enum status status = refuse_adapter(&files, error);
+    enum status status = folder_refuse_adapter(&files, error);
     if (status == STATUS_OK)
         status = folder_read_json(&files, "config.json", &config, &found, error);
     if (status == STATUS_OK && !found)
@@ -685,7 +631,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
-        status = read_pooling(folder, &files, &config, keys, error);
+        status = folder_add_pooling(&files, &config, folder->config.family->name, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
@@ -741,6 +687,31 @@ static enum status put_name(struct folder *folder, struct gguf_writer *keys, con
     return STATUS_OK;
 }
 
+// Says what of a quantized folder is not used, and what is not held in its type.
+static void put_quantization(const struct folder *folder, struct gguf_writer *keys)
+{
+    struct buffer text = {0};
+    size_t n_floats = 0;
+    const struct tensor *first = NULL;
+    for (size_t i = 0; i < folder->n_matrices; i++)
+        if (folder->matrices[i].type == TENSOR_F32 && n_floats++ == 0)
+            first = folder->matrices[i].items;
+    if (folder->n_activation_scales || folder->config.quantization.quantizes_activations)
+        buffer_add_format(&text,
+                          "activations are not quantized as \"quantization_config\" says: it and %zu tensors "
+                          "(input_scale and others) are not used for them",
+                          folder->n_activation_scales);
+    if (n_floats)
+        buffer_add_format(&text,
+                          "%s%zu matrices are held as F32, because no quantized type has their groups, zero "
+                          "points or scales exactly: %.*s%s",
+                          text.size ? "; " : "", n_floats, (int)first->name.size, first->name.data,
+                          n_floats > 1 ? " and others" : "");
+    if (text.size)
+        gguf_writer_text(keys, MODEL_FOLDER_QUANTIZATION, (struct text){text.data, text.size});
+    buffer_finish(&text);
+}
+
 static enum status open_folder(struct gguf **gguf, const char *path, struct error *error)
 {
     struct folder *folder = calloc(1, sizeof *folder);
@@ -753,6 +724,8 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
+    if (status == STATUS_OK)
+        put_quantization(folder, &keys);
     if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them
         gguf_writer_text(&keys, MODEL_FOLDER_UNKNOWN,
                          (struct text){folder->unknown.data, folder->unknown.size});

@@ -297,8 +297,9 @@ static void read_quantization(struct config *config, const struct value *setting
 {
     if (!settings || config->status != STATUS_OK)
         return;
-    bool nvfp4 = folder_is_nvfp4(settings), mixed = is_text(find_in(settings, "format"), "mixed-precision") ||
-                                                    is_text(find_in(settings, "quant_algo"), "MIXED_PRECISION");
+    bool nvfp4 = folder_is_nvfp4(settings),
+         mixed = is_text(find_in(settings, "format"), "mixed-precision") ||
+                 is_text(find_in(settings, "quant_algo"), "MIXED_PRECISION");
     config->out->nvfp4 = config->out->nvfp4 || nvfp4;
     if (!nvfp4 || mixed)
         config->status = folder_read_quantized(&config->out->quantization, settings, config->error);

@@ -237,8 +237,8 @@ uint64_t folder_matrix_group(const struct folder_matrix *matrix, uint64_t column
 float folder_matrix_scale(const struct folder_matrix *matrix, uint64_t row, uint64_t group)
 {
     bool by_column = matrix->kind == ITEMS_GPTQ || matrix->kind == ITEMS_AWQ;
-    uint64_t at = by_column ? group * matrix->n_rows + row
-                            : row / matrix->rows_each * matrix->n_groups + group;
+    uint64_t at =
+        by_column ? group * matrix->n_rows + row : row / matrix->rows_each * matrix->n_groups + group;
     const struct tensor_traits *traits = tensor_traits(matrix->scales->type);
     float scale;
     traits->dequantize((const char *)matrix->scales->data + at * traits->block_bytes, &scale, 1);
@@ -251,7 +251,8 @@ int folder_matrix_zero(const struct folder_matrix *matrix, uint64_t row, uint64_
     if (!matrix->zeros)
         return middle;
     if (matrix->zeros_in_bytes)
-        return middle + ((const int8_t *)matrix->zeros->data)[row / matrix->rows_each * matrix->n_groups + group];
+        return middle +
+               ((const int8_t *)matrix->zeros->data)[row / matrix->rows_each * matrix->n_groups + group];
     uint64_t per = 32 / (uint64_t)bits, word = row / per, place = row % per;
     uint64_t at = matrix->kind == ITEMS_BY_ROW ? word * matrix->n_groups + group
                                                : group * (matrix->n_rows / per) + word;
@@ -316,8 +317,8 @@ static enum status read_blocks(struct folder_matrix *matrix, struct error *error
         return STATUS_OK;
     uint64_t *counts = calloc(matrix->n_groups, sizeof *counts);
     if (!counts)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the groups of %llu columns",
-                         (unsigned long long)matrix->n_columns);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                         "no memory for the groups of %llu columns", (unsigned long long)matrix->n_columns);
     for (uint64_t i = 0; i < matrix->n_columns; i++) {
         counts[group_at(matrix->groups, i)]++;
         matrix->is_ordered |= i && group_at(matrix->groups, i) < group_at(matrix->groups, i - 1);
@@ -363,8 +364,8 @@ void folder_matrices_agree(struct folder_matrix *matrices, size_t n, bool sorts)
         columns = matrices[i].block_columns < columns ? matrices[i].block_columns : columns;
         if (own != type)
             type = !is_four_bits(own) || !is_four_bits(type) ? TENSOR_F32
-                   : columns == 64                            ? TENSOR_U4_64
-                                                              : TENSOR_U4_32;
+                   : columns == 64                           ? TENSOR_U4_64
+                                                             : TENSOR_U4_32;
     }
     for (size_t i = 0; i < n; i++)
         matrices[i].type = type;
@@ -402,10 +403,11 @@ enum status folder_find_matrix(const struct folder_quantization *quantization,
     if (!*found)
         return STATUS_OK;
     if (is_ignored(quantization, search.stem))
-        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "quantization_config: \"%s\" names %.*s: expected a matrix that is not quantized, got %s",
-                         quantization->ignored_key, (int)search.stem.size - 1, search.stem.data,
-                         part_names[out->kind][PART_ITEMS]);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "quantization_config: \"%s\" names %.*s: expected a matrix that is not quantized, got %s",
+            quantization->ignored_key, (int)search.stem.size - 1, search.stem.data,
+            part_names[out->kind][PART_ITEMS]);
     enum status status = find_parts(&search, out);
     if (status != STATUS_OK)
         return status;

@@ -56,7 +56,8 @@ static void read_items(const struct folder_matrix *matrix, const uint64_t *rows,
                 matrix->kind == ITEMS_E4M3 ? from[i]
                 : matrix->kind == ITEMS_I8
                     ? from[i] ^ 0x80
-                    : word_at(matrix->items, rows[r] * matrix->items->dims[0] + i / per) >> (i % per * bits) & mask;
+                    : word_at(matrix->items, rows[r] * matrix->items->dims[0] + i / per) >> (i % per * bits) &
+                          mask;
     }
     for (uint64_t i = 0; i < n_columns && matrix->kind >= ITEMS_GPTQ; i++)
         for (size_t r = 0; r < n; r++) {
@@ -121,8 +122,8 @@ static void write_blocks(const struct folder_matrix *matrix, uint64_t row, const
             block[i] = items[order[first + i]];
         uint64_t group = folder_matrix_group(matrix, (uint64_t)order[first]);
         int zero = matrix->kind == ITEMS_E4M3 ? 0 : folder_matrix_zero(matrix, row, group);
-        put_block(matrix->type, block, ldexpf(folder_matrix_scale(matrix, row, group), -matrix->factor_exponent),
-                  zero, out);
+        put_block(matrix->type, block,
+                  ldexpf(folder_matrix_scale(matrix, row, group), -matrix->factor_exponent), zero, out);
         out += traits->block_bytes;
     }
 }

@@ -74,9 +74,9 @@ struct folder_config {
     struct folder_shape shape;
     const float *divisors[3];
     size_t n_divisors;
-    int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
-    bool language_part;    // a vision-language model: tensor names have another prefix
-    bool nvfp4;            // matrices may be stored in NVFP4
+    int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
+    bool language_part;                      // a vision-language model: tensor names have another prefix
+    bool nvfp4;                              // matrices may be stored in NVFP4
     struct folder_quantization quantization; // or otherwise quantized
 };
 
@@ -135,6 +135,8 @@ enum status folder_read_file(const struct folder_files *files, const char *name,
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
 
+enum status folder_refuse_adapter(const struct folder_files *files, struct error *error) WARN_UNUSED;
+
 // model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
@@ -191,3 +193,6 @@ struct folder_embedding {
     bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
+// Adds the keys of model_folder.h that describe the pooling.
+enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
+                               const char *family, struct gguf_writer *keys, struct error *error) WARN_UNUSED;

@@ -145,8 +145,9 @@ static void read_rectangle(struct reader *reader, const char *key, struct folder
 
 static void read_fp8(struct reader *reader, struct folder_quantization *out, bool by_row)
 {
-    static const char *const formats[] = {"e4m3", "float8_e4m3fn", NULL},
-                             *const activations[] = {"dynamic", "static", NULL};
+    static const char *const formats[] = {"e4m3", "float8_e4m3fn", NULL}, *const activations[] = {"dynamic",
+                                                                                                  "static",
+                                                                                                  NULL};
     struct folder_scheme scheme = {.bits = 8, .is_float = true, .symmetric = true, .rows = by_row};
     out->method = METHOD_FP8;
     (void)read_choice(reader, "fmt", formats, false, "\"e4m3\"");
@@ -173,8 +174,7 @@ static void read_gptq(struct reader *reader, struct folder_quantization *out)
     static const char *const formats[] = {"gptq", "gptq_v2", NULL}, *const words[] = {"int32", NULL};
     out->method = METHOD_GPTQ;
     const char *key = find(reader, "checkpoint_format") ? "checkpoint_format" : "format";
-    out->zero_adds_one =
-        read_choice(reader, key, formats, false, "\"gptq\" or \"gptq_v2\"") == 0;
+    out->zero_adds_one = read_choice(reader, key, formats, false, "\"gptq\" or \"gptq_v2\"") == 0;
     (void)read_choice(reader, "pack_dtype", words, false, "\"int32\"");
     (void)read_truth(reader, "desc_act", false);
     (void)read_truth(reader, "sym", true);
@@ -220,7 +220,8 @@ static void read_weights(struct reader *reader, struct folder_quantization *out,
     scheme.symmetric = read_truth(reader, "symmetric", true);
     if (find(reader, "actorder") && find(reader, "actorder")->kind != VALUE_BOOL)
         (void)read_choice(reader, "actorder", orders, true, "\"group\", \"weight\" or null");
-    switch (read_choice(reader, "strategy", strategies, true, "\"tensor\", \"channel\", \"group\" or \"block\"")) {
+    switch (read_choice(reader, "strategy", strategies, true,
+                        "\"tensor\", \"channel\", \"group\" or \"block\"")) {
     case 0:
         scheme.rows = 0;
         break;
@@ -239,8 +240,12 @@ static void read_weights(struct reader *reader, struct folder_quantization *out,
 // The format of the whole folder, unless a group of matrices has one.
 static int read_format(struct reader *reader, bool required, int otherwise)
 {
-    static const char *const formats[] = {"pack-quantized",  "int-quantized",        "float-quantized",
-                                          "naive-quantized", "nvfp4-pack-quantized", "mixed-precision",
+    static const char *const formats[] = {"pack-quantized",
+                                          "int-quantized",
+                                          "float-quantized",
+                                          "naive-quantized",
+                                          "nvfp4-pack-quantized",
+                                          "mixed-precision",
                                           NULL};
     if (!required && !find(reader, "format"))
         return otherwise;
@@ -315,7 +320,8 @@ enum status folder_read_quantized(struct folder_quantization *out, const struct 
         read_awq(&reader, out);
         break;
     default:
-        (void)read_choice(&reader, "quant_algo", algorithms, true, "\"FP8\", \"NVFP4\" or \"MIXED_PRECISION\"");
+        (void)read_choice(&reader, "quant_algo", algorithms, true,
+                          "\"FP8\", \"NVFP4\" or \"MIXED_PRECISION\"");
         folder_set_fp8(out);
         break;
     }
@@ -324,9 +330,11 @@ enum status folder_read_quantized(struct folder_quantization *out, const struct 
 
 bool folder_is_activation_scale(struct text name)
 {
-    static const char *const endings[] = {".input_scale",       ".input_global_scale", ".input_zero_point",
-                                          ".activation_scale",  ".output_scale",       ".k_scale",
-                                          ".v_scale",           ".q_scale",            ".prob_output_scale"};
+    static const char *const endings[] = {".input_scale",      ".input_global_scale",
+                                          ".input_zero_point", ".activation_scale",
+                                          ".output_scale",     ".k_scale",
+                                          ".v_scale",          ".q_scale",
+                                          ".prob_output_scale"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         size_t size = strlen(endings[i]);
         if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)

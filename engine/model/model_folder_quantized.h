@@ -36,9 +36,9 @@ enum { FOLDER_SCHEMES_MAX = 16 };
 
 // What quantization_config says of some matrices.
 struct folder_scheme {
-    int bits;            // 8 with is_float: E4M3
+    int bits; // 8 with is_float: E4M3
     bool is_float;
-    bool symmetric;      // no zero points
+    bool symmetric;         // no zero points
     uint64_t rows, columns; // that share a scale; 0: all
 };
 
@@ -68,8 +68,8 @@ enum { FOLDER_MATRIX_PARTS = 5 }; // items, scales, zero points, groups, shape
 struct folder_matrix {
     enum folder_items kind;
     int bits;
-    uint64_t n_rows, n_columns, n_groups; // groups: of a row's columns
-    uint64_t rows_each, columns_each;     // that share a scale
+    uint64_t n_rows, n_columns, n_groups;                 // groups: of a row's columns
+    uint64_t rows_each, columns_each;                     // that share a scale
     const struct tensor *items, *scales, *zeros, *groups; // zeros, groups: may be NULL
     bool zero_adds_one, zeros_in_bytes;
     size_t parts[FOLDER_MATRIX_PARTS]; // indexes of the tensors; SIZE_MAX: absent

@@ -146,7 +146,7 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 
 struct packed {
     struct packed_shape shape;
-    float scale; // of the whole weight: product_piece multiplies by it
+    float scale;          // of the whole weight: product_piece multiplies by it
     const int32_t *order; // packed_order
     int32_t n_panels;
     int32_t n_blocks;      // of 32 inputs; float types may fill the last one partly
