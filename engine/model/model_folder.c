@@ -88,15 +88,24 @@ static void make_nvfp4(const struct folder *folder, const struct origin *origin,
 static enum status make_quantized(const struct folder *folder, const struct origin *origin,
                                   const struct tensor *tensor, char *out, struct error *error)
 {
-    uint64_t n_rows = tensor->dims[1];
-    uint64_t *rows = malloc(n_rows * sizeof *rows);
-    enum status status = rows ? STATUS_OK : out_of_memory(error);
-    for (uint64_t row = 0; row < n_rows && rows; row++)
-        rows[row] = folder_source_row(&folder->config.shape, origin->rule->form, row, n_rows);
+    const struct folder_shape *shape = &folder->config.shape;
+    enum folder_form form = origin->rule->form;
+    struct folder_places places = {.n_rows = tensor->dims[1]};
+    places.rows = malloc(places.n_rows * sizeof *places.rows);
+    if (form == FORM_DELTA_COLUMNS)
+        places.columns = malloc(tensor->dims[0] * sizeof *places.columns);
+    enum status status = STATUS_OK;
+    if (!places.rows || (form == FORM_DELTA_COLUMNS && !places.columns))
+        status = out_of_memory(error);
+    for (uint64_t row = 0; row < places.n_rows && status == STATUS_OK; row++)
+        places.rows[row] = folder_source_row(shape, form, row, places.n_rows);
+    for (uint64_t i = 0; i < tensor->dims[0] && places.columns && status == STATUS_OK; i++)
+        places.columns[i] = (int32_t)folder_source_column(shape, i);
     for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
-        status = folder_matrix_write(&folder->matrices[origin->matrices + i], rows,
+        status = folder_matrix_write(&folder->matrices[origin->matrices + i], &places,
                                      out + i * tensor->size_bytes / origin->n_sources, error);
-    free(rows);
+    free(places.rows);
+    free(places.columns);
     return status;
 }
 
@@ -126,9 +135,13 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {
         folder_copy_transposed(from, item_bytes(from->type), out);
+    } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
+        folder_copy_columns(&folder->config.shape, from, out);
+    } else if (origin->rule->form == FORM_DELTA_DECAY) {
+        folder_make_decay(&folder->config.shape, from, data);
     } else {
-        uint64_t n_rows = from->n_dims == 1 ? from->dims[0] : tensor_n_rows(from);
-        uint64_t row_bytes = from->size_bytes / n_rows;
+        uint64_t n_rows = tensor->n_dims == 1 ? tensor->dims[0] : tensor_n_rows(tensor);
+        uint64_t row_bytes = tensor->size_bytes / n_rows;
         for (uint64_t row = 0; row < n_rows; row++)
             memcpy(out + row * row_bytes,
                    (const char *)from->data +
@@ -171,21 +184,44 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
 {
     struct folder_matrix *matrices = &folder->matrices[origin->matrices];
     enum folder_form form = origin->rule->form;
-    // These are read row by row, or taken apart, without an order of columns.
-    bool sorts = strcmp(origin->rule->to, "token_embd") != 0 && strcmp(origin->rule->to, "attn_kv_b") != 0;
+    const struct folder_shape *shape = &folder->config.shape;
+    // These are read row by row, taken apart, or have heads' columns to reorder: without an order by group.
+    bool sorts = strcmp(origin->rule->to, "token_embd") != 0 && strcmp(origin->rule->to, "attn_kv_b") != 0 &&
+                 form != FORM_DELTA_COLUMNS;
     folder_matrices_agree(matrices, origin->n_sources, sorts);
+    if (form == FORM_DELTA_COLUMNS && shape->delta.value_dim % 64 != 0)
+        matrices->type = TENSOR_F32; // heads do not have whole blocks
     *tensor = (struct tensor){.name = tensor->name,
                               .type = matrices->type,
                               .n_dims = form == FORM_STACKED ? 3 : 2,
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
-    if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes) ||
-        form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form >= FORM_FIRST_HALF)
+    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
+        form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
-    struct tensor rows = *tensor;
-    rows.n_dims = 2;
-    if (!folder_rows_fit(&folder->config.shape, form, &rows))
+    struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
+    if (!folder_rows_fit(shape, form, &rows))
         return wrong_shape(tensor, "rows of as many heads as config.json says", error);
+    tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
+    if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes))
+        return wrong_shape(matrices->items, "fewer items", error);
     return set_order(folder, origin, tensor, error);
+}
+
+// Shape and size of a tensor of reordered rows.
+static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
+{
+    if (form == FORM_DELTA_TAPS) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = tensor->dims[2];
+        tensor->dims[2] = 1;
+    } else if (form == FORM_DELTA_DECAY) {
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * sizeof(float);
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE) {
+        tensor->size_bytes /= tensor->dims[1];
+        tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
+        tensor->size_bytes *= tensor->dims[1];
+    }
 }
 
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
@@ -196,7 +232,9 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         return set_quantized_form(folder, tensor, origin, error);
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
-        if (origin->rule->form == FORM_TRANSPOSED || origin->rule->form >= FORM_FIRST_HALF)
+        enum folder_form form = origin->rule->form;
+        if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
+            form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -241,6 +279,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     default:
         if (!folder_rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
+        set_rows(folder, tensor, origin->rule->form);
         break;
     }
     tensor->data = NULL;
@@ -323,7 +362,7 @@ static enum status find_blocks(struct folder *folder, struct origin *origin, int
 
 static void take_source(struct folder *folder, struct origin *origin, size_t index)
 {
-    bool again = origin->rule->form >= FORM_FIRST_HALF; // at most two parts, so `sources` has room
+    bool again = origin->rule->form >= FORM_DELTA_QKV; // at most two parts, so `sources` has room
     if (!folder->used[index] || again)
         folder->sources[folder->n_sources++] = index;
     folder->used[index] = true;

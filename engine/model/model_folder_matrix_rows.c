@@ -101,14 +101,15 @@ static void put_block(enum tensor_type type, const uint8_t *items, float scale, 
     }
 }
 
-static void write_floats(const struct folder_matrix *matrix, uint64_t row, const uint8_t *items, float *out)
+static void write_floats(const struct folder_matrix *matrix, uint64_t row, const int32_t *columns,
+                         const uint8_t *items, float *out)
 {
     for (uint64_t i = 0; i < matrix->n_columns; i++) {
-        uint64_t group = folder_matrix_group(matrix, i);
+        uint64_t column = columns ? (uint64_t)columns[i] : i, group = folder_matrix_group(matrix, column);
         float scale = folder_matrix_scale(matrix, row, group);
         out[i] = matrix->kind == ITEMS_E4M3
-                     ? e4m3_to_float(items[i]) * scale
-                     : (float)(items[i] - folder_matrix_zero(matrix, row, group)) * scale;
+                     ? e4m3_to_float(items[column]) * scale
+                     : (float)(items[column] - folder_matrix_zero(matrix, row, group)) * scale;
     }
 }
 
@@ -128,25 +129,27 @@ static void write_blocks(const struct folder_matrix *matrix, uint64_t row, const
     }
 }
 
-enum status folder_matrix_write(const struct folder_matrix *matrix, const uint64_t *source_rows, void *out,
-                                struct error *error)
+enum status folder_matrix_write(const struct folder_matrix *matrix, const struct folder_places *places,
+                                void *out, struct error *error)
 {
     const struct tensor_traits *traits = tensor_traits(matrix->type);
-    const uint64_t n_columns = matrix->n_columns, n_rows = matrix->n_rows;
+    const uint64_t n_columns = matrix->n_columns;
     const uint64_t row_bytes = n_columns / traits->block_items * traits->block_bytes;
     uint8_t *items = malloc(ROWS_TOGETHER * n_columns), *at = out;
     int32_t *order = malloc(n_columns * sizeof *order);
     enum status status =
         items && order ? folder_matrix_order(matrix, order, error) : out_of_memory(matrix, error);
-    for (uint64_t first = 0; first < n_rows && status == STATUS_OK; first += ROWS_TOGETHER) {
-        size_t n = n_rows - first < ROWS_TOGETHER ? (size_t)(n_rows - first) : ROWS_TOGETHER;
-        read_items(matrix, source_rows + first, n, items);
+    for (uint64_t first = 0; first < places->n_rows && status == STATUS_OK; first += ROWS_TOGETHER) {
+        uint64_t left = places->n_rows - first;
+        size_t n = left < ROWS_TOGETHER ? (size_t)left : ROWS_TOGETHER;
+        read_items(matrix, places->rows + first, n, items);
         for (size_t r = 0; r < n; r++, at += row_bytes) {
-            uint64_t row = source_rows[first + r];
+            uint64_t row = places->rows[first + r];
             if (matrix->type == TENSOR_F32)
-                write_floats(matrix, row, items + r * n_columns, (float *)(void *)at);
+                write_floats(matrix, row, places->columns, items + r * n_columns, (float *)(void *)at);
             else
-                write_blocks(matrix, row, order, items + r * n_columns, at);
+                write_blocks(matrix, row, places->columns ? places->columns : order, items + r * n_columns,
+                             at);
         }
     }
     free(items);

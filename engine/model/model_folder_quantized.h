@@ -91,9 +91,15 @@ enum status folder_matrix_order(const struct folder_matrix *matrix, int32_t *ord
                                 struct error *error) WARN_UNUSED;
 // A power of two.
 float folder_matrix_factor(const struct folder_matrix *matrix);
-// Writes rows as blocks of matrix->type. `source_row`: the folder's row of row 0 .. n_rows - 1.
-enum status folder_matrix_write(const struct folder_matrix *matrix, const uint64_t *source_rows, void *out,
-                                struct error *error) WARN_UNUSED;
+// Where rows and columns are in the folder.
+struct folder_places {
+    uint64_t *rows; // [n_rows]
+    uint64_t n_rows;
+    int32_t *columns; // [n_columns], with whole blocks of a group; NULL: sorted by group if is_ordered
+};
+// Writes rows as blocks of matrix->type.
+enum status folder_matrix_write(const struct folder_matrix *matrix, const struct folder_places *places,
+                                void *out, struct error *error) WARN_UNUSED;
 
 // One scale, and the zero point of unsigned items. Private to model_folder_matrix*.c.
 float folder_matrix_scale(const struct folder_matrix *matrix, uint64_t row, uint64_t group);
