@@ -736,10 +736,11 @@ static void put_quantization(const struct folder *folder, struct gguf_writer *ke
         if (folder->matrices[i].type == TENSOR_F32 && n_floats++ == 0)
             first = folder->matrices[i].items;
     if (folder->n_activation_scales || folder->config.quantization.quantizes_activations)
-        buffer_add_format(&text,
-                          "activations are not quantized as \"quantization_config\" says: it and %zu tensors "
-                          "(input_scale and others) are not used for them",
-                          folder->n_activation_scales);
+        buffer_add_format(
+            &text,
+            "activations are not quantized as quantization_config says; tensors that are not used "
+            "for it (input_scale and others): %zu",
+            folder->n_activation_scales);
     if (n_floats)
         buffer_add_format(&text,
                           "%s%zu matrices are held as F32, because no quantized type has their groups, zero "
