@@ -382,10 +382,12 @@ static void pack_float_rows(float *out, const struct tensor *tensor, uint64_t fi
 {
     uint64_t n_inputs = tensor->dims[0], stride = (n_inputs + 3) / 4 * 4;
     for (int64_t row = begin; row < end; row++) {
-        memset(out + (uint64_t)row * stride, 0, stride * sizeof *out);
-        memcpy(out + (uint64_t)row * stride,
-               (const uint8_t *)tensor->data + (first_row + (uint64_t)row) * n_inputs * sizeof *out,
-               n_inputs * sizeof *out);
+        float *items = out + (uint64_t)row * stride;
+        memset(items, 0, stride * sizeof *items);
+        tensor_traits(tensor->type)
+            ->dequantize((const uint8_t *)tensor->data +
+                             (first_row + (uint64_t)row) * tensor_row_bytes(tensor),
+                         items, n_inputs);
     }
 }
 

@@ -175,8 +175,7 @@ struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n
                                               : 120;
         if (type == TENSOR_F8_E4M3) {
             fill_float(bytes + at, TENSOR_F32, fill, state);
-            for (uint32_t i = 4; i < traits->block_bytes && fill != FILL_HIGHEST && fill != FILL_INFINITE;
-                 i++)
+            for (uint32_t i = 4; i < traits->block_bytes && fill != FILL_INFINITE; i++)
                 bytes[at + i] -= (bytes[at + i] & 0x7F) == 0x7F; // no NaN
         }
         if (type == TENSOR_U4_32 || type == TENSOR_U4_64)
