@@ -9,7 +9,7 @@
 
 // GPTQ and AWQ store the items of a column together: rows are read together, so that each cache line is read
 // once.
-enum { ROWS_TOGETHER = 64 };
+enum { ROWS_TOGETHER = 64, COLUMNS_TOGETHER = 32 };
 
 static enum status out_of_memory(const struct folder_matrix *matrix, struct error *error)
 {
@@ -44,29 +44,62 @@ static uint32_t word_at(const struct tensor *items, uint64_t index)
     return word;
 }
 
-// Reads the unsigned items of rows in the folder's order of columns: items [n, n_columns].
-static void read_items(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
+// The readers below read unsigned items in the folder's order of columns: items [n, n_columns].
+static void read_bytes(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
 {
-    const uint64_t n_columns = matrix->n_columns, n_rows = matrix->n_rows;
-    const unsigned bits = (unsigned)matrix->bits, per = 32 / bits, mask = (1u << bits) - 1;
-    for (size_t r = 0; r < n && matrix->kind <= ITEMS_BY_ROW; r++) {
+    const uint64_t n_columns = matrix->n_columns;
+    const uint8_t flip = matrix->kind == ITEMS_I8 ? 0x80 : 0;
+    for (size_t r = 0; r < n; r++) {
         const uint8_t *from = (const uint8_t *)matrix->items->data + rows[r] * n_columns;
         for (uint64_t i = 0; i < n_columns; i++)
-            items[r * n_columns + i] =
-                matrix->kind == ITEMS_E4M3 ? from[i]
-                : matrix->kind == ITEMS_I8
-                    ? from[i] ^ 0x80
-                    : word_at(matrix->items, rows[r] * matrix->items->dims[0] + i / per) >> (i % per * bits) &
-                          mask;
+            items[r * n_columns + i] = from[i] ^ flip;
     }
-    for (uint64_t i = 0; i < n_columns && matrix->kind >= ITEMS_GPTQ; i++)
+}
+
+// Words of consecutive columns.
+static void read_words(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
+{
+    const uint64_t n_columns = matrix->n_columns, n_words = matrix->items->dims[0];
+    const unsigned bits = (unsigned)matrix->bits, per = 32 / bits, mask = (1u << bits) - 1;
+    for (uint64_t first = 0, w = 0; first < n_columns; first += per, w++)
         for (size_t r = 0; r < n; r++) {
-            uint64_t row = rows[r];
-            bool by_column = matrix->kind == ITEMS_AWQ;
-            uint64_t at = by_column ? i * (n_rows / per) + row / per : i / per * n_rows + row;
-            unsigned place = by_column ? (unsigned)(row % 2 * 4 + row % 8 / 2) : (unsigned)(i % per);
-            items[r * n_columns + i] = (uint8_t)(word_at(matrix->items, at) >> (place * bits) & mask);
+            uint32_t word = word_at(matrix->items, matrix->kind == ITEMS_GPTQ ? w * matrix->n_rows + rows[r]
+                                                                              : rows[r] * n_words + w);
+            uint8_t *to = items + r * n_columns + first;
+            for (unsigned j = 0; j < per && j < n_columns - first; j++, word >>= bits)
+                to[j] = (uint8_t)(word & mask);
         }
+}
+
+static void read_awq(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
+{
+    const uint64_t n_columns = matrix->n_columns, n_words = matrix->items->dims[0];
+    uint64_t words[ROWS_TOGETHER];
+    unsigned shifts[ROWS_TOGETHER];
+    for (size_t r = 0; r < n; r++) {
+        words[r] = rows[r] / 8;
+        shifts[r] = (unsigned)(rows[r] % 2 * 4 + rows[r] % 8 / 2) * 4;
+    }
+    // Rows of a power of two bytes share cache sets, so a tile of columns is transposed apart from them.
+    for (uint64_t first = 0; first < n_columns; first += COLUMNS_TOGETHER) {
+        uint8_t tile[ROWS_TOGETHER][COLUMNS_TOGETHER];
+        uint64_t n_tile = n_columns - first < COLUMNS_TOGETHER ? n_columns - first : COLUMNS_TOGETHER;
+        for (uint64_t i = 0; i < n_tile; i++)
+            for (size_t r = 0; r < n; r++)
+                tile[r][i] = word_at(matrix->items, (first + i) * n_words + words[r]) >> shifts[r] & 15;
+        for (size_t r = 0; r < n; r++)
+            memcpy(items + r * n_columns + first, tile[r], n_tile);
+    }
+}
+
+static void read_items(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
+{
+    if (matrix->kind == ITEMS_AWQ)
+        read_awq(matrix, rows, n, items);
+    else if (matrix->kind == ITEMS_GPTQ || matrix->kind == ITEMS_BY_ROW)
+        read_words(matrix, rows, n, items);
+    else
+        read_bytes(matrix, rows, n, items);
 }
 
 static void put_nibbles(const uint8_t *items, uint8_t *out)
