@@ -411,7 +411,7 @@ static enum status find_matrix(struct folder *folder, struct origin *origin, str
     return STATUS_OK;
 }
 
-// Finds a tensor of the folder, or those of a quantized matrix. *index: the weights or the items;
+// Finds a tensor of the folder, or all tensors of a quantized matrix. *index: the weights or the items;
 // SIZE_MAX: absent.
 static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
                                struct error *error)

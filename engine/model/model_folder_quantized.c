@@ -9,14 +9,14 @@ static const char setting_name[] = "quantization_config";
 // --- Reading ---
 
 // The settings of an object; the first fault is kept.
-struct reader {
+struct settings_reader {
     const struct value *object;
     const char *path; // "quantization_config", or of the object in it
     enum status status;
     struct error *error;
 };
 
-static void refuse(struct reader *reader, const char *key, const char *expected)
+static void refuse(struct settings_reader *reader, const char *key, const char *expected)
 {
     char text[VALUE_DESCRIPTION_BYTES] = "nothing";
     const struct value *value = value_get(reader->object, key);
@@ -28,7 +28,7 @@ static void refuse(struct reader *reader, const char *key, const char *expected)
 }
 
 // NULL if it is absent or null.
-static const struct value *find(const struct reader *reader, const char *key)
+static const struct value *find(const struct settings_reader *reader, const char *key)
 {
     const struct value *value = value_get(reader->object, key);
     return value && value->kind != VALUE_NULL ? value : NULL;
@@ -41,8 +41,8 @@ static bool is_text(const struct value *value, const char *text)
 }
 
 // The index of the setting in `texts`, which ends with NULL. An absent one is the first, unless `required`.
-static int read_choice(struct reader *reader, const char *key, const char *const *texts, bool required,
-                       const char *expected)
+static int read_choice(struct settings_reader *reader, const char *key, const char *const *texts,
+                       bool required, const char *expected)
 {
     const struct value *value = find(reader, key);
     if (!value && !required)
@@ -54,7 +54,7 @@ static int read_choice(struct reader *reader, const char *key, const char *const
     return 0;
 }
 
-static bool read_truth(struct reader *reader, const char *key, bool otherwise)
+static bool read_truth(struct settings_reader *reader, const char *key, bool otherwise)
 {
     const struct value *value = find(reader, key);
     if (value && value->kind != VALUE_BOOL)
@@ -63,7 +63,7 @@ static bool read_truth(struct reader *reader, const char *key, bool otherwise)
 }
 
 // From 1 to 2^31 - 1; `least` -1 also permits -1.
-static int64_t read_size(struct reader *reader, const char *key, int64_t least)
+static int64_t read_size(struct settings_reader *reader, const char *key, int64_t least)
 {
     const struct value *value = find(reader, key);
     if (value && value->kind == VALUE_INTEGER && value->integer >= least && value->integer != 0 &&
@@ -73,7 +73,7 @@ static int64_t read_size(struct reader *reader, const char *key, int64_t least)
     return 1;
 }
 
-static int read_bits(struct reader *reader, const char *key, bool eight)
+static int read_bits(struct settings_reader *reader, const char *key, bool eight)
 {
     const struct value *value = find(reader, key);
     if (value && value->kind == VALUE_INTEGER && (value->integer == 4 || (eight && value->integer == 8)))
@@ -95,13 +95,13 @@ static bool is_empty(const struct value *value)
 }
 
 // Settings that select other matrices or another computation.
-static void refuse_unless_empty(struct reader *reader, const char *key)
+static void refuse_unless_empty(struct settings_reader *reader, const char *key)
 {
     if (!is_empty(value_get(reader->object, key)))
         refuse(reader, key, "none");
 }
 
-static void read_ignored(struct reader *reader, struct folder_quantization *out, const char *key)
+static void read_ignored(struct settings_reader *reader, struct folder_quantization *out, const char *key)
 {
     const struct value *names = find(reader, key);
     if (!names)
@@ -119,7 +119,8 @@ static void read_ignored(struct reader *reader, struct folder_quantization *out,
 
 // --- Methods ---
 
-static void add_scheme(struct reader *reader, struct folder_quantization *out, struct folder_scheme scheme)
+static void add_scheme(struct settings_reader *reader, struct folder_quantization *out,
+                       struct folder_scheme scheme)
 {
     if (out->n_schemes < FOLDER_SCHEMES_MAX)
         out->schemes[out->n_schemes++] = scheme;
@@ -129,7 +130,7 @@ static void add_scheme(struct reader *reader, struct folder_quantization *out, s
 }
 
 // [rows, columns] of the rectangles that share a scale.
-static void read_rectangle(struct reader *reader, const char *key, struct folder_scheme *scheme)
+static void read_rectangle(struct settings_reader *reader, const char *key, struct folder_scheme *scheme)
 {
     const struct value *sizes = find(reader, key);
     bool fits = sizes && sizes->kind == VALUE_ARRAY && sizes->array.n_items == 2;
@@ -143,7 +144,7 @@ static void read_rectangle(struct reader *reader, const char *key, struct folder
     scheme->columns = (uint64_t)sizes->array.items[1].integer;
 }
 
-static void read_fp8(struct reader *reader, struct folder_quantization *out, bool by_row)
+static void read_fp8(struct settings_reader *reader, struct folder_quantization *out, bool by_row)
 {
     static const char *const formats[] = {"e4m3", "float8_e4m3fn", NULL}, *const activations[] = {"dynamic",
                                                                                                   "static",
@@ -169,7 +170,7 @@ void folder_set_fp8(struct folder_quantization *out)
     };
 }
 
-static void read_gptq(struct reader *reader, struct folder_quantization *out)
+static void read_gptq(struct settings_reader *reader, struct folder_quantization *out)
 {
     static const char *const formats[] = {"gptq", "gptq_v2", NULL}, *const words[] = {"int32", NULL};
     out->method = METHOD_GPTQ;
@@ -188,7 +189,7 @@ static void read_gptq(struct reader *reader, struct folder_quantization *out)
                                       .columns = columns < 0 ? 0 : (uint64_t)columns});
 }
 
-static void read_awq(struct reader *reader, struct folder_quantization *out)
+static void read_awq(struct settings_reader *reader, struct folder_quantization *out)
 {
     static const char *const versions[] = {"gemm", NULL};
     out->method = METHOD_AWQ;
@@ -204,7 +205,7 @@ static void read_awq(struct reader *reader, struct folder_quantization *out)
 }
 
 // The weights' settings of one group of compressed-tensors.
-static void read_weights(struct reader *reader, struct folder_quantization *out, int format)
+static void read_weights(struct settings_reader *reader, struct folder_quantization *out, int format)
 {
     static const char *const types[] = {"int", "float", NULL},
                              *const strategies[] = {"tensor", "channel", "group", "block", NULL},
@@ -238,7 +239,7 @@ static void read_weights(struct reader *reader, struct folder_quantization *out,
 }
 
 // The format of the whole folder, unless a group of matrices has one.
-static int read_format(struct reader *reader, bool required, int otherwise)
+static int read_format(struct settings_reader *reader, bool required, int otherwise)
 {
     static const char *const formats[] = {"pack-quantized",
                                           "int-quantized",
@@ -253,7 +254,7 @@ static int read_format(struct reader *reader, bool required, int otherwise)
                        "\"pack-quantized\", \"int-quantized\", \"float-quantized\" or \"naive-quantized\"");
 }
 
-static void read_compressed(struct reader *reader, struct folder_quantization *out)
+static void read_compressed(struct settings_reader *reader, struct folder_quantization *out)
 {
     enum { NAIVE = 3, NVFP4, MIXED };
     static const char *const states[] = {"compressed", NULL};
@@ -273,7 +274,7 @@ static void read_compressed(struct reader *reader, struct folder_quantization *o
         char path[160];
         snprintf(path, sizeof path, "%s: \"config_groups\": \"%.*s\"", setting_name,
                  group->key.size < 64 ? (int)group->key.size : 64, group->key.data);
-        struct reader one = {&group->value, path, STATUS_OK, reader->error};
+        struct settings_reader one = {&group->value, path, STATUS_OK, reader->error};
         int own = read_format(&one, false, format);
         if (own == MIXED)
             refuse(&one, "format", "the group's own format");
@@ -295,7 +296,7 @@ enum status folder_read_quantized(struct folder_quantization *out, const struct 
     static const char *const methods[] = {"fp8",  "fbgemm_fp8", "compressed-tensors", "compressed_tensors",
                                           "gptq", "awq",        "modelopt",           NULL},
                              *const algorithms[] = {"FP8", "MIXED_PRECISION", NULL};
-    struct reader reader = {settings, setting_name, STATUS_OK, error};
+    struct settings_reader reader = {settings, setting_name, STATUS_OK, error};
     *out = (struct folder_quantization){0};
     if (settings->kind != VALUE_OBJECT)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"%s\": expected an object, got %s",

@@ -13,7 +13,7 @@ enum format { FP8, COMPRESSED, INTEGERS, GPTQ, AWQ };
 enum scales { SCALES_F32, SCALES_F16, SCALES_BF16 };
 
 // How a folder is stored, what it is held as, and a fault of one matrix.
-struct way {
+struct quantized_way {
     enum format format;
     const char *settings; // of quantization_config
     int bits;
@@ -44,7 +44,7 @@ struct way {
 #define AWQ_OF(columns)                                                                                      \
     "\"quant_method\":\"awq\",\"bits\":4,\"group_size\":" #columns ",\"zero_point\":true,\"version\":\"GEMM\""
 
-static const struct way ways[] = {
+static const struct quantized_way ways[] = {
     {FP8, "\"quant_method\":\"fp8\",\"activation_scheme\":\"static\"", 8, 0, 0, .type = TENSOR_F8_E4M3,
      .scale_name = ".weight_scale"},
     {FP8, "\"quant_method\":\"fp8\",\"fmt\":\"e4m3\",\"weight_block_size\":[48,32]", 8, 48, 32,
@@ -86,7 +86,7 @@ static const struct way ways[] = {
 enum { ROWS_MAX = WIDTH, GROUPS_MAX = 8 };
 
 // A matrix is a function of its name and the way. The zero points and scales are of [rows / way->rows][groups].
-struct made {
+struct made_matrix {
     uint64_t n_rows, n_columns, n_groups, rows_each;
     uint8_t items[ROWS_MAX][WIDTH];
     int zeros[ROWS_MAX][GROUPS_MAX];
@@ -100,7 +100,7 @@ static uint64_t parts(uint64_t n, uint64_t each)
     return each ? (n + each - 1) / each : 1;
 }
 
-static void draw_scale(const struct way *way, uint64_t *state, uint32_t *bits, float *scale)
+static void draw_scale(const struct quantized_way *way, uint64_t *state, uint32_t *bits, float *scale)
 {
     uint32_t fraction = random_bits(state), exponent = random_bits(state) % 4;
     switch (way->scales) {
@@ -119,7 +119,7 @@ static void draw_scale(const struct way *way, uint64_t *state, uint32_t *bits, f
     }
 }
 
-static void make(struct made *made, const struct way *way, const char *name, uint64_t n_rows,
+static void make(struct made_matrix *made, const struct quantized_way *way, const char *name, uint64_t n_rows,
                  uint64_t n_columns)
 {
     uint64_t state = 1;
@@ -158,7 +158,8 @@ static float e4m3(int byte)
     return (float)(byte & 0x80 ? -value : value);
 }
 
-static float made_weight(const struct way *way, const struct made *made, uint64_t row, uint64_t column)
+static float made_weight(const struct quantized_way *way, const struct made_matrix *made, uint64_t row,
+                         uint64_t column)
 {
     uint64_t at = row / made->rows_each, group = (uint64_t)made->groups[column];
     float item = way->format == FP8 ? e4m3(made->items[row][column])
@@ -168,14 +169,14 @@ static float made_weight(const struct way *way, const struct made *made, uint64_
 
 // --- Writing ---
 
-struct folder_writer {
-    const struct way *way;
+struct quantized_writer {
+    const struct quantized_way *way;
     struct safetensors_writer writer;
     const char *name; // of the matrix
     bool faulty;
 };
 
-static void put(struct folder_writer *out, const char *ending, const char *dtype, uint32_t n_dims,
+static void put(struct quantized_writer *out, const char *ending, const char *dtype, uint32_t n_dims,
                 uint64_t n_rows, uint64_t n_columns, const void *data, size_t size)
 {
     char name[160];
@@ -187,7 +188,7 @@ static void put(struct folder_writer *out, const char *ending, const char *dtype
 }
 
 // Writes numbers [n_rows, n_columns] as words that pack 32 / bits of them, along the columns or the rows.
-static void put_words(struct folder_writer *out, const char *ending, int bits, uint64_t n_rows,
+static void put_words(struct quantized_writer *out, const char *ending, int bits, uint64_t n_rows,
                       uint64_t n_columns, bool along_rows,
                       uint32_t (*number)(const void *, uint64_t, uint64_t), const void *context)
 {
@@ -206,7 +207,7 @@ static void put_words(struct folder_writer *out, const char *ending, int bits, u
 
 static uint32_t item_at(const void *context, uint64_t row, uint64_t column)
 {
-    return ((const struct made *)context)->items[row][column];
+    return ((const struct made_matrix *)context)->items[row][column];
 }
 
 static uint32_t item_of_column(const void *context, uint64_t column, uint64_t row)
@@ -228,7 +229,7 @@ static uint32_t awq_item(const void *context, uint64_t column, uint64_t place)
 
 static uint32_t zero_at(const void *context, uint64_t row, uint64_t group)
 {
-    return (uint32_t)((const struct made *)context)->zeros[row][group];
+    return (uint32_t)((const struct made_matrix *)context)->zeros[row][group];
 }
 
 static uint32_t zero_of_group(const void *context, uint64_t group, uint64_t row)
@@ -251,11 +252,11 @@ static uint32_t awq_zero(const void *context, uint64_t group, uint64_t place)
     return zero_at(context, awq_place(place), group);
 }
 
-static void put_scales(struct folder_writer *out, const struct made *made, bool by_group)
+static void put_scales(struct quantized_writer *out, const struct made_matrix *made, bool by_group)
 {
     static const char *const dtypes[] = {"F32", "F16", "BF16"};
     struct buffer data = {0};
-    const struct way *way = out->way;
+    const struct quantized_way *way = out->way;
     uint64_t n_rows = parts(made->n_rows, made->rows_each), n = by_group ? made->n_groups : n_rows,
              m = by_group ? n_rows : made->n_groups;
     for (uint64_t i = 0; i < n; i++)
@@ -268,10 +269,10 @@ static void put_scales(struct folder_writer *out, const struct made *made, bool 
     buffer_finish(&data);
 }
 
-static void put_matrix(struct folder_writer *out, const char *name, uint64_t n_rows, uint64_t n_columns)
+static void put_matrix(struct quantized_writer *out, const char *name, uint64_t n_rows, uint64_t n_columns)
 {
-    static struct made made;
-    const struct way *way = out->way;
+    static struct made_matrix made;
+    const struct quantized_way *way = out->way;
     make(&made, way, name, n_rows, n_columns);
     out->name = name;
     out->faulty = strstr(name, "q_proj") != NULL;
@@ -314,7 +315,7 @@ static void put_matrix(struct folder_writer *out, const char *name, uint64_t n_r
         put(out, ".input_scale", "F32", 0, 1, 1, made.scales, 4);
 }
 
-static void put_floats(struct folder_writer *out, const char *name, uint32_t n_dims, uint64_t n_rows,
+static void put_floats(struct quantized_writer *out, const char *name, uint32_t n_dims, uint64_t n_rows,
                        uint64_t n_columns)
 {
     static const float zeros[N_VOCAB * WIDTH];
@@ -324,14 +325,14 @@ static void put_floats(struct folder_writer *out, const char *name, uint32_t n_d
 }
 
 // A layer of Mixtral: rows that are reordered (q, k), matrices as they are (v, o), experts.
-static void write_folder(const struct way *way, const char *directory)
+static void write_folder(const struct quantized_way *way, const char *directory)
 {
     static const char config[] =
         "{\"model_type\":\"mixtral\",\"hidden_size\":128,\"intermediate_size\":64,"
         "\"num_hidden_layers\":1,\"num_attention_heads\":4,\"num_key_value_heads\":2,"
         "\"max_position_embeddings\":64,\"num_local_experts\":3,"
         "\"num_experts_per_tok\":2,\"quantization_config\":{%s}}";
-    struct folder_writer out = {.way = way};
+    struct quantized_writer out = {.way = way};
     struct buffer json = {0};
     char path[128], name[96];
     buffer_add_format(&json, config, way->settings);
@@ -365,10 +366,10 @@ static size_t their_row(size_t row, bool rotated)
     return rotated ? row / HEAD * HEAD + row % 2 * (HEAD / 2) + row % HEAD / 2 : row;
 }
 
-static void assert_matrix(const struct gguf *gguf, const struct way *way, const char *ours,
+static void assert_matrix(const struct gguf *gguf, const struct quantized_way *way, const char *ours,
                           const char *theirs, size_t expert, bool rotated)
 {
-    static struct made made;
+    static struct made_matrix made;
     static float items[WIDTH];
     char name[96];
     struct error error;
@@ -403,7 +404,7 @@ static void assert_matrix(const struct gguf *gguf, const struct way *way, const 
 TEST(weights_are_what_the_formats_say)
 {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        const struct way *way = &ways[i];
+        const struct quantized_way *way = &ways[i];
         char directory[64], theirs[96];
         struct gguf *gguf;
         struct error error;
@@ -434,7 +435,7 @@ TEST(weights_are_what_the_formats_say)
 
 // --- Refusals ---
 
-static void assert_folder_refused(const struct way *way, const char *words)
+static void assert_folder_refused(const struct quantized_way *way, const char *words)
 {
     char directory[64];
     struct gguf *gguf = NULL;
@@ -484,7 +485,7 @@ TEST(settings_that_are_not_supported_are_refused_by_key)
         {"\"quant_method\":\"modelopt\",\"quant_algo\":\"INT4_AWQ\"", "\"quant_algo\": expected \"FP8\""},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        struct way way = ways[0];
+        struct quantized_way way = ways[0];
         way.settings = refused[i][0];
         assert_folder_refused(&way, refused[i][1]);
     }
@@ -504,7 +505,7 @@ TEST(more_groups_of_matrices_than_the_limit_are_refused)
                               i ? "," : "", i, 32 << (15 - i > 0 ? 15 - i : 0));
         buffer_add_byte(&settings, '}');
         buffer_add_byte(&settings, '\0');
-        struct way way = ways[8]; // groups of 32: the last of 16
+        struct quantized_way way = ways[8]; // groups of 32: the last of 16
         way.settings = settings.data;
         if (n > 16) {
             assert_folder_refused(&way, "more than 16 groups of matrices");
@@ -522,9 +523,9 @@ TEST(more_groups_of_matrices_than_the_limit_are_refused)
     buffer_finish(&settings);
 }
 
-static const struct way *way_of(enum format format)
+static const struct quantized_way *way_of(enum format format)
 {
-    const struct way *way = ways;
+    const struct quantized_way *way = ways;
     while (way->format != format || (format == COMPRESSED && !way->ordered))
         way++;
     return way;
@@ -573,7 +574,7 @@ TEST(tensors_that_contradict_the_settings_are_refused_by_name)
         {AWQ, .settings = GPTQ_OF(4, 32, ""), .words = "q_proj."},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        struct way way = *way_of(refused[i].format);
+        struct quantized_way way = *way_of(refused[i].format);
         way.drop = refused[i].drop;
         way.dtype_of = refused[i].dtype_of;
         way.dtype = refused[i].dtype;
@@ -587,7 +588,7 @@ TEST(tensors_that_contradict_the_settings_are_refused_by_name)
 // Modules that are not converted are plain tensors: here the output matrix and the router.
 TEST(names_that_no_quantized_matrix_has_may_be_ignored)
 {
-    struct way way = *way_of(AWQ);
+    struct quantized_way way = *way_of(AWQ);
     char directory[64];
     struct gguf *gguf;
     struct error error;
