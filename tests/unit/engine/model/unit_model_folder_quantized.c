@@ -19,6 +19,8 @@ struct quantized_way {
     int bits;
     uint64_t rows, columns; // that share a scale; 0: all
     bool symmetric, v2, ordered;
+    bool mixed;      // the zero points of expert 1 are in the middle
+    bool byte_zeros; // zero points are not packed: older compressed-tensors
     enum scales scales;
     int exponent; // of the scales
     enum tensor_type type;
@@ -65,6 +67,8 @@ static const struct quantized_way ways[] = {
     {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .scales = SCALES_BF16, .exponent = -40,
      .type = TENSOR_U4_32},
     {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .scales = SCALES_F32, .type = TENSOR_F32},
+    {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .byte_zeros = true, .scales = SCALES_F16,
+     .type = TENSOR_U4_32},
     {COMPRESSED, GROUP(8, "true", 64, ""), 8, 1, 64, true, .scales = SCALES_BF16, .type = TENSOR_Q8_0},
     {COMPRESSED, GROUP(8, "false", 64, ""), 8, 1, 64, .scales = SCALES_BF16, .type = TENSOR_F32},
     {INTEGERS, BYTES, 8, 1, 0, true, .scales = SCALES_BF16, .type = TENSOR_Q8_0},
@@ -78,7 +82,7 @@ static const struct quantized_way ways[] = {
     {GPTQ, GPTQ_OF(8, 32, ""), 8, 1, 32, true, .ordered = true, .scales = SCALES_F16, .type = TENSOR_Q8_0},
     {GPTQ, GPTQ_OF(8, 32, ""), 8, 1, 32, .scales = SCALES_F16, .type = TENSOR_F32},
     {AWQ, AWQ_OF(32), 4, 1, 32, .scales = SCALES_F16, .type = TENSOR_U4_32},
-    {AWQ, AWQ_OF(64), 4, 1, 64, .scales = SCALES_F16, .type = TENSOR_U4_64},
+    {AWQ, AWQ_OF(64), 4, 1, 64, .mixed = true, .scales = SCALES_F16, .type = TENSOR_U4_64},
 };
 
 // --- A matrix ---
@@ -134,10 +138,11 @@ static void make(struct made_matrix *made, const struct quantized_way *way, cons
         for (uint64_t i = 0; i < n_columns; i++)
             made->items[row][i] = way->format == FP8 ? (uint8_t)((random_bits(&state) % 127) | (row % 2) << 7)
                                                      : (uint8_t)(random_bits(&state) % (1u << way->bits));
+    bool symmetric = way->symmetric || (way->mixed && strstr(name, "experts.1"));
     for (uint64_t row = 0; row < parts(n_rows, made->rows_each); row++)
         for (uint64_t group = 0; group < made->n_groups; group++) {
             made->zeros[row][group] =
-                way->symmetric ? 1 << (way->bits - 1) : (int)random_below(&state, 1u << way->bits);
+                symmetric ? 1 << (way->bits - 1) : (int)random_below(&state, 1u << way->bits);
             draw_scale(way, &state, &made->scale_bits[row][group], &made->scales[row][group]);
         }
     for (uint64_t i = 0; i < n_columns; i++)
@@ -291,7 +296,11 @@ static void put_matrix(struct quantized_writer *out, const char *name, uint64_t 
     case COMPRESSED:
         put_words(out, ".weight_packed", way->bits, n_rows, n_columns, false, item_at, &made);
         put(out, ".weight_shape", "I64", 1, 1, 2, shape, sizeof shape);
-        if (!way->symmetric)
+        for (uint64_t i = 0; i < n_rows * made.n_groups; i++)
+            bytes[i] = (uint8_t)(made.zeros[i / made.n_groups][i % made.n_groups] - 8);
+        if (way->byte_zeros)
+            put(out, ".weight_zero_point", "I8", 2, n_rows, made.n_groups, bytes, n_rows * made.n_groups);
+        else if (!way->symmetric)
             put_words(out, ".weight_zero_point", way->bits, n_rows, made.n_groups, true, zero_at, &made);
         if (way->ordered)
             put(out, ".weight_g_idx", "I32", 1, 1, n_columns, made.groups, 4 * n_columns);
