@@ -292,7 +292,8 @@ static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum
         struct text key = gguf_key_at(source, i, &rendered);
         if (!text_equals_string(key, "general.file_type") &&
             !text_equals_string(key, "general.quantization_version") &&
-            !text_equals_string(key, "general.alignment"))
+            !text_equals_string(key, "general.alignment") &&
+            !text_equals_string(key, "huggingface.quantization")) // of the source's tensors (model_folder.h)
             gguf_writer_copy(keys, source, i);
     }
     buffer_finish(&rendered);

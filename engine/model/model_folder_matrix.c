@@ -292,6 +292,8 @@ static bool scales_are_halves(const struct folder_matrix *matrix, int exponent, 
     return exact;
 }
 
+enum { FACTOR_EXPONENT_LEAST = -126 }; // of a normal float
+
 // Sets factor_exponent. False: the scales have no exact binary16 numbers.
 static bool find_factor(struct folder_matrix *matrix)
 {
@@ -302,7 +304,8 @@ static bool find_factor(struct folder_matrix *matrix)
         return true;
     (void)frexpf(largest, &exponent);
     matrix->factor_exponent = exponent - 15; // the largest becomes at least 2^14, below 2^15
-    return isfinite(largest) && scales_are_halves(matrix, matrix->factor_exponent, &largest);
+    return isfinite(largest) && matrix->factor_exponent >= FACTOR_EXPONENT_LEAST &&
+           scales_are_halves(matrix, matrix->factor_exponent, &largest);
 }
 
 // Sets block_columns and is_ordered.

@@ -67,6 +67,8 @@ static const struct quantized_way ways[] = {
     {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .scales = SCALES_BF16, .exponent = -40,
      .type = TENSOR_U4_32},
     {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .scales = SCALES_F32, .type = TENSOR_F32},
+    {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .scales = SCALES_BF16, .exponent = -118,
+     .type = TENSOR_F32},
     {COMPRESSED, GROUP(4, "false", 32, ""), 4, 1, 32, .byte_zeros = true, .scales = SCALES_F16,
      .type = TENSOR_U4_32},
     {COMPRESSED, GROUP(8, "true", 64, ""), 8, 1, 64, true, .scales = SCALES_BF16, .type = TENSOR_Q8_0},
@@ -387,7 +389,7 @@ static void assert_matrix(const struct gguf *gguf, const struct quantized_way *w
     float factor = 1.0f;
     if (factors)
         memcpy(&factor, (const float *)factors->data + expert, sizeof factor);
-    assert_int_equal(factors != NULL, way->exponent != 0);
+    assert_int_equal(factors != NULL, way->exponent != 0 && way->type != TENSOR_F32);
     snprintf(name, sizeof name, "blk.0.%s.weight", ours);
     const struct tensor *tensor = gguf_tensor(gguf, name);
     assert_ok(gguf_load(gguf, tensor, &error), &error);
