@@ -70,7 +70,7 @@ static const struct command commands[] = {
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
      "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
-    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
      "Prefill and decode tokens per second by batch size."},
@@ -281,7 +281,8 @@ static const struct option options[] = {
      "JSON with a blank behind each comma and colon (compact)"},
     {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
      "encode control tokens in the text as control tokens"},
-    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE", "tensor type of the matrices"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE",
+     "tensor type of the matrices (as in the model)"},
     {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 1, 0, "TYPE",
      "quantize the weights while loading: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},
