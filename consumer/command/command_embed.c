@@ -474,7 +474,7 @@ enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)

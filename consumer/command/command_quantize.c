@@ -72,7 +72,7 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
     if (!gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->tool.type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], false},
+    const struct file_use uses[] = {{"IN", settings->positionals[0], .is_model = true},
                                     {"OUT", settings->positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
