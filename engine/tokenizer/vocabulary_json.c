@@ -51,11 +51,6 @@ static enum status set_token(struct json_source *source, int64_t id, struct text
     return STATUS_OK;
 }
 
-static bool is_byte_token(struct text text)
-{
-    return text.size == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>';
-}
-
 static enum status add_added(struct json_source *source, const struct value *token)
 {
     const struct value *content = value_get(token, "content");
@@ -108,7 +103,7 @@ static enum status read_tokens(struct json_source *source, const struct value *r
         if (vocabulary->texts[member->value.integer].data)
             return refuse_source(source, "model.vocab: two tokens have the same id");
         status = set_token(source, member->value.integer, member->key,
-                           bytes && is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
+                           bytes && vocabulary_is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
     }
     for (size_t i = 0; added && i < added->array.n_items && status == STATUS_OK; i++)
         status = add_added(source, &added->array.items[i]);
