@@ -40,8 +40,9 @@ struct vocabulary_merge {
 
 // How text is split into words and tokens.
 struct token_rules {
-    bool byte_level; // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
-    bool adds_space; // insert a blank before text that follows nothing or a special token
+    bool byte_level;   // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
+    bool keeps_blanks; // not byte_level: blanks are written as such
+    bool adds_space;   // insert a blank before text that follows nothing or a special token
     bool space_unless_there; // but not if the text already starts with a blank
     bool space_first_only;   // only before text that follows nothing
     bool splits_blanks;      // merges never join a blank with the character before it

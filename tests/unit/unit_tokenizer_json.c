@@ -203,9 +203,9 @@ TEST(what_is_not_known_is_refused_by_name)
          "}",
          "x+"},
         {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," BYTES_MODEL "}", "BertPreTokenizer"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Removed\"}"
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Merged\"}"
          "," BYTES_MODEL "}",
-         "Removed"},
+         "Merged"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"
          "," BYTES_MODEL "}",
          "ByteLevel"},
