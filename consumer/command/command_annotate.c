@@ -246,6 +246,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
                   {"frequency_penalty", "frequency-penalty", settings->sampling.frequency_penalty},
                   {"repetition_penalty", "repetition-penalty", settings->sampling.repetition_penalty}},
         .needs_seeds = annotate->n_votes > 1,
+        .has_objects = annotate->source.format == TABLE_JSONL,
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);

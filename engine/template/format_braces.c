@@ -155,6 +155,8 @@ const char *format_braces_problem(struct text format)
         problem = next_field(format, &at, &literal, &field, &found);
         if (!problem && found && field.style.size && !memchr(field.style.data, '{', field.style.size))
             problem = read_style(field.style, &style);
+        if (!problem && found && field.conversion == 'a')
+            problem = "!a is not supported in templates";
     }
     return problem;
 }

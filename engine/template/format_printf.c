@@ -86,11 +86,14 @@ static const char *read_conversion(struct text format, size_t *at, struct conver
 const char *format_printf_problem(struct text format)
 {
     const char *problem = NULL;
-    struct conversion conversion;
-    for (size_t at = 0; at < format.size && !problem;)
-        if (format.data[at++] == '%')
+    struct conversion conversion = {0};
+    bool is_ascii = false; // %a
+    for (size_t at = 0; at < format.size && !problem && !is_ascii;)
+        if (format.data[at++] == '%') {
             problem = read_conversion(format, &at, &conversion);
-    return problem;
+            is_ascii = !problem && conversion.style.type == 'a';
+        }
+    return is_ascii ? "%a is not supported in templates" : problem;
 }
 
 static const struct object *next_argument(struct rendering *rendering, struct arguments *arguments)
