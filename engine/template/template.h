@@ -8,9 +8,8 @@
 // block, extends, from, import, include, print; calls of lipsum; non-decimal number literals; several
 // subscripts; the filters missing from the tables of functions.h (pprint, random, urlize, xmlattr);
 // attributes of numbers and ranges (functions.c); complex powers; ascii() in formats and the type n; printing
-// generators, macros, loops, functions and namespaces. Known limits: arithmetic with
-// integers beyond 64 bits; time is UTC; see
-// character.h for letters.
+// generators, macros, loops, functions and namespaces; arithmetic with integers beyond 64 bits. Known limits:
+// time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/base/span.h"
