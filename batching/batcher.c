@@ -2,6 +2,7 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
+#include "batching/thinking.h"
 #include "schemas/base/clock.h"
 
 #include <assert.h>
@@ -59,6 +60,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     const struct batch_limits *limits = &config->limits;
     assert(limits->n_sequences_max > 0 && limits->n_tokens_max >= limits->n_sequences_max);
     assert(limits->n_jobs_max > 0 && limits->n_pages > 0 && limits->page_positions > 0);
+    assert(limits->n_state_slots == 0 || limits->n_drafts_max == 0);
     struct batcher *b = calloc(1, sizeof *b);
     if (!b)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
@@ -76,6 +78,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
                            limits->n_sequences_max);
     if (status == STATUS_OK)
         status = page_stack_init(&b->pages, limits->n_pages, error);
+    if (status == STATUS_OK && limits->n_state_slots)
+        status = page_stack_init(&b->slots, limits->n_state_slots, error);
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages, error);
     if (status != STATUS_OK) {
@@ -83,6 +87,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
         return status;
     }
     b->window.tree = &b->tree;
+    b->window.unshared = limits->n_state_slots > 0;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     b->constraints.compile = config->compile;
@@ -100,6 +105,7 @@ void batcher_destroy(struct batcher *b)
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
+    page_stack_finish(&b->slots);
     constraint_cache_finish(&b->constraints);
     speculation_finish(&b->speculation);
     free(b->masks.tasks);
@@ -314,14 +320,23 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
 }
 
 // Sets the sequence's state before its first step. Scores the targets first; a sequence without targets
-// starts to draw.
+// starts to draw. A thought without a budget is closed in both, and may end the answer with that.
 static void start_sequence(struct batcher *b, struct sequence *sequence)
 {
-    bool draws = !sequence->scoring.only_scores && sequence->prompt->max_tokens > 0;
-    sequence->answer.finish_reason = sequence->scoring.n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
-    if (draws && sequence->scoring.n_targets == 0 && sequence->prompt->rules.constraint)
+    struct sequence_targets *scoring = &sequence->scoring;
+    bool draws = !scoring->only_scores && sequence->prompt->max_tokens > 0;
+    sequence->answer.finish_reason = scoring->n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
+    thinking_start(sequence);
+    bool may_force = scoring->n_targets ? thinking_is_spent(sequence) : constrained_may_force(sequence);
+    if (draws && may_force)
         constrained_force(sequence, b->config.environment.tokenizer);
     b->n_forced += sequence->answer.n_forced;
+    enum finish_reason reason = sequence->answer.finish_reason;
+    if (scoring->n_targets && (reason == FINISH_STOP || reason == FINISH_LENGTH)) {
+        scoring->only_scores = true;
+        scoring->ended = reason;
+        sequence->answer.finish_reason = FINISH_NONE;
+    }
 }
 
 // Adds the prompt's sequences to the window. Finishes the prompt at once if it failed or has nothing to

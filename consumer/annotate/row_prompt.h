@@ -7,16 +7,17 @@
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
 
-enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
+enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 10 };
 
 struct row_prompt_options {
-    const char *prompt, *system;            // template files; system may be NULL
-    const char *messages;                   // instead of these: template file of JSON lines, one message each
-    const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
-    const char *schema;                     // file with a JSON Schema; NULL: none
-    char *const *choices;                   // as choice_list.h; NULL: none
-    struct row_prompt_parameter {           // of all rows, from options, which override the file
-        const char *name, *option, *number; // number NULL: not given
+    const char *prompt, *system;           // template files; system may be NULL
+    const char *messages;                  // instead of these: template file of JSON lines, one message each
+    const char *parameters;                // file with an object of OpenAI's parameters; NULL: none
+    const char *schema;                    // file with a JSON Schema; NULL: none
+    char *const *choices;                  // as choice_list.h; NULL: none
+    struct row_prompt_parameter {          // of all rows, from options, which override the file
+        const char *name, *option, *value; // value NULL: not given
+        bool is_text;                      // else a number
     } given[ROW_PROMPT_PARAMETERS_MAX];
     bool needs_seeds; // several votes per row
     bool needs_utf8;  // in all columns: the output can't carry other bytes
@@ -51,7 +52,6 @@ struct row_prompt {
     struct choice_list choices; // none: n is 0
     struct value schema;        // VALUE_NULL: none
     struct buffer parameters;   // members after the messages, each after a comma
-    size_t schema_start;        // in `parameters`
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
@@ -64,9 +64,6 @@ struct row_prompt {
 // a job.
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
-// Keeps the annotations of the schema in records, as store version 11 did: the ids of its jobs are hashes of
-// such records.
-enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);
 // Makes a job with the parameters of all rows and some prompt. The caller destroys *job, also after an error.
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,

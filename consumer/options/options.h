@@ -79,6 +79,7 @@ struct settings {
     struct {            // defaults of jobs
         char *defaults; // "model", "none"
         char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
+        char *thinking_token_budget, *reasoning_effort;
     } sampling;
 
     struct {
@@ -108,9 +109,10 @@ struct settings {
         char *batch;
     } bench;
 
-    struct { // of sheaf template, logits, quantize, tokenize and embed
+    struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed
         char *bos, *eos, *now;
-        char *tokens, *type, *pooling;
+        char *tokens, *type, *pooling, *against;
+        int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
@@ -127,7 +129,7 @@ struct settings {
             bool no_header, no_quotes, skip_bad_rows, skip_empty;
         } input;
         struct {
-            char *format, *into, *prefix;
+            char *format, *into, *prefix, *thoughts;
             bool figures, probabilities;
         } output;
         struct {

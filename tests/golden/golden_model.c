@@ -2,10 +2,10 @@
 // llama family.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/reference_forward.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/reference_forward.h"
 
 #include <math.h>
 
@@ -85,6 +85,13 @@ static struct golden goldens[] = {
     FAMILY(qwen2moe, EXACT),
     FAMILY(qwen3, EXACT),
     FAMILY(qwen3moe, EXACT),
+    FAMILY(qwen3next, EXACT),
+    FAMILY(qwen35, EXACT),
+    FAMILY(qwen35moe, EXACT),
+    {"a recurrent last layer, layers beyond",
+     {.family = "qwen35", .seed = 3, .n_layers = 6, .n_beyond = 1},
+     KV_F32,
+     EXACT},
     FAMILY(gemma, HALF_GELU),
     FAMILY(gemma2, EXACT),
     FAMILY(gemma3, EXACT),

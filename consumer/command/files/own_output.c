@@ -74,7 +74,7 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
         about.st_size == 0)
         return STATUS_OK;
     enum status status = store_output_find(store, dataset, place.key, &output, error);
-    if (status != STATUS_OK || output.is_first || (table && !output.is_found))
+    if (status != STATUS_OK || (table && !output.is_found))
         return status;
     if (!output.is_found)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
