@@ -13,7 +13,7 @@
 
 enum { NUMBER_BYTES_MAX = LITERAL_DIGITS_MAX };
 
-// Copies the text with ASCII's digits for those of other scripts. False: another character beyond ASCII, or
+// Copies the text with the digits of all scripts as ASCII's. False: another character beyond ASCII, or
 // the text does not fit.
 static bool copy_digits(struct text text, char *plain, size_t capacity)
 {

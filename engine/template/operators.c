@@ -2,7 +2,6 @@
 #include "engine/template/container.h"
 #include "engine/template/format.h"
 #include "engine/template/iterator.h"
-#include "engine/template/literal.h"
 #include "engine/template/rendering.h"
 #include "engine/template/represent.h"
 
@@ -296,14 +295,14 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
 
 static struct object negative_long(struct rendering *rendering, const char *digits)
 {
-    int64_t integer = 0;
     if (*digits == '-')
         return object_long(rendering, digits + 1);
+    if (strcmp(digits, "9223372036854775808") == 0)
+        return object_integer(INT64_MIN);
     char *negative = rendering_allocate(rendering, strlen(digits) + 2);
     negative[0] = '-';
     strcpy(negative + 1, digits);
-    bool is_least = literal_read_integer(text_from_string(negative), 10, &integer) == LITERAL_OK; // -2^63
-    return is_least ? object_integer(integer) : object_long(rendering, negative);
+    return object_long(rendering, negative);
 }
 
 struct object operator_sign(struct rendering *rendering, const struct object *a, bool is_negative)

@@ -2,7 +2,7 @@
 // encoded. The ids are those of Hugging Face's tokenizers 0.23.3 for the same files.
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
-#include "tests/cases.h"
+#include "tests/support/cases.h"
 
 #define M "\xE2\x96\x81" // U+2581
 #define G "\xC4\xA0"     // a blank in GPT-2's byte alphabet
