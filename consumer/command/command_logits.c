@@ -97,7 +97,6 @@ enum status command_logits(const struct settings *settings, struct error *error)
     enum kv_type kv_type = KV_F32;
     // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        kv_type = logits_kv_type(runtime.model);
         status = runtime_kv_type(settings, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend
