@@ -85,7 +85,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
                                       settings->output ? NULL : "-o OUT.f32", error);
     struct runtime runtime = {0};
     struct token_array ids = {0};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)

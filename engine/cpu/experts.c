@@ -221,9 +221,10 @@ static void expert_multiply(struct cpu_backend *backend, int32_t expert, const s
     unsigned forms = 0;
     for (int i = 0; i < n; i++)
         forms |= packed_form(products[i].weight->packed[expert]);
-    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, work.gathered, work.stride,
-                 n_rows, x->n_cols, forms);
     for (int i = 0; i < n; i++) {
+        prepare_products(backend, products[i].weight->packed[expert],
+                         i ? products[i - 1].weight->packed[expert] : NULL, work.gathered, work.stride,
+                         n_rows, forms);
         struct matrix *y = products[i].y;
         const struct weight *bias = products[i].bias;
         struct product_task task = {products[i].weight->packed[expert],

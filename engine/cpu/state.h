@@ -43,6 +43,7 @@ struct routing {
 struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
+    float *sorted_x;           // [n_rows_max, n_inputs_max] rows in a weight's order of columns
     struct sampler **samplers; // [n_threads], created at the first draw
     int32_t n_vocab;           // of the samplers
     float *table_rows;         // [n_threads, n_table_cols_max]
@@ -57,6 +58,7 @@ struct step_buffers {
 struct buffer_capacity {
     // Largest sizes created: what the buffers must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
+    bool has_orders; // some weight has an order of columns
     // Sizes of the buffers.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 };
@@ -103,6 +105,10 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
                  void (*row)(void *context, int32_t row, int thread), void *context);
 
 // operations.c
+// Prepares rows of x for a product with the weight, sorted if it has an order of columns. `last`: the weight
+// for which the same rows were prepared before; NULL: none.
+void prepare_products(struct cpu_backend *backend, const struct packed *weight, const struct packed *last,
+                      const float *x, int64_t stride, int32_t n_rows, unsigned forms);
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                const struct weight *positions_table);
 void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,

@@ -312,6 +312,19 @@ static void check_sparse_layers(struct config *config)
                        find_setting(config, "moe_layer_interval"));
 }
 
+// `settings`: "quantization_config"; NULL: absent.
+static void read_quantization(struct config *config, const struct value *settings)
+{
+    if (!settings || config->status != STATUS_OK)
+        return;
+    bool nvfp4 = folder_is_nvfp4(settings),
+         mixed = is_text(find_in(settings, "format"), "mixed-precision") ||
+                 is_text(find_in(settings, "quant_algo"), "MIXED_PRECISION");
+    config->out->nvfp4 = config->out->nvfp4 || nvfp4;
+    if (!nvfp4 || mixed)
+        config->status = folder_read_quantized(&config->out->quantization, settings, config->error);
+}
+
 static void refuse_unknown(struct config *config)
 {
     char name[128];
@@ -332,19 +345,17 @@ static void refuse_unknown(struct config *config)
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
     };
-    const char *quantization = "quantization_config",
-               *activation = "hidden_activation hidden_act activation_function activation";
+    const char *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
-    const struct value *method = find_setting(config, quantization);
+    const struct value *method = find_setting(config, "quantization_config");
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
-    config->out->nvfp4 = config->out->nvfp4 || (method && folder_is_nvfp4(method));
-    if (method && !own && !folder_is_nvfp4(method))
-        refuse_setting(config, ERROR_UNKNOWN_TYPE, quantization, find_setting(config, quantization));
+    if (!own)
+        read_quantization(config, method);
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
     if (read_integer(config, "decoder_sparse_step", 1) != 1)
@@ -449,9 +460,7 @@ static enum status take_text_config(struct config *config, const struct value *j
             return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
         quantized = find_in(json, "quantization_config");
-        config->out->nvfp4 = quantized && folder_is_nvfp4(quantized);
-        if (quantized && !config->out->nvfp4)
-            refuse_setting(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
+        read_quantization(config, quantized);
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
         config->json = part;

@@ -6,6 +6,7 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model_folder_quantized.h"
 #include "schemas/value.h"
 
 // How a GGUF tensor is made from tensors of the folder.
@@ -94,9 +95,10 @@ struct folder_config {
     struct folder_shape shape;
     const float *divisors[3];
     size_t n_divisors;
-    int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
-    bool language_part;    // a vision-language model: tensor names have another prefix
-    bool nvfp4;            // matrices may be stored in NVFP4
+    int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
+    bool language_part;                      // a vision-language model: tensor names have another prefix
+    bool nvfp4;                              // matrices may be stored in NVFP4
+    struct folder_quantization quantization; // or otherwise quantized
 };
 
 enum status folder_read_config(struct folder_config *config, const struct value *json,
@@ -110,6 +112,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// FORM_DELTA_COLUMNS: the folder's column from which column `column` is copied.
+uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column);
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
@@ -129,8 +133,6 @@ bool folder_is_nvfp4(const struct value *settings);
 // hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
 enum status folder_read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error) WARN_UNUSED;
-// Whether the tensor is a scale of activations or pages, which the weights do not need.
-bool folder_nvfp4_ignores(struct text name);
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
@@ -160,6 +162,8 @@ enum status folder_read_file(const struct folder_files *files, const char *name,
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
+
+enum status folder_refuse_adapter(const struct folder_files *files, struct error *error) WARN_UNUSED;
 
 // model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
@@ -217,3 +221,6 @@ struct folder_embedding {
     bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
+// Adds the keys of model_folder.h that describe the pooling.
+enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
+                               const char *family, struct gguf_writer *keys, struct error *error) WARN_UNUSED;

@@ -64,6 +64,12 @@ uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form for
                                      : n_rows;
 }
 
+uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
+{
+    uint64_t width = (uint64_t)shape->delta.value_dim;
+    return source_head(&shape->delta, column / width) * width + column % width;
+}
+
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out)
 {
     const struct folder_delta *delta = &shape->delta;

@@ -209,7 +209,7 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layers\":[1,0]}", "no_rope_layers"},
         {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layer_interval\":3}", "no_rope_layer_interval"},
         {"{\"model_type\":\"gpt_oss\"," SIZES ",\"swiglu_limit\":5.0}", "swiglu_limit"},
-        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"quantization_config\":{\"quant_method\":\"hqq\"}}",
          "quantization_config"},
         {"{\"model_type\":\"gemma3\"," SIZES "}", "text_config"},
         {"{\"model_type\":\"mistral3\",\"quantization_config\":{},\"text_config\":{" SIZES "}}",
