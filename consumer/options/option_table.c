@@ -70,7 +70,7 @@ static const struct command commands[] = {
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
      "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
-    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
      "Prefill and decode tokens per second by batch size."},
@@ -141,7 +141,8 @@ static const struct option options[] = {
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
     {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED, AT(overwrite), 0, 0, NULL,
-     "replace -o and --errors also if they are files that this dataset (embed: this input) did not write"},
+     "replace -o and --errors also if this dataset (embed: this input) did not write them, or they were edited "
+     "since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},
@@ -216,6 +217,13 @@ static const struct option options[] = {
      "of jobs that give none"},
     {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
      "of jobs that give none"},
+    {"thinking-token-budget", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.thinking_token_budget), 0, 0,
+     "N",
+     "tokens of thoughts after which they are closed and the answer begins (0: no thoughts), of jobs that give "
+     "none"},
+    {"reasoning-effort", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.reasoning_effort), 1, 0, "HOW",
+     "none, minimal, low, medium, high, xhigh or max, for the chat template; none switches thoughts off where the "
+     "template can; of jobs that give none"},
     {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 1, ONCE,
      "FILE", "chat template instead of the model's"},
     {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 1, 0, "NAME",
@@ -274,7 +282,8 @@ static const struct option options[] = {
      "JSON with a blank behind each comma and colon (compact)"},
     {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
      "encode control tokens in the text as control tokens"},
-    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE", "tensor type of the matrices"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE",
+     "tensor type of the matrices (as in the model)"},
     {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 1, 0, "TYPE",
      "quantize the weights while loading: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},
@@ -324,6 +333,8 @@ static const struct option options[] = {
      " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},
     {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
      "columns with the numbers of tokens"},
+    {"thoughts", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.thoughts), 1, 0, "COLUMN",
+     "a column of this name, after the prefix, with the model's thoughts"},
     {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
      "between the fields of a CSV file (a comma; of TSV a tab)"},
     {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
