@@ -48,6 +48,9 @@ struct kv_shape {
     // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
     int32_t n_heads;
     int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
+    // [n_layers] heads of each layer, where they differ; 0 heads: no pages. NULL: all layers as above. Only for
+    // a backend with set_columns.
+    const struct layer_heads *layers;
 };
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
@@ -125,7 +128,8 @@ struct step {
 
 struct norm_parameters {
     enum norm_kind kind;
-    const struct weight *weight, *bias; // bias may be NULL
+    // bias may be NULL; weight, too, for NORM_RMS in a backend with set_columns: all are 1
+    const struct weight *weight, *bias;
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector
@@ -250,7 +254,8 @@ struct backend_operations {
     bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
-    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
+    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given); a token beyond the table's
+    // rows gets row 0.
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table);
     // `out` may be `in`.
@@ -300,6 +305,9 @@ struct backend_operations {
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
+    // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models are
+    // refused. From now on the matrix has n_cols columns, at most as many as it was created with.
+    void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
     // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
     // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two

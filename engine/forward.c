@@ -3,6 +3,7 @@
 #include "engine/model/family.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
 
 // For `consumed` see struct norm_parameters.
@@ -32,7 +33,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
     if (!weights->weights[slot])
         return;
-    bool full = tensor->dims[0] != (uint64_t)pass->shape->attention.key_dim;
+    bool full = tensor->dims[0] != (uint64_t)model_layer_heads(pass->forward->model, layer).key_dim;
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weights->weights[slot],
                                          .bias = weights->biases[slot],
@@ -87,43 +88,90 @@ static void embed_tokens(struct pass *pass)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
-// QKV projection.
+// The widths of a layer's matrices, where layers differ.
+static void size_matrices(struct pass *pass, int32_t index)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model *model = pass->forward->model;
+    struct layer_heads heads = model_layer_heads(model, index);
+    int32_t n_heads = pass->shape->attention.n_heads;
+    const struct {
+        struct matrix *matrix;
+        int32_t n_cols;
+    } sizes[] = {
+        {m->q, n_heads * heads.key_dim},
+        {m->k, heads.n_kv_heads * heads.key_dim},
+        {m->v, heads.n_kv_heads * heads.value_dim},
+        {m->heads, n_heads * heads.value_dim},
+        {m->out.heads, n_heads * heads.value_dim},
+        {m->gate, model->layers[index].n_ff},
+        {m->up, model->layers[index].n_ff},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && model->heads; i++)
+        pass->operations->set_columns(pass->backend, sizes[i].matrix, sizes[i].n_cols);
+}
+
+// The values that a family normalizes; without a projection of their own they are the keys', before their norm.
+static void make_values(struct pass *pass, int32_t index, bool from_keys)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    struct layer_heads heads = model_layer_heads(pass->forward->model, index);
+    struct head_columns all = {0, 0};
+    struct norm_parameters parameters = {
+        .kind = NORM_RMS, .epsilon = pass->shape->norm_epsilon, .n_groups = heads.n_kv_heads};
+    if (from_keys)
+        pass->operations->copy_columns(pass->backend, m->v, all, m->k, all, 1,
+                                       heads.n_kv_heads * heads.key_dim, pass->n_rows);
+    pass->operations->norm(pass->backend, m->v, m->v, pass->n_rows, &parameters);
+}
+
+// QKV projection; only the queries' in a layer that reads another's keys and values.
 static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
-    const struct model_shape *shape = pass->shape;
+    const struct model *model = pass->forward->model;
     struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
-    pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
+    bool own = model->layers[index].kv_layer == index, from_keys = own && !layer->weights[SLOT_ATTN_V];
+    pass->operations->products(pass->backend, products, !own ? 1 : from_keys ? 2 : 3, input, pass->n_rows);
     enter_phase(pass, PHASE_ATTENTION);
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
+    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    if (own && model->family->values_normalized)
+        make_values(pass, index, from_keys);
+    if (own)
+        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
+}
+
+static void rotate_matrix(struct pass *pass, struct matrix *x, int32_t n_heads, int32_t head_dim, int table)
+{
+    pass->operations->rope(pass->backend, x, pass->n_rows, n_heads, head_dim,
+                           pass->forward->model->rope[table].n_dims, pass->shape->rope.style, table);
 }
 
 // Applies rope to queries and keys.
 static void rotate_heads(struct pass *pass, int32_t index)
 {
-    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    const struct model *model = pass->forward->model;
+    const struct model_layer *tensors = &model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
+    struct layer_heads heads = model_layer_heads(model, index);
     if (shape->rope.style == ROPE_NONE || tensors->unrotated)
         return;
     int own = shape->rope.queries_own_table ? 1 : 0;
     int table = tensors->windowed && shape->rope.n_tables == 2 && !own ? 1 : 0;
-    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
-                           own ? own : table);
-    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
+    rotate_matrix(pass, m->q, shape->attention.n_heads, heads.key_dim, own ? own : table);
+    if (tensors->kv_layer == index)
+        rotate_matrix(pass, m->k, heads.n_kv_heads, heads.key_dim, table);
 }
 
 static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
-    struct attention_parameters parameters = {.layer = index,
+    struct attention_parameters parameters = {.layer = tensors->kv_layer,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
@@ -180,12 +228,15 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     }
 }
 
-// branch = weighted sum of the routed experts, plus the shared expert.
-static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+// Selects the experts of each row.
+static void route_rows(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
+    if (layer->weights[SLOT_ROUTER_SCALE])
+        pass->operations->scale(pass->backend, m->experts.router, pass->n_rows,
+                                1.0f / sqrtf((float)shape->n_embd), 0.0f);
     struct route_parameters parameters = {.kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
@@ -194,6 +245,12 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .n_groups = shape->experts.n_groups,
                                           .n_groups_used = shape->experts.n_groups_used};
     pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
+}
+
+// branch = weighted sum of the routed experts, plus the shared expert.
+static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
     multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
     struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
@@ -205,6 +262,21 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     }
 }
 
+// branch = experts + MLP, each of x with its own norms before and after (Gemma 4).
+static void run_experts_and_mlp(struct pass *pass, const struct forward_layer *layer)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
+    route_rows(pass, layer, pass->normed);
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
+    run_experts(pass, layer, pass->normed);
+    normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, true);
+    run_mlp(pass, layer, pass->normed);
+    normalize_slot(pass, m->branch, m->branch, layer, SLOT_FFN_POST_NORM_1, false);
+    pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
+}
+
 // Residual sum: x += branch, after the post-norm if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
@@ -214,6 +286,15 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
 }
 
+// The last layer with keys and values of its own.
+static int32_t last_stored(const struct model *model)
+{
+    int32_t layer = model->shape.n_layers - 1;
+    while (model->layers[layer].kv_layer != layer)
+        layer--;
+    return layer;
+}
+
 static void run_layer(struct pass *pass, int32_t index)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
@@ -221,7 +302,9 @@ static void run_layer(struct pass *pass, int32_t index)
     bool parallel = pass->shape->parallel_residual;
     bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
     enter_phase(pass, PHASE_PRODUCTS);
+    size_matrices(pass, index);
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
@@ -230,9 +313,10 @@ static void run_layer(struct pass *pass, int32_t index)
     else
         project_heads(pass, index, seen);
     rotate_heads(pass, index);
-    pass->operations->kv_store(pass->backend, index, m->k, m->v);
+    if (tensors->kv_layer == index)
+        pass->operations->kv_store(pass->backend, index, m->k, m->v);
     bool last = index == pass->shape->n_layers - 1;
-    if (last && pass->step->n_outputs == 0)
+    if (index == last_stored(pass->forward->model) && pass->step->n_outputs == 0)
         return; // without outputs only the keys and values are needed
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
@@ -248,11 +332,19 @@ static void run_layer(struct pass *pass, int32_t index)
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
-    if (layer->weights[SLOT_ROUTER])
+    if (layer->weights[SLOT_ROUTER_SCALE]) {
+        run_experts_and_mlp(pass, layer);
+    } else if (layer->weights[SLOT_ROUTER]) {
+        route_rows(pass, layer, input);
         run_experts(pass, layer, input);
-    else
+    } else {
         run_mlp(pass, layer, input);
+    }
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
+    if (pass->shape->n_layer_input)
+        inputs_add(pass, index);
+    if (tensors->output_scale != 1.0f)
+        pass->operations->scale(pass->backend, pass->x, pass->n_rows, tensors->output_scale, 0.0f);
 }
 
 // Calls await_masks, either before or during the step: a backend with reads_masks_late computes while the
@@ -348,7 +440,10 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
     await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
     embed_tokens(&pass);
-    for (int32_t i = 0; i < pass.shape->n_layers; i++)
+    if (pass.shape->n_layer_input)
+        inputs_compute(&pass);
+    int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
+    for (int32_t i = 0; i < n_layers; i++)
         run_layer(&pass, i);
     return pass;
 }

@@ -27,6 +27,14 @@ struct expert_matrices {
     struct matrix *shared_router;           // [R, 1]
 };
 
+// Inputs of the layers (forward_inputs.c); L: layers x n_layer_input.
+struct input_matrices {
+    struct matrix *all;         // [R, L] of all layers
+    struct matrix *table;       // [R, L] rows of the table
+    struct matrix *own, *gate;  // [R, n_layer_input] the layer's input, and its gate
+    struct matrix *own_outputs; // [O, n_layer_input]
+};
+
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
@@ -40,6 +48,7 @@ struct forward_matrices {
     struct matrix *gate, *up;         // [R, n_ff]
     struct latent_matrices latent;
     struct expert_matrices experts;
+    struct input_matrices input;
     struct output_matrices out;
 };
 
@@ -50,8 +59,9 @@ struct forward {
     struct forward_layer *layers; // [n_layers]
     struct weight *token_embd, *position_embd, *embd_norm, *embd_norm_bias;
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
+    struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct forward_matrices matrices;
-    float *rope[2]; // [n_tokens_max, n_rope_dims] of the step's rows
+    float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
 };
 
 // State of a forward pass through the layers. In the last layer `n_rows` is reduced to the output rows.
@@ -64,6 +74,12 @@ struct pass {
     int32_t n_rows;
     struct matrix *x, *normed, *heads; // current matrices: all rows or the output rows
 };
+
+// Inputs of the layers (forward_inputs.c).
+// Computes the inputs of all layers, from the embedded tokens.
+void inputs_compute(const struct pass *pass);
+// Adds the layer's input, gated by x, to x.
+void inputs_add(const struct pass *pass, int32_t index);
 
 // Latent attention (forward_latent.c).
 // Creates SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has both in one matrix, SLOT_ATTN_KV_B.

@@ -34,7 +34,7 @@ enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
 // Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.
 struct row_kernels {
-    // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x
+    // out = x / sqrt(mean(x^2) + epsilon) * weight (weight may be NULL); out may be x
     void (*norm_rms)(float *out, const float *x, const float *weight, int32_t n, float epsilon);
     // out = (x - mean) / sqrt(variance + epsilon) * weight + bias (bias may be NULL); out may be x
     void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n,

@@ -49,7 +49,8 @@ struct row_work {
     const struct weight *weight, *bias;
     struct row_scaling scaling;
     struct row_heads heads;
-    int32_t layer;
+    struct pages *pages;
+    int32_t layer; // of these pages
     struct head_columns from, to;
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
@@ -61,7 +62,9 @@ struct row_work {
 
 static void table_row(const struct weight *table, int32_t row, float *out)
 {
-    assert(table->role == WEIGHT_TABLE && row >= 0 && (uint64_t)row < tensor_n_rows(&table->tensor));
+    assert(table->role == WEIGHT_TABLE && row >= 0);
+    if ((uint64_t)row >= tensor_n_rows(&table->tensor))
+        row = 0;
     const unsigned char *data = table->tensor.data;
     tensor_traits(table->tensor.type)
         ->dequantize(data + (uint64_t)row * tensor_row_bytes(&table->tensor), out, table->tensor.dims[0]);
@@ -104,13 +107,14 @@ static void norm_row(void *context, int32_t row, int thread)
     const struct row_kernels *kernels = &work->backend->kernels.rows;
     const struct norm_parameters *parameters = work->norm;
     int32_t n = work->in->n_cols / parameters->n_groups;
-    const float *in = matrix_row(work->in, row), *weight = parameters->weight->items;
+    const float *in = matrix_row(work->in, row);
+    const float *weight = parameters->weight ? parameters->weight->items : NULL;
     const float *bias = parameters->bias ? parameters->bias->items : NULL;
     float *out = matrix_row(work->out, row);
     for (int32_t group = 0; group < parameters->n_groups; group++, in += n, out += n) {
         int64_t own = parameters->own_weights ? (int64_t)group * n : 0;
         if (parameters->kind == NORM_RMS)
-            kernels->norm_rms(out, in, weight + own, n, parameters->epsilon);
+            kernels->norm_rms(out, in, weight ? weight + own : NULL, n, parameters->epsilon);
         else
             kernels->norm_layer(out, in, weight + own, bias ? bias + own : NULL, n, parameters->epsilon);
     }
@@ -123,8 +127,10 @@ void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     if (backend->failed)
         return;
     assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max && in->n_cols == out->n_cols);
-    assert(in->n_cols % parameters->n_groups == 0 && parameters->weight->role == WEIGHT_VECTOR);
-    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    assert(in->n_cols % parameters->n_groups == 0 && (parameters->weight || parameters->kind == NORM_RMS));
+    assert(!parameters->weight || parameters->weight->role == WEIGHT_VECTOR);
+    assert(!parameters->weight || parameters->weight->n_items ==
+                                      in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
     spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
 }
@@ -290,6 +296,13 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
     spread_rows(backend, n_rows, (int64_t)n_heads * n, copy_row, &work);
 }
 
+void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols)
+{
+    (void)base;
+    assert(n_cols > 0 && n_cols <= matrix->stride);
+    matrix->n_cols = n_cols;
+}
+
 // --- Rotation, pages, attention ---
 
 static void rope_row(void *context, int32_t row, int thread)
@@ -321,10 +334,10 @@ static void kv_store_row(void *context, int32_t row, int thread)
     struct cpu_backend *backend = work->backend;
     const struct step_sequence *sequence = &backend->step->sequences[backend->buffers.row_sequences[row]];
     int32_t position = sequence->position + (row - sequence->first_row);
-    int32_t page_positions = backend->pages.shape.page_positions;
+    int32_t page_positions = work->pages->shape.page_positions;
     if (position < sequence->n_stored)
         return;
-    pages_store(&backend->pages, &backend->kernels.rows, work->layer,
+    pages_store(work->pages, &backend->kernels.rows, work->layer,
                 sequence->pages[position / page_positions], position % page_positions,
                 matrix_row(work->in, row), matrix_row(work->other, row));
 }
@@ -334,10 +347,11 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct row_work work = {.backend = backend, .in = k, .other = v};
+    work.pages = &layer_pages(backend, layer, &work.layer)->pages;
+    const struct kv_shape *shape = &work.pages->shape;
     assert(k->n_cols == shape->n_kv_heads * shape->key_dim &&
            v->n_cols == shape->n_kv_heads * shape->value_dim);
-    struct row_work work = {.backend = backend, .in = k, .other = v, .layer = layer};
     spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row,
                 &work); // factor 16: keys are scattered
 }
@@ -348,11 +362,13 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct attention_parameters own = *parameters;
+    const struct page_group *group = layer_pages(backend, parameters->layer, &own.layer);
+    const struct kv_shape *shape = &group->pages.shape;
     assert(q->n_cols == parameters->n_heads * shape->key_dim &&
            out->n_cols == parameters->n_heads * shape->value_dim);
     assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
-    attention_run(backend->attention, parameters, (struct attention_rows){q->items, q->stride},
+    attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
                   (struct attention_rows){out->items, out->stride},
                   parameters->sinks ? parameters->sinks->items : NULL);
 }

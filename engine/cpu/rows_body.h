@@ -55,12 +55,13 @@ static void norm_rms(float *out, const float *x, const float *weight, int32_t n,
     float mean_square = sum_of_squares(x, n, 0.0f) / (float)n;
     const struct lanes scale = lanes_set(1.0f / sqrtf(mean_square + epsilon));
     int32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        lanes_store(out + i,
-                    lanes_multiply(lanes_multiply(lanes_load(x + i), scale), lanes_load(weight + i)));
+    for (; i + LANES <= n; i += LANES) {
+        struct lanes v = lanes_multiply(lanes_load(x + i), scale);
+        lanes_store(out + i, weight ? lanes_multiply(v, lanes_load(weight + i)) : v);
+    }
     if (i < n) {
         struct lanes v = lanes_multiply(lanes_load_first(x + i, n - i), scale);
-        lanes_store_first(out + i, lanes_multiply(v, lanes_load_first(weight + i, n - i)), n - i);
+        lanes_store_first(out + i, weight ? lanes_multiply(v, lanes_load_first(weight + i, n - i)) : v, n - i);
     }
 }
 

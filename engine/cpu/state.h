@@ -13,9 +13,20 @@ struct sampler;
 
 struct matrix {
     float *items; // [n_rows_max, stride]
-    int32_t n_rows_max, n_cols;
+    int32_t n_rows_max, n_cols; // n_cols: up to the stride
     int64_t stride;
     size_t bytes;
+};
+
+// The pages of the layers with the same heads, and attention over them.
+struct page_group {
+    struct pages pages;
+    struct attention *attention;
+};
+
+// Where a layer's pages are: layer `index` of a group.
+struct page_place {
+    int32_t group, index;
 };
 
 struct weight {
@@ -71,8 +82,9 @@ struct cpu_backend {
     struct cpu_kernels kernels;
 
     struct memory_stack weight_memory;
-    struct pages pages;
-    struct attention *attention;
+    struct page_group *groups; // [n_groups]
+    int32_t n_groups;
+    struct page_place *places; // [n_layers]
     struct prepared prepared;
     struct routing routing;
     struct step_buffers buffers;
@@ -87,6 +99,13 @@ struct cpu_backend {
 static inline struct cpu_backend *cpu_backend_of(struct backend *backend)
 {
     return (struct cpu_backend *)(void *)backend;
+}
+
+// The group with a layer's pages; *index: the layer in it.
+static inline struct page_group *layer_pages(struct cpu_backend *backend, int32_t layer, int32_t *index)
+{
+    *index = backend->places[layer].index;
+    return &backend->groups[backend->places[layer].group];
 }
 
 static inline float *matrix_row(const struct matrix *matrix, int32_t row)
@@ -123,6 +142,7 @@ void cpu_head_products(struct backend *base, struct matrix *y, struct head_colum
 void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
                       const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                       int32_t n_rows);
+void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);

@@ -73,6 +73,8 @@ struct tensor {
     uint64_t size_bytes;
     const void *scales; // float32, an additional factor for each matrix (dims[2]); NULL: none
     bool one_scale;     // all matrices use the first
+    // From one matrix (dims[2]) to the next; 0: they are contiguous. A slice of each matrix of a tensor.
+    uint64_t matrix_stride_bytes;
 };
 
 // The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.

@@ -85,6 +85,7 @@ void model_close(struct model *model)
     rope_finish(&model->rope[1]);
     rope_finish(&model->rope_long);
     free(model->layers);
+    free(model->heads);
     gguf_close(model->gguf);
     free(model);
 }
@@ -100,6 +101,19 @@ uint64_t model_weight_bytes(const struct model *model)
     for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
         bytes += gguf_tensor_at(model->gguf, i)->size_bytes;
     return bytes;
+}
+
+uint64_t model_mapped_bytes(const struct model *model)
+{
+    return model->layer_embd.size_bytes;
+}
+
+struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
+{
+    const struct attention_shape *attention = &model->shape.attention;
+    return model->heads
+               ? model->heads[model->layers[layer].kv_layer]
+               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
 }
 
 uint64_t model_n_parameters(const struct model *model)

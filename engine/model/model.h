@@ -71,6 +71,11 @@ struct rope_shape {
     bool queries_own_table;
 };
 
+// The pages of one layer, where layers differ in them.
+struct layer_heads {
+    int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
+};
+
 struct scales_shape {
     float embedding, residual, logits; // 1: none
     float logits_softcap;              // 0: none
@@ -81,8 +86,8 @@ struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
-    int32_t n_ff;
-    struct attention_shape attention;
+    int32_t n_ff;                     // the largest of all layers
+    struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
     struct window_shape window;
@@ -90,6 +95,7 @@ struct model_shape {
     struct scales_shape scales;
     float norm_epsilon;
     bool parallel_residual; // attention and MLP both read the layer's input
+    int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -128,6 +134,13 @@ enum layer_slot {
     SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
+    SLOT_ROUTER_SCALE, // experts beside an MLP (Gemma 4)
+    SLOT_FFN_POST_NORM_1,
+    SLOT_FFN_NORM_2,
+    SLOT_FFN_POST_NORM_2,
+    SLOT_INPUT_GATE, // a layer's own input
+    SLOT_INPUT_OUT,
+    SLOT_INPUT_POST_NORM,
     SLOT_COUNT,
 };
 
@@ -136,6 +149,9 @@ struct model_layer {
     struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
     bool unrotated; // the layer does not rotate queries and keys
+    int32_t n_ff;
+    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale; // multiplies the layer's output; 1: none
 };
 
 struct model {
@@ -144,7 +160,9 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
         output_bias;
-    struct model_layer *layers; // [n_layers]
+    struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
+    struct model_layer *layers;                                 // [n_layers]
+    struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
     char name[128];             // general.name, else the file's name
@@ -169,8 +187,13 @@ enum status model_open(struct model **model, const char *path, struct error *err
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
+// The heads of the keys and values that a layer reads.
+struct layer_heads model_layer_heads(const struct model *model, int32_t layer);
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+// Of the table of the layers' inputs. It is read row by row in the file's mapping, so that its pages need no
+// memory.
+uint64_t model_mapped_bytes(const struct model *model);
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), equal for copies under other names. Reads all of it.
 // After an interrupt (NULL: none) it returns at once and the hash has no meaning.

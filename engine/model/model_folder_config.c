@@ -158,6 +158,83 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
 }
 
+// --- Settings of layers that differ (Gemma 4) ---
+
+static bool layers_vary(const struct config *config)
+{
+    return is_model_type(config, "gemma4_text") || is_model_type(config, "gemma4_unified_text");
+}
+
+// Whether the layer has no window. By default every sixth layer has none, and the last layer never has one.
+static bool is_global(const struct config *config, int64_t layer)
+{
+    const struct value *types = find_setting(config, "layer_types");
+    if (layer == config->out->shape.n_layers - 1)
+        return true;
+    if (types && types->kind == VALUE_ARRAY && (size_t)layer < types->array.n_items)
+        return is_text(&types->array.items[layer], "full_attention");
+    return layer % 6 == 5;
+}
+
+// One layer's settings in "per_layer_config"; other settings than heads are refused.
+static void read_own_heads(struct config *config, const struct value *own, int64_t *head_dim,
+                           int64_t *n_kv_heads)
+{
+    for (size_t i = 0; own->kind == VALUE_OBJECT && i < own->object.n_members; i++) {
+        const struct value_member *member = &own->object.members[i];
+        bool is_dim = text_equals_string(member->key, "head_dim");
+        if ((!is_dim && !text_equals_string(member->key, "num_key_value_heads")) ||
+            member->value.kind != VALUE_INTEGER)
+            refuse_setting(config, ERROR_MODEL_FILE, "per_layer_config", own);
+        else
+            *(is_dim ? head_dim : n_kv_heads) = member->value.integer;
+    }
+}
+
+// Heads, MLPs and sharing of each layer. All layers without a window have heads of the same width.
+static void put_layers(struct config *config)
+{
+    struct folder_shape *shape = &config->out->shape;
+    const struct value *listed = find_setting(config, "per_layer_config");
+    int64_t local = shape->head_dim, n_shared = read_integer(config, "num_kv_shared_layers", 0),
+            n_ff = read_integer(config, "intermediate_size", 0),
+            factor = read_truth(config, "use_double_wide_mlp", false) ? 2 : 1;
+    bool same = read_truth(config, "attention_k_eq_v", false);
+    int32_t n_kv_heads[MODEL_LAYERS_MAX], widths[MODEL_LAYERS_MAX];
+    bool windowed[MODEL_LAYERS_MAX];
+    char name[128];
+    for (int64_t i = 0, n = shape->n_layers; i < n && config->status == STATUS_OK; i++) {
+        int64_t head_dim = local, n_heads = shape->n_kv_heads;
+        windowed[i] = !is_global(config, i);
+        snprintf(name, sizeof name, "%lld", (long long)i);
+        if (listed && find_in(listed, name)) {
+            read_own_heads(config, find_in(listed, name), &head_dim, &n_heads);
+        } else if (!listed && !windowed[i]) {
+            head_dim = read_integer(config, "global_head_dim", local);
+            n_heads = same ? read_integer(config, "num_global_key_value_heads", n_heads) : n_heads;
+        }
+        if (!windowed[i])
+            shape->head_dim = shape->head_dim == local ? head_dim : shape->head_dim;
+        if (head_dim != (windowed[i] ? local : shape->head_dim) || n_heads < 1 || n_heads > shape->n_heads)
+            refuse_setting(config, ERROR_MODEL_FILE, "per_layer_config", listed);
+        n_kv_heads[i] = (int32_t)n_heads;
+        widths[i] = (int32_t)(i < n - n_shared ? n_ff : factor * n_ff);
+    }
+    if (config->status != STATUS_OK)
+        return;
+    size_t n_layers = (size_t)shape->n_layers;
+    put_integer(config, "attention.shared_kv_layers", n_shared);
+    put_integer(config, "attention.key_length_swa", local);
+    put_integer(config, "attention.value_length_swa", local);
+    put_integer(config, "rope.dimension_count_swa", local);
+    put_integer(config, "embedding_length_per_layer_input",
+                read_integer(config, "hidden_size_per_layer_input", 0));
+    gguf_writer_i32s(config->keys, format_key(config, "attention.head_count_kv", name), n_kv_heads, n_layers);
+    gguf_writer_i32s(config->keys, format_key(config, "feed_forward_length", name), widths, n_layers);
+    gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name), windowed,
+                      n_layers);
+}
+
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
@@ -183,15 +260,19 @@ static void read_sizes(struct config *config)
         shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
+    if (layers_vary(config) && config->status == STATUS_OK)
+        put_layers(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
-    put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
+    if (!layers_vary(config))
+        put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
-    put_integer(config, "feed_forward_length",
+    if (!layers_vary(config))
+        put_integer(config, "feed_forward_length",
                 read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
@@ -244,16 +325,17 @@ static void read_numbers(struct config *config)
     } integers[] = {
         {"n_routed_experts num_local_experts num_experts", "expert_count"},
         {"n_shared_experts", "expert_shared_count"},
-        {"num_experts_per_tok", "expert_used_count"},
+        {"num_experts_per_tok top_k_experts", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     };
     char name[128];
+    bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find_setting(config, integers[i].from))
+        if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
     if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe"))
         gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
@@ -336,6 +418,9 @@ static void refuse_unknown(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
     if (is_model_type(config, "smollm3"))
         check_unrotated(config);
+    if (layers_vary(config) && is_text(find_setting(config, "use_bidirectional_attention"), "all"))
+        refuse_setting(config, ERROR_MODEL_FILE, "use_bidirectional_attention",
+                       find_setting(config, "use_bidirectional_attention"));
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -392,6 +477,8 @@ static void read_windows(struct config *config)
     if (!used || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
+    if (layers_vary(config))
+        return; // put_layers wrote the pattern
     if (find_setting(config, "layer_types"))
         put_layer_types(config, find_setting(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
@@ -565,6 +652,22 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
 }
 
+// modeling_rope_utils.py, _compute_proportional_rope_parameters: the first pairs of the whole head are rotated,
+// the others have no frequency. As divisors: 1e30, as GGUF converters write it.
+static void put_proportional(struct config *config, const struct value *scaling, double fraction)
+{
+    int64_t n_pairs = config->out->shape.head_dim / 2;
+    double factor = number_in(config, scaling, "factor", 1.0);
+    if (!(factor > 0.0 && factor <= 1e6)) {
+        refuse_setting(config, ERROR_MODEL_FILE, "factor", find_in(scaling, "factor"));
+        return;
+    }
+    float *divisors = create_divisors(config, 0, (size_t)n_pairs);
+    int64_t n_rotated = (int64_t)(fraction * (double)config->out->shape.head_dim / 2.0);
+    for (int64_t i = 0; divisors && i < n_pairs; i++)
+        divisors[i] = i < n_rotated ? (float)factor : 1e30f;
+}
+
 static void read_rope(struct config *config)
 {
     if (!config->out->family->rotates || config->status != STATUS_OK)
@@ -578,6 +681,9 @@ static void read_rope(struct config *config)
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
     if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    if (windowed && layers_vary(config) && find_in(windowed, "rope_type") &&
+        !is_text(find_in(windowed, "rope_type"), "default"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
     double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
@@ -591,17 +697,23 @@ static void read_rope(struct config *config)
                        find_setting(config, "partial_rotary_factor"));
     if (config->status != STATUS_OK)
         return;
-    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
+    bool proportional = scaling && is_text(find_in(scaling, "rope_type"), "proportional");
+    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * (proportional ? 1.0 : fraction));
     put_number(config, "rope.freq_base", base);
     put_integer(config, "rope.dimension_count", n_dims);
-    if (scaling && scaling->kind == VALUE_OBJECT)
+    if (proportional)
+        put_proportional(config, scaling, fraction);
+    else if (scaling && scaling->kind == VALUE_OBJECT)
         put_scaling(config, scaling, base, n_dims);
 }
 
 // Returns the settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
-    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
+                                           {"mistral3", "mistral"},
+                                           {"gemma4", "gemma4_text"},
+                                           {"gemma4_unified", "gemma4_unified_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!text_equals_string(*type, kinds[i][0]))
             continue;

@@ -2,6 +2,7 @@
 // another row here.
 #include "engine/model/model_folder_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LLAMA_GLOBALS                                                                                        \
@@ -271,8 +272,45 @@ static const struct folder_rule olmo2_layers[] = {
     HEAD_NORMS(FORM_AS_IS),
     GATED_MLP,
     END};
+static const struct folder_rule gemma4_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    END};
+#define FOUR_NORMS                                                                                           \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
+        {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},                      \
+        {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_AS_IS},                                \
+    {                                                                                                        \
+        "model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS                             \
+    }
+#define LAYER_INPUT                                                                                          \
+    {"model.layers.*.per_layer_input_gate", "inp_gate", FORM_AS_IS},                                         \
+        {"model.layers.*.per_layer_projection", "proj", FORM_AS_IS},                                         \
+    {                                                                                                        \
+        "model.layers.*.post_per_layer_input_norm", "post_norm", FORM_AS_IS                                  \
+    }
+static const struct folder_rule gemma4_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"=model.layers.*.layer_scalar", "layer_output_scale.weight", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_1", "post_ffw_norm_1", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_2", "post_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.pre_feedforward_layernorm_2", "pre_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.router.proj", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.router.scale", "ffn_gate_inp.scale", FORM_AS_IS},
+    {"=model.layers.*.router.per_expert_scale", "ffn_down_exps.scale", FORM_FLOAT32},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    END};
 
 #define SILU "silu swish"
+#define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
 // Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
@@ -365,6 +403,16 @@ static const struct folder_rule olmo2_layers[] = {
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
+#define GEMMA4_SETTINGS                                                                                      \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"            \
+    "\"global_head_dim\":512,\"num_kv_shared_layers\":0,\"rope_parameters\":{\"sliding_attention\":"         \
+    "{\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\","                           \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
+#define GEMMA4_DEFAULTS                                                                                      \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":512,\"max_position_embeddings\":131072,"                         \
+    "\"hidden_size_per_layer_input\":256}"
+#define GEMMA4_UNIFIED_DEFAULTS                                                                              \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":1024,\"max_position_embeddings\":262144}"
 #define OLMO3_DEFAULTS "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
@@ -425,6 +473,10 @@ static const struct folder_family families[] = {
      COHERE_DEFAULTS},
     {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true,
      COHERE2_DEFAULTS},
+    {"gemma4_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA4_DEFAULTS},
+    {"gemma4_unified_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN,
+     true, GEMMA4_UNIFIED_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)
@@ -467,8 +519,15 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
     return is_beyond(name, n_layers_used);
 }
 
-bool folder_is_sight(struct text name)
+bool folder_is_tower(struct text name)
 {
-    return begins_with(name, "vision_tower.") || begins_with(name, "model.vision_tower.") ||
-           begins_with(name, "multi_modal_projector.") || begins_with(name, "model.multi_modal_projector.");
+    static const char *const towers[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
+                                         "embed_vision.", "embed_audio."};
+    char prefix[64];
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
+        snprintf(prefix, sizeof prefix, "model.%s", towers[i]);
+        if (begins_with(name, towers[i]) || begins_with(name, prefix))
+            return true;
+    }
+    return false;
 }
