@@ -308,6 +308,18 @@ struct backend_operations {
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models are
     // refused. From now on the matrix has n_cols columns, at most as many as it was created with.
     void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
+    // The others of these models, not NULL where set_columns is not.
+    // Rows of groups of `width` columns. out[r]'s group i, from `first` on, += the sum over x[r]'s groups j of
+    // (coefficients[r][i * groups of x + j] + bias) * group j, in order of j; coefficients NULL: 0.
+    void (*mix)(struct backend *backend, struct matrix *out, int32_t first, const struct matrix *coefficients,
+                float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+    // Scales the groups of `width` columns after the first to the root mean square of the first; a mean square
+    // below 1e-5 counts as 1e-5.
+    void (*match_rms)(struct backend *backend, struct matrix *x, int32_t width, int32_t n_rows);
+    // x[r] = max(0, x[r] - (mean + factor * standard deviation)), both of the row x[r].
+    void (*sparsify)(struct backend *backend, struct matrix *x, int32_t n_rows, float factor);
+    // x[r] *= weight, item by item
+    void (*multiply)(struct backend *backend, struct matrix *x, const struct weight *weight, int32_t n_rows);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
     // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
     // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two

@@ -191,6 +191,8 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
     pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
+    if (pass->shape->altup.n)
+        altup_keep_outputs(pass);
     pass->heads = m->out.heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
@@ -198,13 +200,21 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
 }
 
 // branch = MLP(input), gated or plain.
-static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
     struct matrix *hidden = gated ? m->gate : m->up;
     struct product up = slot_product(m->up, layer, SLOT_FFN_UP);
-    if (gated) {
+    float sparsity = pass->forward->model->layers[index].sparsity;
+    if (sparsity > -INFINITY) {
+        struct product products[] = {slot_product(m->gate, layer, SLOT_FFN_GATE), up};
+        pass->operations->products(pass->backend, products, 2, input, pass->n_rows);
+        pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
+        pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
+                                   pass->forward->model->family->activation);
+    } else if (gated) {
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply_rows(pass, up, input);
@@ -263,8 +273,9 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
 }
 
 // branch = experts + MLP, each of x with its own norms before and after (Gemma 4).
-static void run_experts_and_mlp(struct pass *pass, const struct forward_layer *layer)
+static void run_experts_and_mlp(struct pass *pass, int32_t index)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
     route_rows(pass, layer, pass->normed);
@@ -272,7 +283,7 @@ static void run_experts_and_mlp(struct pass *pass, const struct forward_layer *l
     run_experts(pass, layer, pass->normed);
     normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, true);
-    run_mlp(pass, layer, pass->normed);
+    run_mlp(pass, index, pass->normed);
     normalize_slot(pass, m->branch, m->branch, layer, SLOT_FFN_POST_NORM_1, false);
     pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
 }
@@ -305,9 +316,13 @@ static void run_layer(struct pass *pass, int32_t index)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     enter_phase(pass, PHASE_PRODUCTS);
     size_matrices(pass, index);
+    if (pass->shape->altup.n)
+        altup_predict(pass, index);
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
+    if (pass->shape->altup.n)
+        altup_make_laurel(pass, index, seen);
     if (pass->shape->latent.dim)
         latent_project(pass, layer, seen);
     else
@@ -329,20 +344,26 @@ static void run_layer(struct pass *pass, int32_t index)
     if (parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (pass->shape->altup.n)
+        altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
     if (layer->weights[SLOT_ROUTER_SCALE]) {
-        run_experts_and_mlp(pass, layer);
+        run_experts_and_mlp(pass, index);
     } else if (layer->weights[SLOT_ROUTER]) {
         route_rows(pass, layer, input);
         run_experts(pass, layer, input);
     } else {
-        run_mlp(pass, layer, input);
+        run_mlp(pass, index, input);
     }
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
-    if (pass->shape->n_layer_input)
-        inputs_add(pass, index);
+    if (pass->shape->altup.n) {
+        altup_correct(pass, index);
+    } else if (pass->shape->n_layer_input) {
+        inputs_project(pass, index, pass->x);
+        pass->operations->add(pass->backend, pass->x, pass->forward->matrices.branch, pass->n_rows, 1.0f);
+    }
     if (tensors->output_scale != 1.0f)
         pass->operations->scale(pass->backend, pass->x, pass->n_rows, tensors->output_scale, 0.0f);
 }
@@ -442,9 +463,13 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
     embed_tokens(&pass);
     if (pass.shape->n_layer_input)
         inputs_compute(&pass);
+    if (pass.shape->altup.n)
+        altup_begin(&pass);
     int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
     for (int32_t i = 0; i < n_layers; i++)
         run_layer(&pass, i);
+    if (pass.shape->altup.n && step->n_outputs)
+        altup_end(&pass);
     return pass;
 }
 

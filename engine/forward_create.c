@@ -59,6 +59,8 @@ static const struct {
     GLOBAL_WEIGHT(layer_embd, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(layer_embd_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
     GLOBAL_WEIGHT(layer_embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(altup_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(altup_unembd_proj, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output, WEIGHT_PRODUCT, LAYER_AFTER),
@@ -258,7 +260,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
     bool beside = model->family->experts_beside_mlp && shape->experts.n;
     int64_t n_ff = shape->experts.n && shape->experts.n_layers_dense == 0 && !beside ? 0 : shape->n_ff;
-    int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers;
+    int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
     bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
     bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
@@ -286,6 +288,14 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);
+    PLAN(altup.streams, rows, altup * n_embd);
+    PLAN(altup.predictions, rows, altup * n_embd);
+    PLAN(altup.modalities, rows, altup);
+    PLAN(altup.predict, rows, altup * altup);
+    PLAN(altup.correct, rows, altup);
+    PLAN(altup.laurel_low, rows, shape->altup.laurel_rank);
+    PLAN(altup.laurel, rows, altup ? n_embd : 0);
+    PLAN(altup.laurel_outputs, outputs, altup ? n_embd : 0);
     PLAN(input.all, rows, inputs);
     PLAN(input.table, rows, inputs);
     PLAN(input.own, rows, shape->n_layer_input);

@@ -30,7 +30,7 @@ void inputs_compute(const struct pass *pass)
     operations->scale(pass->backend, m->all, pass->n_rows, sqrtf(0.5f), 0.0f);
 }
 
-void inputs_add(const struct pass *pass, int32_t index)
+void inputs_project(const struct pass *pass, int32_t index, const struct matrix *x)
 {
     const struct backend_operations *operations = pass->operations;
     const struct input_matrices *m = &pass->forward->matrices.input;
@@ -45,10 +45,9 @@ void inputs_add(const struct pass *pass, int32_t index)
         operations->gather(pass->backend, m->own_outputs, m->own);
         own = m->own_outputs;
     }
-    operations->products(pass->backend, &gate, 1, pass->x, pass->n_rows);
+    operations->products(pass->backend, &gate, 1, x, pass->n_rows);
     operations->activate(pass->backend, m->gate, m->gate, own, pass->n_rows,
                          pass->forward->model->family->activation);
     operations->products(pass->backend, &out, 1, m->gate, pass->n_rows);
     normalize(pass, branch, weights[SLOT_INPUT_POST_NORM], 1);
-    operations->add(pass->backend, pass->x, branch, pass->n_rows, 1.0f);
 }

@@ -303,6 +303,85 @@ void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols
     matrix->n_cols = n_cols;
 }
 
+static void mix_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    int32_t width = work->heads.dim, n_in = work->in->n_cols / width, n_out = work->out->n_cols / width;
+    const float *coefficients = work->other ? matrix_row(work->other, row) : NULL, *x = matrix_row(work->in, row);
+    for (int32_t i = work->to.first; i < n_out; i++)
+        for (int32_t j = 0; j < n_in; j++) {
+            float factor = coefficients ? coefficients[i * n_in + j] + work->scaling.scale : work->scaling.scale;
+            work->backend->kernels.rows.add_scaled(matrix_row(work->out, row) + (int64_t)i * width,
+                                                   x + (int64_t)j * width, factor, width);
+        }
+}
+
+void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+             float bias, const struct matrix *x, int32_t width, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= out->n_rows_max && n_rows <= x->n_rows_max);
+    assert(out->n_cols % width == 0 && x->n_cols % width == 0);
+    assert(!coefficients || coefficients->n_cols == out->n_cols / width * (x->n_cols / width));
+    struct row_work work = {.backend = backend, .out = out, .in = x, .other = coefficients, .heads.dim = width};
+    work.to.first = first;
+    work.scaling.scale = bias;
+    spread_rows(backend, n_rows, (int64_t)out->n_cols * (x->n_cols / width), mix_row, &work);
+}
+
+static void match_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const float *first = matrix_row(work->out, row);
+    int32_t width = work->heads.dim;
+    for (int32_t i = width; i < work->out->n_cols; i += width)
+        work->backend->kernels.rows.match_rms(matrix_row(work->out, row) + i, first, width);
+}
+
+void cpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && x->n_cols % width == 0);
+    struct row_work work = {.backend = backend, .out = x, .heads.dim = width};
+    spread_rows(backend, n_rows, 2 * (int64_t)x->n_cols, match_row, &work);
+}
+
+static void sparsify_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.sparsify(matrix_row(work->out, row), work->out->n_cols, work->scaling.scale);
+}
+
+void cpu_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .scaling.scale = factor};
+    spread_rows(backend, n_rows, 3 * (int64_t)x->n_cols, sparsify_row, &work);
+}
+
+static void multiply_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.multiply(matrix_row(work->out, row), work->weight->items, work->out->n_cols);
+}
+
+void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && weight->role == WEIGHT_VECTOR && weight->n_items == x->n_cols);
+    struct row_work work = {.backend = backend, .out = x, .weight = weight};
+    spread_rows(backend, n_rows, x->n_cols, multiply_row, &work);
+}
+
 // --- Rotation, pages, attention ---
 
 static void rope_row(void *context, int32_t row, int thread)

@@ -143,6 +143,11 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
                       const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                       int32_t n_rows);
 void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
+void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+             float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+void cpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows);
+void cpu_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor);
+void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows);
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);

@@ -52,6 +52,7 @@ struct family {
     bool values_normalized;  // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
                              // without a window uses the projection of its keys
     bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
+    bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
 };
 
 // NULL: no such family.

@@ -71,6 +71,13 @@ struct rope_shape {
     bool queries_own_table;
 };
 
+// Alternating updates (AltUp; Baykal et al. 2023, arXiv:2301.13310) as in Gemma 3n: the residual stream has n
+// parts; a layer computes with one of them and predicts the others. n 0: none.
+struct altup_shape {
+    int32_t n, active;
+    int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
+};
+
 // The pages of one layer, where layers differ in them.
 struct layer_heads {
     int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
@@ -96,6 +103,7 @@ struct model_shape {
     float norm_epsilon;
     bool parallel_residual; // attention and MLP both read the layer's input
     int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
+    struct altup_shape altup;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -141,6 +149,14 @@ enum layer_slot {
     SLOT_INPUT_GATE, // a layer's own input
     SLOT_INPUT_OUT,
     SLOT_INPUT_POST_NORM,
+    SLOT_ALTUP_ROUTER_NORM, // alternating updates
+    SLOT_ALTUP_ROUTER,
+    SLOT_ALTUP_PREDICT,
+    SLOT_ALTUP_CORRECT,
+    SLOT_ALTUP_SCALE,
+    SLOT_LAUREL_IN,
+    SLOT_LAUREL_OUT,
+    SLOT_LAUREL_POST_NORM,
     SLOT_COUNT,
 };
 
@@ -152,6 +168,9 @@ struct model_layer {
     int32_t n_ff;
     int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
     float output_scale; // multiplies the layer's output; 1: none
+    // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their distance
+    // from it. -INFINITY: none
+    float sparsity;
 };
 
 struct model {
@@ -161,6 +180,7 @@ struct model {
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
         output_bias;
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
+    struct tensor altup_proj, altup_unembd_proj;
     struct model_layer *layers;                                 // [n_layers]
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
@@ -178,6 +198,7 @@ enum {
     MODEL_HEAD_DIM_MAX = 1024,
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
+    MODEL_ALTUP_MAX = 16,
 };
 
 // Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or

@@ -59,7 +59,8 @@ static const struct folder_key keys[] = {
      NULL},
     {"config.json", KEY_READ,
      "per_layer_config global_head_dim num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
-     "use_double_wide_mlp hidden_size_per_layer_input enable_moe_block top_k_experts",
+     "use_double_wide_mlp hidden_size_per_layer_input enable_moe_block top_k_experts altup_num_inputs "
+     "altup_active_idx altup_correct_scale activation_sparsity_pattern",
      NULL},
     {"config.json", KEY_READ,
      "n_routed_experts num_local_experts num_experts n_shared_experts num_experts_per_tok "
@@ -83,7 +84,7 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
-     "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
+     "attention_bias mlp_bias use_bias laurel_rank qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
      "num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input num_mtp_layers",
      NULL},
     {"config.json", KEY_NO_PART,
@@ -98,7 +99,7 @@ static const struct folder_key keys[] = {
      NULL},
     // used in training only
     {"config.json", KEY_NO_PART,
-     "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
+     "altup_coef_clip initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},

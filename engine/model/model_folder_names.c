@@ -309,6 +309,30 @@ static const struct folder_rule gemma4_layers[] = {
     {"=model.layers.*.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
     END};
 
+static const struct folder_rule gemma3n_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    {"model.altup_projections.{}", "altup_proj", FORM_STACKED},
+    {"model.altup_unembed_projections.{}", "altup_unembd_proj", FORM_STACKED},
+    END};
+static const struct folder_rule gemma3n_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"model.layers.*.altup.router_norm", "altup_router_norm", FORM_AS_IS},
+    {"model.layers.*.altup.modality_router", "altup_router", FORM_AS_IS},
+    {"model.layers.*.altup.prediction_coefs", "altup_predict_coef", FORM_AS_IS},
+    {"model.layers.*.altup.correction_coefs", "altup_correct_coef", FORM_AS_IS},
+    {"=model.layers.*.altup.correct_output_scale", "altup_correct_scale.weight", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_left", "laurel_l", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_right", "laurel_r", FORM_AS_IS},
+    {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
+    END};
+
 #define SILU "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -413,6 +437,11 @@ static const struct folder_rule gemma4_layers[] = {
     "\"hidden_size_per_layer_input\":256}"
 #define GEMMA4_UNIFIED_DEFAULTS                                                                              \
     "{" GEMMA4_SETTINGS "\"sliding_window\":1024,\"max_position_embeddings\":262144}"
+#define GEMMA3N_DEFAULTS                                                                                     \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"intermediate_size\":16384,\"num_kv_shared_layers\":15,\"sliding_window\":512,"                        \
+    "\"max_position_embeddings\":32768,\"final_logit_softcapping\":30.0,\"rope_theta\":1000000.0,"           \
+    "\"hidden_size_per_layer_input\":256,\"altup_num_inputs\":4,\"altup_active_idx\":0}"
 #define OLMO3_DEFAULTS "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
@@ -477,6 +506,8 @@ static const struct folder_family families[] = {
      GEMMA4_DEFAULTS},
     {"gemma4_unified_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN,
      true, GEMMA4_UNIFIED_DEFAULTS},
+    {"gemma3n_text", "gemma3n", gemma3n_globals, gemma3n_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA3N_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)

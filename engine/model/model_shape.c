@@ -293,8 +293,11 @@ static int32_t kv_layer_of(const struct model *model, int32_t layer, int32_t n_o
 static void read_layers(struct key_reader *reader, struct model *model)
 {
     struct model_shape *shape = &model->shape;
-    for (int32_t i = 0; i < shape->n_layers; i++)
-        model->layers[i].kv_layer = i, model->layers[i].n_ff = shape->n_ff, model->layers[i].output_scale = 1.0f;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        struct model_layer *layer = &model->layers[i];
+        layer->kv_layer = i, layer->n_ff = shape->n_ff;
+        layer->output_scale = 1.0f, layer->sparsity = -INFINITY;
+    }
     if (!model->family->layers_vary || reader->status != STATUS_OK)
         return;
     model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
@@ -327,6 +330,32 @@ static void read_layers(struct key_reader *reader, struct model *model)
     shape->attention.key_dim = key_dim > windowed.key_dim ? key_dim : windowed.key_dim;
     shape->attention.value_dim = value_dim > windowed.value_dim ? value_dim : windowed.value_dim;
     shape->n_layer_input = read_size(reader, "embedding_length_per_layer_input", 0, 0, MODEL_WIDTH_MAX);
+}
+
+static void read_altup(struct key_reader *reader, struct model *model)
+{
+    struct altup_shape *altup = &model->shape.altup;
+    const struct tensor *laurel = gguf_tensor(model->gguf, "blk.0.laurel_l.weight");
+    struct gguf_array scales = {0};
+    bool found = false;
+    char key[128];
+    if (!model->family->altup || reader->status != STATUS_OK)
+        return;
+    altup->n = read_size(reader, "altup.num_inputs", -1, 2, MODEL_ALTUP_MAX);
+    altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
+    altup->laurel_rank = laurel && laurel->dims[1] <= MODEL_WIDTH_MAX ? (int32_t)laurel->dims[1] : 1;
+    make_key(reader, "activation_sparsity_scale", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
+    bool fits = scales.kind == GGUF_F32 && scales.n_items == (size_t)model->shape.n_layers;
+    for (int32_t i = 0; found && fits && i < model->shape.n_layers; i++) {
+        model->layers[i].sparsity = (float)gguf_array_number(&scales, (size_t)i);
+        fits = model->layers[i].sparsity < INFINITY;
+    }
+    if (found && !fits && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%s: expected a number below infinity for each of %d layers", key, model->shape.n_layers);
 }
 
 static void set_unrotated(struct model *model)
@@ -448,6 +477,7 @@ enum status model_read_shape(struct model *model, struct error *error)
                          shape->n_layers);
     read_windows(&reader, family, model);
     read_layers(&reader, model);
+    read_altup(&reader, model);
     set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

@@ -33,6 +33,9 @@ enum width {
     QUERY_LATENT,
     HEADS_KEY_VALUE,
     INPUT, // a layer's own input
+    ALTUP,
+    ALTUP_SQUARE,
+    LAUREL,
     WIDTH_COUNT
 };
 
@@ -84,6 +87,14 @@ static const struct {
     [SLOT_INPUT_GATE] = {"inp_gate", MATRIX_UNBIASED, {EMBD, INPUT, ONE}},
     [SLOT_INPUT_OUT] = {"proj", MATRIX_UNBIASED, {INPUT, EMBD, ONE}},
     [SLOT_INPUT_POST_NORM] = {"post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER_NORM] = {"altup_router_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER] = {"altup_router", MATRIX_UNBIASED, {EMBD, ALTUP, ONE}},
+    [SLOT_ALTUP_PREDICT] = {"altup_predict_coef", MATRIX_UNBIASED, {ALTUP, ALTUP_SQUARE, ONE}},
+    [SLOT_ALTUP_CORRECT] = {"altup_correct_coef", MATRIX_UNBIASED, {ALTUP, ALTUP, ONE}},
+    [SLOT_ALTUP_SCALE] = {"altup_correct_scale", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
+    [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
+    [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
 };
 
 enum {
@@ -130,6 +141,9 @@ static void set_widths(struct tensor_search *search)
                         (shape->latent.dim ? shape->latent.value_dim : shape->attention.value_dim);
     widths[FF] = shape->n_ff;
     widths[INPUT] = shape->n_layer_input;
+    widths[ALTUP] = shape->altup.n;
+    widths[ALTUP_SQUARE] = (int64_t)shape->altup.n * shape->altup.n;
+    widths[LAUREL] = shape->altup.laurel_rank;
     widths[EXPERTS] = shape->experts.n;
     widths[FF_EXPERT] = shape->experts.n_ff;
     widths[FF_SHARED] = shape->experts.n_ff_shared;
@@ -472,8 +486,8 @@ static enum status take_gate_up_experts(struct tensor_search *search, int32_t in
     return STATUS_OK;
 }
 
-// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, and the factor of
-// its output.
+// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, alternating updates,
+// and the factor of its output.
 static enum status take_varied(struct tensor_search *search, int32_t index)
 {
     static const enum layer_slot beside[] = {SLOT_ROUTER_SCALE, SLOT_FFN_POST_NORM_1, SLOT_FFN_NORM_2,
@@ -487,6 +501,8 @@ static enum status take_varied(struct tensor_search *search, int32_t index)
         status = take_weight(search, index, beside[i], true);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs && shape->n_layer_input && status == STATUS_OK; i++)
         status = take_weight(search, index, inputs[i], true);
+    for (int i = SLOT_ALTUP_ROUTER_NORM; i <= SLOT_LAUREL_POST_NORM && shape->altup.n && status == STATUS_OK; i++)
+        status = take_weight(search, index, (enum layer_slot)i, true);
     layer_name(name, index, "layer_output_scale", "weight");
     if (status == STATUS_OK)
         status = take_vector(search, name, false, 1, &scale);
@@ -571,6 +587,18 @@ static enum status take_layer_inputs(struct tensor_search *search)
     return status;
 }
 
+static enum status take_altup(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.altup.n - 1};
+    enum status status = STATUS_OK;
+    if (model->shape.altup.n)
+        status = take_matrix(search, "altup_proj.weight", true, dims, &model->altup_proj);
+    if (model->shape.altup.n && status == STATUS_OK)
+        status = take_matrix(search, "altup_unembd_proj.weight", true, dims, &model->altup_unembd_proj);
+    return status;
+}
+
 static enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
@@ -597,6 +625,8 @@ static enum status take_globals(struct tensor_search *search)
         model->output = model->token_embd; // tied
     if (status == STATUS_OK)
         status = take_layer_inputs(search);
+    if (status == STATUS_OK)
+        status = take_altup(search);
     const struct tensor *rope;             // read before, by model_read_rope
     static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                         "rope_factors_long.weight"};
