@@ -1,4 +1,4 @@
-// Logits of every position of one text, for `sheaf logits` and the parity tests.
+// Logits of the positions of a text, for `sheaf logits`, `sheaf perplexity` and the parity tests.
 // Thread: engine.
 #pragma once
 
@@ -11,6 +11,17 @@ enum { LOGITS_CHUNK_TOKENS = 256 };
 // references were computed that way. With many layers the two differ by more (0.07 on the logits of a
 // 26-layer Gemma 2) than other engines differ from either.
 enum kv_type logits_kv_type(const struct model *model);
+
+// A text of at most n_ids tokens at a time. Binds the model to the backend, which must be new and cannot be
+// used for another forward pass. Errors: as forward_create; ERROR_OUT_OF_MEMORY.
+struct logits_reader;
+enum status logits_open(struct logits_reader **reader, const struct model *model, struct backend *backend,
+                        enum kv_type kv_type, int32_t n_ids, struct error *error) WARN_UNUSED;
+void logits_close(struct logits_reader *reader);
+// Tokens [first, first + n) of the text, n at most LOGITS_CHUNK_TOKENS; those before were read. Their logits
+// [n, n_vocab]; NULL: not wanted. A text begins at first 0. Errors: forward_step's.
+enum status logits_read(struct logits_reader *reader, const int32_t *ids, int32_t first, int32_t n,
+                        float *logits, struct error *error) WARN_UNUSED;
 
 // Binds the model to the backend, which must be new, and computes `logits` [n_ids, n_vocab]. The backend
 // cannot be used for another forward pass. Errors: STATUS_REJECT for an empty text (ERROR_EMPTY_PROMPT), a

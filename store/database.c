@@ -103,6 +103,17 @@ static enum status read_version(struct database *database, int *version, struct 
     return STATUS_OK;
 }
 
+static enum status refuse_version(const struct database *database, int version, struct error *error)
+{
+    return error_set(
+        error, STATUS_REFUSE, ERROR_STORE,
+        version > STORE_VERSION
+            ? "%s: expected a store of version %d, got %d, of a newer sheaf"
+            : "%s: expected a store of version %d, got %d, from before sheaf 0.1.0: finish it with the"
+              " program that created it, or name another file",
+        database->path, STORE_VERSION, version);
+}
+
 static enum status is_empty(struct database *database, bool *empty, struct error *error)
 {
     sqlite3_stmt *statement = NULL;
@@ -117,88 +128,29 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-_Static_assert(sizeof store_versions / sizeof store_versions[0] == STORE_VERSION, "each version has its SQL");
-
-static enum status set_version(struct database *database, int version, struct error *error)
-{
-    char pragma[48];
-    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", version);
-    return database_execute(database, pragma, error);
-}
-
-// Whether one of the versions' SQL creates the view.
-static bool is_our_view(const char *name)
-{
-    for (size_t i = 0; i < STORE_VERSION; i++)
-        for (const char *at = store_versions[i]; (at = strstr(at, "CREATE VIEW ")); at++) {
-            const char *view = at + strlen("CREATE VIEW ");
-            size_t length = strcspn(view, " \n");
-            if (strlen(name) == length && memcmp(view, name, length) == 0)
-                return true;
-        }
-    return false;
-}
-
-// After a failed migration: names the first view that is not ours, and says what to do with it. SQLite adapts
-// views when a column is renamed, but fails if a view reads another view that is replaced.
-static enum status name_own_view(struct database *database, struct error *error)
-{
-    struct error cause = *error;
-    sqlite3_stmt *select = NULL;
-    if (sqlite3_prepare_v2(database->sqlite,
-                           "SELECT name FROM sqlite_schema WHERE type IN ('view', 'trigger') ORDER BY "
-                           "instr(?1, name) = 0, rowid",
-                           -1, &select, NULL) != SQLITE_OK)
-        return error->status;
-    bind_text(select, 1, text_from_string(cause.text));
-    while (sqlite3_step(select) == SQLITE_ROW) {
-        const char *name = (const char *)sqlite3_column_text(select, 0);
-        if (!name || is_our_view(name)) // no memory for the name: only the cause is reported
-            continue;
-        error_set(error, STATUS_REFUSE, ERROR_STORE,
-                  "%s: the view \"%s\" is not sheaf's and stops the change of the store"
-                  " to version %d: keep its text (.schema in the sqlite3 shell), DROP"
-                  " VIEW \"%s\", start again, and create it over the names of today (%s)",
-                  database->path, name, STORE_VERSION, name, cause.text);
-        break;
-    }
-    sqlite3_finalize(select);
-    return error->status;
-}
-
-// Version 1 is the schema itself, each later version a file of changes. All missing versions are applied in
-// one transaction; a second process that migrates at the same time finds nothing left to do. A new store is
-// created with `store_new`, which has the same effect as all versions together (embed_sql.py).
-static enum status migrate_schema(struct database *database, struct error *error)
+// Creates the schema in an empty file, in one transaction; a second process that does it at the same time
+// finds nothing left to do. A file of another version is refused.
+static enum status create_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
     if (status != STATUS_OK)
         return status;
     int version = 0;
     bool empty = false;
+    char pragma[48];
     status = read_version(database, &version, error);
     if (status == STATUS_OK)
         status = is_empty(database, &empty, error);
     if (status == STATUS_OK && version == 0 && !empty)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
-    if (status == STATUS_OK && version > STORE_VERSION)
-        status =
-            error_set(error, STATUS_REFUSE, ERROR_STORE,
-                      "%s: schema version %d was written by a newer sheaf; this one knows versions up to %d",
-                      database->path, version, STORE_VERSION);
-    bool is_old = version < STORE_VERSION;
-    if (status == STATUS_OK && empty && version == 0) {
-        status = database_execute(database, store_new, error);
-        version = STORE_VERSION;
-    }
-    for (; status == STATUS_OK && version < STORE_VERSION; version++) {
-        status = database_execute(database, store_versions[version], error);
-        if (status == STATUS_REFUSE)
-            status = name_own_view(database, error);
-    }
-    if (status == STATUS_OK && is_old)
-        status = set_version(database, STORE_VERSION, error);
+    if (status == STATUS_OK && version != STORE_VERSION && !empty)
+        status = refuse_version(database, version, error);
+    if (status == STATUS_OK && empty)
+        status = database_execute(database, store_sql, error);
+    snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
+    if (status == STATUS_OK && empty)
+        status = database_execute(database, pragma, error);
     return database_end(database, status, error);
 }
 
@@ -337,10 +289,9 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK)
         status = prepare_rollback(database, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
-                           "%s: expected a sheaf store of version %d, got %d", path, STORE_VERSION, version);
+        status = refuse_version(database, version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
-        status = migrate_schema(database, error);
+        status = create_schema(database, error);
     if (status == STATUS_RETRY)
         error->status = status = STATUS_REFUSE; // opening failed: there is no store to retry with
     if (status != STATUS_OK)

@@ -32,15 +32,6 @@ static enum status read_flag(struct store *store, const char *sql, struct text d
                : database_error(&store->database, "reading a dataset", error);
 }
 
-enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
-                                   struct error *error)
-{
-    int64_t flag;
-    *is_older = false;
-    return read_flag(store, "SELECT 1 FROM datasets WHERE dataset = ? AND is_older", dataset, &flag, is_older,
-                     error);
-}
-
 // Counts the jobs that other living workers hold.
 static enum status count_running(struct store *store, struct text dataset, int64_t *n, struct error *error)
 {

@@ -9,12 +9,9 @@ enum status store_output_find(struct store *store, struct text dataset, const ch
                               struct written_output *output, struct error *error)
 {
     *output = (struct written_output){0};
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT (SELECT digest FROM outputs WHERE dataset = ?1 AND path = ?2),"
-        " NOT EXISTS (SELECT 1 FROM outputs WHERE dataset = ?1) AND"
-        " EXISTS (SELECT 1 FROM datasets WHERE dataset = ?1 AND is_older AND n_submitted > 0)",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT (SELECT digest FROM outputs WHERE dataset = ?1 AND path = ?2)", error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
@@ -24,7 +21,6 @@ enum status store_output_find(struct store *store, struct text dataset, const ch
     output->is_found = digest.size == sizeof output->digest;
     if (output->is_found)
         memcpy(&output->digest, digest.data, sizeof output->digest);
-    output->is_first = code == SQLITE_ROW && sqlite3_column_int(select, 1);
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for an output", error);
 }

@@ -7,7 +7,6 @@
 
 struct written_output {
     bool is_found;
-    bool is_first;        // no output noted yet: the dataset is from version 11 or earlier, which noted none
     struct digest digest; // of the file when it was written
 };
 // path: absolute, without symbolic links.
@@ -15,9 +14,6 @@ enum status store_output_find(struct store *store, struct text dataset, const ch
                               struct written_output *output, struct error *error) WARN_UNUSED;
 enum status store_output_written(struct store *store, struct text dataset, const char *path,
                                  const struct digest *digest, struct error *error) WARN_UNUSED;
-// *is_older: version 11 or earlier created the dataset.
-enum status store_dataset_is_older(struct store *store, struct text dataset, bool *is_older,
-                                   struct error *error) WARN_UNUSED;
 // The mark of a dataset whose answers were removed (--retain). n_lines 0: they were not removed.
 enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,
                                 struct error *error) WARN_UNUSED;

@@ -1,6 +1,6 @@
-// The store: one SQLite file (schemas/store.sql and the changes of later versions beside it). Opening creates
-// or migrates it. Several processes may have it open: each writes in short transactions and waits for the
-// others. The file is created with mode 0600, because it contains prompts.
+// The store: one SQLite file (schemas/store.sql). Opening creates it. Several processes may have it open: each
+// writes in short transactions and waits for the others. The file is created with mode 0600, because it contains
+// prompts. A file of another version is refused.
 //
 // Errors: STATUS_RETRY if the file is busy or the disk is full (the text says which; the transaction is
 // rolled back), STATUS_REFUSE if the store cannot be used. Thread: the thread that opened it.
@@ -16,7 +16,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 13,
+    STORE_VERSION = 14,
     STORE_BUSY_MS = 10000,          // waiting time for a lock
     STORE_TURN_MS = 500,            // the same for a member of a Kafka group, which must not block
     STORE_STEPS_KEPT = 100000,      // the newest steps; older ones are compacted
@@ -37,7 +37,7 @@ enum store_mode {
 enum status store_open(struct store **store, const char *path, enum store_mode mode,
                        struct error *error) WARN_UNUSED;
 // Opens an existing store for reading: STORE_READ_ONLY if the file or its folder is not writable, else
-// STORE_EXISTING, which migrates older versions.
+// STORE_EXISTING.
 enum status store_open_to_read(struct store **store, const char *path, struct error *error) WARN_UNUSED;
 void store_close(struct store *store);
 const char *store_path(const struct store *store);
@@ -239,7 +239,7 @@ enum status store_dataset_rename(struct store *store, struct text dataset, struc
 
 // ---- old rows ----
 
-// Replaces rows older than `before_us` by sums (schemas/store-3.sql lists which rows): at most
+// Replaces rows older than `before_us` by sums (schemas/store.sql lists which rows): at most
 // STORE_COMPACT_ROWS rows of each kind, in one transaction. `with_answers`: also collected datasets of the
 // embedded queue, whose answers are stored nowhere else. *more: more rows are old enough.
 enum status store_compact(struct store *store, int64_t before_us, bool with_answers, bool *more,

@@ -327,19 +327,9 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     struct value bare; // prompts do not show annotations, so a changed one must not change requests
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = refuse_memory(error);
-    prompt->schema_start = prompt->parameters.size;
     if (status == STATUS_OK)
         add_format(prompt, &bare);
     return status;
-}
-
-enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error)
-{
-    if (prompt->schema.kind == VALUE_NULL)
-        return STATUS_OK;
-    prompt->parameters.size = prompt->schema_start; // the schema is the last parameter
-    add_format(prompt, &prompt->schema);
-    return prompt->parameters.failed ? refuse_memory(error) : STATUS_OK;
 }
 
 static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,

@@ -49,7 +49,6 @@ struct row_prompt {
     struct choice_list choices; // none: n is 0
     struct value schema;        // VALUE_NULL: none
     struct buffer parameters;   // members after the messages, each after a comma
-    size_t schema_start;        // in `parameters`
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
@@ -61,9 +60,6 @@ struct row_prompt {
 // line and the nearest column), or if a parameter is not one of a job.
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
-// Keeps the annotations of the schema in records, as store version 11 did: the ids of its jobs are hashes of
-// such records.
-enum status row_prompt_keep_annotations(struct row_prompt *prompt, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);
 // Makes a job with the parameters of all rows and some prompt. The caller destroys *job, also after an error.
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job,

@@ -324,10 +324,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = own_output_check(annotate->store, annotate->dataset, settings->errors, settings->overwrite,
                                   error);
-    bool is_older = false;
-    if (status == STATUS_OK)
-        status = store_dataset_is_older(annotate->store, annotate->dataset, &is_older, error);
-    return status == STATUS_OK && is_older ? row_prompt_keep_annotations(&annotate->prompt, error) : status;
+    return status;
 }
 
 static void close_all(struct annotate *annotate)

@@ -21,13 +21,13 @@ static const struct {
     const char *name;
     enum status (*run)(const struct settings *settings, struct error *error);
 } commands[] = {
-    {"work", command_work},         {"submit", command_submit},     {"collect", command_collect},
-    {"run", command_run},           {"status", command_status},     {"cancel", command_cancel},
-    {"inspect", command_inspect},   {"tokenize", command_tokenize}, {"template", command_template},
-    {"grammar", command_grammar},   {"logits", command_logits},     {"bench", command_bench},
-    {"quantize", command_quantize}, {"mirror", command_mirror},     {"dataset", command_dataset},
-    {"annotate", command_annotate}, {"report", command_report},     {"embed", command_embed},
-    {"lag", command_lag},
+    {"work", command_work},         {"submit", command_submit},         {"collect", command_collect},
+    {"run", command_run},           {"status", command_status},         {"cancel", command_cancel},
+    {"inspect", command_inspect},   {"tokenize", command_tokenize},     {"template", command_template},
+    {"grammar", command_grammar},   {"logits", command_logits},         {"bench", command_bench},
+    {"quantize", command_quantize}, {"mirror", command_mirror},         {"dataset", command_dataset},
+    {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
+    {"lag", command_lag},           {"perplexity", command_perplexity},
 };
 
 static int fail_command(const struct error *error)

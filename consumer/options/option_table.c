@@ -57,6 +57,11 @@ static const struct command commands[] = {
      " as in jobs; of a file undefined, as in plain Jinja2."},
     {"logits", LOGITS, 1, 1, 0, "MODEL --tokens \"3 17 9\" -o OUT.f32",
      "float32 logits of every position, row-major [tokens, vocabulary]."},
+    {"perplexity", PERPLEXITY, 2, 2, 0, "MODEL FILE [--against MODEL2] [--context N] [--json]",
+     "How well a model predicts a text file; with --against also how far it is from another model: KL "
+     "divergence, same most likely token.",
+     "As llama-perplexity: the text is divided into windows of N tokens, and the second half of each is scored.\n"
+     "A shorter text is one window, scored from its second token on.\n"},
     {"embed", EMBED, 1, 1, 0, "MODEL [--pooling HOW --dimensions N] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "vector.",
@@ -113,8 +118,8 @@ static const struct option options[] = {
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
      "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
     {"store", 's', TEXT_VALUE,
-     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | EMBED | BENCH | QUANTIZE | GRAMMAR | RUN |
-             ANNOTATE),
+     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | PERPLEXITY | EMBED | BENCH | QUANTIZE | GRAMMAR |
+             RUN | ANNOTATE),
      AT(store), 1, 0, "FILE", "SQLite file (sheaf.db)"},
     {"store", 's', TEXT_VALUE, RUN, AT(store), 1, 0, "FILE",
      "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
@@ -184,8 +189,9 @@ static const struct option options[] = {
      "write each step's tokens and times by phase, as JSON lines"},
     {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
      "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS | EMBED, AT(engine.kv_type), 1, 0,
-     "TYPE", "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
+    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED,
+     AT(engine.kv_type), 1, 0, "TYPE",
+     "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
     {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.n_tokens_max), 1, 16384, "N",
@@ -248,7 +254,8 @@ static const struct option options[] = {
     {"rebuild", 0, FLAG, STATUS, AT(follow.rebuild), 0, 0, NULL,
      "first rebuild the store's rows of Kafka jobs from the topics"},
     {"watch", 'w', FLAG, STATUS, AT(follow.watch), 0, 0, NULL, "refresh every second"},
-    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR | LAG, AT(json), 0, 0, NULL, "write JSON"},
+    {"json", 0, FLAG, STATUS | INSPECT | BENCH | DATASET | GRAMMAR | LAG | PERPLEXITY, AT(json), 0, 0, NULL,
+     "write JSON"},
     {"json-schema", 0, TEXT_VALUE, GRAMMAR, AT(grammar.json_schema), 1, ONCE, "FILE",
      "a JSON Schema, drafts 4 to 2020-12"},
     {"regex", 0, TEXT_VALUE, GRAMMAR, AT(grammar.regex), 0, ONCE, "R",
@@ -275,6 +282,10 @@ static const struct option options[] = {
     {"now", 0, TEXT_VALUE, TEMPLATE, AT(tool.now), 0, 0, "YYYY-MM-DD", "date for strftime_now (today)"},
     {"tokens", 0, TEXT_VALUE, LOGITS, AT(tool.tokens), 0, ONCE, "IDS",
      "token ids, separated by spaces or commas"},
+    {"against", 0, TEXT_VALUE, PERPLEXITY, AT(tool.against), 1, ONCE, "MODEL2",
+     "the reference, of the same vocabulary: the model before its quantization, say"},
+    {"context", 0, INTEGER, PERPLEXITY, AT(tool.context), 2, 1 << 24, "N",
+     "tokens of a window (512, or the model's context)"},
     {"pooling", 0, TEXT_VALUE, EMBED, AT(tool.pooling), 1, 0, "HOW",
      "model, or of the final hidden states: last (the last token's), mean, or cls (the first token's) (model: "
      "its own, else last)"},

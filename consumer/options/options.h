@@ -108,9 +108,10 @@ struct settings {
         char *batch;
     } bench;
 
-    struct { // of sheaf template, logits, quantize, tokenize and embed
+    struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed
         char *bos, *eos, *now;
-        char *tokens, *type, *pooling;
+        char *tokens, *type, *pooling, *against;
+        int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says

@@ -1,6 +1,6 @@
 // Fault injection: points at which a crash matters, and redelivery. In the program they have no effect
 // (fault.c). Test programs define these functions themselves and may stop or kill the process:
-// tests/kafka/kafka_crash.c, and tests/fault_points.c, which is `sheaf` with faults set in the environment.
+// tests/kafka/kafka_crash.c, and tests/support/fault_points.c, which is `sheaf` with faults set in the environment.
 #pragma once
 
 #include <stdbool.h>

@@ -22,7 +22,6 @@ from session import case
 
 PROMPT = "Is {{ title }} good? {{ text }}"
 BESIDE = ["sheaf_finish_reason", "sheaf_error"]
-SCHEMAS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../schemas")
 
 
 def write(test, name, content):
@@ -668,49 +667,6 @@ def a_sample_does_not_make_an_unrelated_file_the_dataset_s_own(test):
     for _ in range(2):  # its own
         annotate(test, "in.csv", "--skip-bad-rows", "--errors", "own.jsonl", "--store", "s.db", out="new.csv", refuses=True)
         assert len(test.answers("own.jsonl")) == 1
-
-
-@case
-def a_dataset_of_version_11_keeps_its_answers_and_its_output_where_the_schema_has_titles(test):
-    schema = {"type": "object", "properties": {"m": {"enum": ["x", "y"]}}, "required": ["m"], "additionalProperties": False}
-    titled = {"title": "Mood", **schema, "properties": {"m": {"title": "M", "description": "the mood", "enum": ["x", "y"]}}}
-    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
-    write(test, "s.json", json.dumps(schema))
-    options = ("in.csv", "--schema", "s.json", "--store", "s.db")
-    annotate(test, *options)
-    record = ('{"messages":[{"role":"user","content":"Is %s good? %s"}],"temperature":0,"response_format":{"type":"json_schema","json_schema":'
-              '{"name":"answer","schema":%s}}}')
-
-    def name_of(row, schema):
-        text = record % (*row, json.dumps(schema, separators=(",", ":")))
-        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
-    rows = [("a", "b"), ("c", "d")]
-    assert sorted(test.query("SELECT job_id FROM jobs", "s.db")) == sorted((name_of(row, schema),) for row in rows)
-    old = sqlite3.connect(test.path("old.db"))
-    old.execute("PRAGMA synchronous = OFF")
-    for version in range(1, 12):
-        with open(os.path.join(SCHEMAS, f"store-{version}.sql" if version > 1 else "store.sql"), encoding="utf-8") as file:
-            old.executescript(file.read())
-    old.execute("ATTACH ? AS new", (test.path("s.db"),))
-    for name in ("datasets", "jobs", "results", "workers"):
-        columns = ", ".join(row[1] for row in old.execute(f"PRAGMA main.table_info({name})"))
-        old.execute(f"INSERT INTO main.{name} ({columns}) SELECT {columns} FROM new.{name}")
-    for row in rows:
-        old.execute("UPDATE main.jobs SET job_id = ?1, custom_id = ?1 WHERE job_id = ?2", (name_of(row, titled), name_of(row, schema)))
-    for pragma in ("application_id", "encoding"):
-        value = old.execute(f"PRAGMA new.{pragma}").fetchone()[0]
-        old.execute(f"PRAGMA main.{pragma} = {value!r}")
-    old.commit()
-    old.execute("PRAGMA main.user_version = 11")
-    old.close()
-    write(test, "s.json", json.dumps(titled))
-    before = test.read("out.csv")
-    for round in range(2):
-        done = annotate(test, *options[:-1], "old.db", refuses=True)
-        assert "0 different requests are new, 2 of all 2 requests are answered" in done.err, done
-    assert test.read("out.csv") == before and test.query("SELECT count(*) FROM jobs", "old.db") == [(2,)]
-    write(test, "other.csv", "mine\n")
-    assert "--overwrite" in annotate(test, *options[:-1], "old.db", out="other.csv", refuses=True, status=1).err
 
 
 @case

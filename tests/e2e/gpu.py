@@ -241,11 +241,11 @@ def write_program(path, text):
 def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults(test):
     """A dry run of its first half; the programs are scripts: one fails, one cannot be stopped, one skips."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    os.makedirs(test.path("build/tests"))
+    os.makedirs(test.path("build/tests/gpu"))
     for name, text in {"golden": "echo golden of $1", "sample": "echo drawn", "rows": "echo broken; exit 3", "products": "echo '# SKIP'",
                        "attention": "exit 77", "forward": "sleep 1000 & wait", "hybrid": "echo both", "bench": "echo what,type; echo product,q4_k",
                        "faults": "echo lost"}.items():
-        write_program(test.path(f"build/tests/gpu_{name}"), text + "\n")
+        write_program(test.path(f"build/tests/gpu/gpu_{name}"), text + "\n")
     # Whoever is killed here is not seen to die: as one that hangs in the driver.
     os.makedirs(test.path("hanging"))
     write_program(test.path("hanging/timeout"), 'case "$*" in *gpu_forward*) trap "" TERM; while [ -d "$HANGS" ]; do sleep 0.2; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
@@ -281,10 +281,10 @@ esac
 def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most(test):
     """Dry runs of its two parts; the programs are scripts, and one bench does not end."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    os.makedirs(test.path("build/tests"))
+    os.makedirs(test.path("build/tests/gpu"))
     products = ["products", "product_tiles", "product_gates", "product_experts", "pages"]
     for name in ("probe", "golden", "sample", "rows", *products, "attention", "bench", "faults"):
-        write_program(test.path(f"build/tests/gpu_{name}"), "echo $1\n")
+        write_program(test.path(f"build/tests/gpu/gpu_{name}"), "echo $1\n")
     write_program(test.path("sheaf"), FAKE_SHEAF)
     test.write("model", "")
     environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_decode="1", BATCH="4", STEPS="12", LARGE="7")

@@ -21,7 +21,7 @@ class Skip(Exception):
 
 
 def is_wide():
-    """Whether cases run in all their rounds, kills and sizes: SHEAF_TEST_WIDE=1, as tests/wide.h has it. ops/nightly sets it."""
+    """Whether cases run in all their rounds, kills and sizes: SHEAF_TEST_WIDE=1, as tests/support/wide.h has it. ops/nightly sets it."""
     return os.environ.get("SHEAF_TEST_WIDE", "") not in ("", "0")
 
 

@@ -32,7 +32,7 @@ def submit(test, topics, name="d", file="in.jsonl", **others):
 
 
 def start_with_fault(test, topics, fault, name="d", file="in.jsonl", *options, stdin=None):
-    """`fault` as in tests/fault_points.c."""
+    """`fault` as in tests/support/fault_points.c."""
     program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
     assert os.path.exists(program), f"{program} is missing: `ninja -C build tests/sheaf-faults` builds it"
     sheaf, test.sheaf = test.sheaf, program

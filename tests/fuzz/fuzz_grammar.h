@@ -5,7 +5,7 @@
 
 #include "engine/grammar/grammar.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/matcher_copy.h"
+#include "tests/support/matcher_copy.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 #include "consumer/worker/test_engine.h"
 #include "store/store.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/vocabulary_file.h"
+#include "tests/support/vocabulary_file.h"
 
 #include <unistd.h>
 

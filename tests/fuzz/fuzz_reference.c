@@ -4,7 +4,7 @@
 // WORD_MAX letters, computed from the rules as sets of words (the least solution of the rules as equations).
 #include "engine/grammar/grammar.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/matcher_copy.h"
+#include "tests/support/matcher_copy.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 // tokens.
 #include "engine/tokenizer/split_stage.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/vocabulary_file.h"
+#include "tests/support/vocabulary_file.h"
 
 #include <sys/mman.h>
 

@@ -5,7 +5,7 @@
 #include "engine/model/model_folder_parts.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/gguf_writer.h"
+#include "tests/support/gguf_writer.h"
 
 #include <stdlib.h>
 #include <string.h>

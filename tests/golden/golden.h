@@ -3,7 +3,7 @@
 #pragma once
 
 #include "schemas/base/text.h"
-#include "tests/cases.h"
+#include "tests/support/cases.h"
 
 static inline void golden_path(char *path, size_t size, const char *name)
 {

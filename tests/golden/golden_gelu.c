@@ -7,11 +7,11 @@
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "engine/model/family.h"
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/reference_forward.h"
-#include "tests/shared_data.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/reference_forward.h"
+#include "tests/support/shared_data.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -3,11 +3,11 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "schemas/base/elementary.h"
-#include "tests/cases.h"
-#include "tests/forward_steps.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/wide.h"
+#include "tests/support/cases.h"
+#include "tests/support/forward_steps.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/wide.h"
 
 #include <inttypes.h>
 

@@ -2,10 +2,10 @@
 // llama family.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/reference_forward.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/reference_forward.h"
 
 #include <math.h>
 

@@ -4,8 +4,8 @@
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "schemas/value.h"
-#include "tests/cases.h"
-#include "tests/shared_data.h"
+#include "tests/support/cases.h"
+#include "tests/support/shared_data.h"
 
 #include <math.h>
 

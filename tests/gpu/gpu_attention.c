@@ -9,9 +9,9 @@
 #include "gpu/kernels/kernels_attention.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/shared_prefix.h"
-#include "tests/cases.h"
-#include "tests/random.h"
-#include "tests/wide.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
+#include "tests/support/wide.h"
 
 #include <math.h>
 

@@ -18,7 +18,7 @@
 #include "gpu/kernels/kernels_attention.h"
 #include "gpu/kernels/tiles.h"
 #include "schemas/base/hash.h"
-#include "tests/random.h"
+#include "tests/support/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -139,14 +139,14 @@ program() { # of the gpu suite, by its name
 build_programs() {
     local name wanted=(consumer/sheaf)
     for name in "${programs[@]}"; do
-        wanted+=("tests/gpu_$name$suffix")
+        wanted+=("tests/gpu/gpu_$name$suffix")
     done
     [[ -d $build ]] || meson setup "$build" -Dgpu=enabled -Dbuildtype=release -Db_ndebug=false
     ninja -C "$build" "${wanted[@]}"
 }
 
 find_programs() {
-    bin=$build/tests
+    bin=$build/tests/gpu
     if [[ ! $sheaf && -s $pack ]]; then
         python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$pack" "$work"
         bin=$work/bin sheaf=$work/bin/sheaf shared=$work/shared
@@ -169,7 +169,7 @@ make_pack() {
     mkdir -p "$work/bin" "$work/lib" "$work/shared/vocab"
     strip -o "$work/bin/sheaf" "$build/consumer/sheaf"
     for name in "${programs[@]}"; do
-        strip -o "$work/bin/gpu_$name$suffix" "$build/tests/gpu_$name$suffix"
+        strip -o "$work/bin/gpu_$name$suffix" "$build/tests/gpu/gpu_$name$suffix"
     done
     ldd "$work"/bin/* | awk '$2 == "=>" { print $3 }' | sort -u |
         grep -Ev '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so' |

@@ -1,9 +1,9 @@
 // Embeddings on the GPU backend: near the CPU's, and the same bytes in steps of any size.
 #include "engine/cpu/backend.h"
 #include "engine/embedding.h"
-#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/open_model.h"
+#include "tests/support/cases.h"
+#include "tests/support/open_model.h"
 
 enum { N_EMBD = 64, N_TEXTS = 3, LONGEST = 40, N_VOCAB = 320 };
 

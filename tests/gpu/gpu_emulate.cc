@@ -1,7 +1,7 @@
 // The language of kernels on the CPU: warp operations against plain loops, what the documents say of
 // fragments' layouts, and that the faults it is there to find are found.
 #include "gpu/kernels/kernel.h"
-#include "tests/random.h"
+#include "tests/support/random.h"
 
 // cmocka wants these first
 #include <setjmp.h>

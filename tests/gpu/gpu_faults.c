@@ -11,10 +11,10 @@
 #include "gpu/backend.h"
 #include "gpu/kernels/launch.h"
 #include "gpu/state.h"
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
-#include "tests/wide.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+#include "tests/support/wide.h"
 
 #include <spawn.h>
 #include <sys/wait.h>

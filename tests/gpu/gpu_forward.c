@@ -3,12 +3,12 @@
 // by one.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
-#include "tests/cases.h"
-#include "tests/forward_steps.h"
+#include "tests/support/cases.h"
+#include "tests/support/forward_steps.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/open_model.h"
-#include "tests/gguf_writer.h"
-#include "tests/make_model.h"
+#include "tests/support/open_model.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
 
 #include <math.h>
 
@@ -19,7 +19,7 @@ struct forward_subject {
     struct model_recipe recipe;
     enum kv_type kv_type;
     int length;
-    bool repeats; // each of its operations is another subject's too: runs where all do (tests/wide.h)
+    bool repeats; // each of its operations is another subject's too: runs where all do (tests/support/wide.h)
 };
 
 #define FAMILY(family_name)                                                                                  \

@@ -1,9 +1,9 @@
 // Steps on a device that is lost, or has too little memory for the model. The emulated device alone takes
 // orders to fail. Jobs on such a device: tests/gpu/gpu_faults.c.
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/open_model.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/open_model.h"
 
 enum { PAGE_POSITIONS = 16 };
 

@@ -6,10 +6,10 @@
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "engine/hybrid.h"
-#include "tests/cases.h"
-#include "tests/gguf_writer.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/open_model.h"
+#include "tests/support/open_model.h"
 
 enum { N_VOCAB = 320, SEQUENCES_MAX = 3, PAGE_POSITIONS = 16, LENGTH = 36, PAGES_EACH = 4, ROWS_MAX = 128 };
 

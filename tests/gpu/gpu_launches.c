@@ -11,9 +11,9 @@
 // arguments.
 #include "engine/forward.h"
 #include "gpu/emulation/stream.h"
-#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/open_model.h"
+#include "tests/support/cases.h"
+#include "tests/support/open_model.h"
 
 enum { KERNELS_MAX = 32, ROWS_MAX = 128, PAGE = 16, PROMPT_PAGES = ROWS_MAX / PAGE };
 

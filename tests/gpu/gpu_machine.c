@@ -1,8 +1,8 @@
-#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
+#include "tests/support/cases.h"
 
-#include "tests/gguf_writer.h"
-#include "tests/wide.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/wide.h"
 
 #include <unistd.h>
 

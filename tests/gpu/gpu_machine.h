@@ -3,7 +3,7 @@
 
 #include "engine/forward.h"
 #include "gpu/backend.h"
-#include "tests/make_model.h"
+#include "tests/support/make_model.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,5 +34,5 @@ void single_step_init(struct single_step *single);
 int device_missing(void);
 // Only of the emulated device faults can be ordered.
 bool device_is_emulated(void);
-// Whether every case runs: on a device, or where SHEAF_TEST_WIDE asks for it (tests/wide.h).
+// Whether every case runs: on a device, or where SHEAF_TEST_WIDE asks for it (tests/support/wide.h).
 bool device_cases_are_wide(void);

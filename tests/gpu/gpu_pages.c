@@ -1,7 +1,7 @@
 // KV pages of the CUDA backend: each stored key and value is read back at its own place, and nothing else is
 // written; which head sizes are refused, and the memory of pages.
 #include "gpu/state.h"
-#include "tests/cases.h"
+#include "tests/support/cases.h"
 
 #include <math.h>
 

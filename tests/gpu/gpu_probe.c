@@ -26,7 +26,7 @@
 #include "gpu/kernels/kernels_rates.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/tiles.h"
-#include "tests/random.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Products of routed experts on the device (or emulated): each row by the matrix that it picked.
-#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 // Pairs sorted by expert: each is multiplied by its matrix, its result stored at its place.
 TEST(experts_multiply_the_rows_that_picked_them)

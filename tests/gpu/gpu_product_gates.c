@@ -1,9 +1,9 @@
 // Gated products on the device (or emulated): gate, activation and factor in one launch, and the operand of the
 // product behind them.
 #include "gpu/emulation/emulate.h"
-#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 #include <math.h>
 

@@ -2,9 +2,9 @@
 // with several panels, blocks that share a tile.
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/tiles.h"
-#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 // Compute capability 8.6, 8.9 and 12.0 have less than the large rectangles want.
 TEST(blocks_of_little_shared_memory_give_the_same_bytes)

@@ -2,9 +2,9 @@
 // on that row alone: every number of rows gives the bytes of every other.
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/tiles.h"
-#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 #include <math.h>
 

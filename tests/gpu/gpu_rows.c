@@ -5,8 +5,8 @@
 #include "gpu/emulation/emulate.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_rows.h"
-#include "tests/cases.h"
-#include "tests/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 

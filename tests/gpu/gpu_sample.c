@@ -2,9 +2,9 @@
 // and alternatives, bit for bit, for all settings, shapes of logits and neighbors in the batch.
 #include "engine/sampler.h"
 #include "gpu/state.h"
-#include "tests/cases.h"
 #include "tests/gpu/gpu_machine.h"
-#include "tests/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
 
 #include <float.h>
 #include <math.h>
@@ -250,7 +250,7 @@ TEST(small_vocabularies_are_drawn_from_whole)
     }
 }
 
-// As tests/unit/unit_sampler.c has it: whether the second token is kept depends on the order of the sum alone.
+// As tests/unit/engine/unit_sampler.c has it: whether the second token is kept depends on the order of the sum alone.
 TEST(weights_are_added_in_the_lanes_of_the_cpu)
 {
     enum { N = 24 };

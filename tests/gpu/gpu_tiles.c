@@ -5,7 +5,7 @@
 #include "gpu/emulation/stream.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/tiles.h"
-#include "tests/cases.h"
+#include "tests/support/cases.h"
 
 enum { N_INPUTS = 256, N_OUTPUTS = 256, EXPERTS_MAX = 12, FRAGMENT = 16, LANES = 32, COLUMN_ROWS = 8 };
 

@@ -1,11 +1,11 @@
-#include "tests/cases.h"
 #include "tests/gpu/product_problem.h"
+#include "tests/support/cases.h"
 
 #include "engine/file/dequantize.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/tiles.h"
 #include "tests/kernel/product_data.h"
-#include "tests/wide.h"
+#include "tests/support/wide.h"
 
 #include <math.h>
 

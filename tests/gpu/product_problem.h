@@ -12,7 +12,7 @@
 extern struct device *device;
 
 bool open_device(void); // false: there is none, which is printed
-// Whether each type is multiplied in every shape: on a device, or where SHEAF_TEST_WIDE asks for it (tests/wide.h). Else the
+// Whether each type is multiplied in every shape: on a device, or where SHEAF_TEST_WIDE asks for it (tests/support/wide.h). Else the
 // shapes are divided among the types.
 bool shapes_are_wide(void);
 void wait_for_device(void);

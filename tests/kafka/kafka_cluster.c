@@ -7,7 +7,7 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
-#include "tests/wide.h"
+#include "tests/support/wide.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,8 +6,8 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
-#include "tests/random.h"
-#include "tests/wide.h"
+#include "tests/support/random.h"
+#include "tests/support/wide.h"
 
 #include <setjmp.h>
 #include <signal.h>

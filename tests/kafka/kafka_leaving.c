@@ -5,7 +5,7 @@
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
-#include "tests/wide.h"
+#include "tests/support/wide.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -3,7 +3,7 @@
 #include "tests/kafka/kafka_broker.h"
 #include "tests/kafka/kafka_member.h"
 #include "tests/kafka/kafka_probe.h"
-#include "tests/random.h"
+#include "tests/support/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

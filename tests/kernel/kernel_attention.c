@@ -3,9 +3,9 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
 #include "schemas/base/pool.h"
-#include "tests/cases.h"
 #include "tests/kernel/kernel_bench.h"
-#include "tests/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 // Gathered output rows: the logits of allowed tokens have the bits of the whole product, for every type of
 // weights, whatever is computed beside them in the step.
 #include "engine/cpu/state.h"
-#include "tests/cases.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 enum { N_ROWS = 23, N_INPUTS = 256, N_VOCAB = 5003, N_WORDS = (N_VOCAB + 31) / 32 };
 

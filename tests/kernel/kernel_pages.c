@@ -2,8 +2,8 @@
 #include "engine/cpu/attention.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/pages.h"
-#include "tests/cases.h"
-#include "tests/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 

@@ -3,9 +3,9 @@
 #include "engine/cpu/product/memory.h"
 #include "engine/cpu/product/packed.h"
 #include "engine/file/mapped_file.h"
-#include "tests/cases.h"
 #include "tests/kernel/product_bench.h"
 #include "tests/kernel/product_data.h"
+#include "tests/support/cases.h"
 
 #include <math.h>
 #include <unistd.h>

@@ -2,9 +2,9 @@
 // --bench: GB/s of each kernel and its ratio to plain C.
 #include "engine/cpu/kernels.h"
 #include "engine/file/dequantize.h"
-#include "tests/cases.h"
 #include "tests/kernel/kernel_bench.h"
-#include "tests/random.h"
+#include "tests/support/cases.h"
+#include "tests/support/random.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cpu/product/product.h"
-#include "tests/random.h"
+#include "tests/support/random.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -57,7 +57,7 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
     if (may_overwrite || !find_place(path, &place) || stat(place.path, &about) != 0 || about.st_size == 0)
         return STATUS_OK;
     enum status status = store_output_find(store, dataset, place.path, &output, error);
-    if (status != STATUS_OK || output.is_found || output.is_first)
+    if (status != STATUS_OK || output.is_found)
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
                      "%s exists, and was not written for dataset %.*s of %s: give another name, or"

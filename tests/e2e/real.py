@@ -1,0 +1,75 @@
+"""Published weights (../shared/real): what their authors' arithmetic gives in full precision is what sheaf gives. Skipped where they are absent."""
+import json
+import os
+
+from session import Skip, case
+
+SHARED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "shared")
+REAL = os.path.join(os.environ.get("SHEAF_SHARED", SHARED), "real")
+# The logits of the two most likely tokens are at least this far apart at each step of an answer that has to be equal: sheaf's logits
+# are within 2e-5 of double precision.
+MARGIN = 1e-3
+
+
+def real(*names):
+    path = os.path.join(REAL, *names)
+    if not os.path.exists(path):
+        raise Skip(f"{os.path.join('..', 'shared', 'real', *names)} is not there")
+    return path
+
+
+def golden(*names):
+    with open(real(*names, "golden.json"), encoding="utf-8") as file:
+        return json.load(file)
+
+
+def ids_of(test, model, texts, *options):
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    return [json.loads(line) for line in test.run("tokenize", model, *options, stdin=lines).out.splitlines()]
+
+
+def perplexity(test, *arguments):
+    return json.loads(test.run("perplexity", *arguments, "--json").out)
+
+
+@case
+def a_trained_llama_continues_texts_as_in_double_precision(test):
+    model, expected = real("stories260k.gguf"), golden()["greedy"]
+    assert ids_of(test, model, [answer["prompt"] for answer in expected]) == [answer["prompt_ids"] for answer in expected]
+    test.write("in.jsonl", [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
+                             "body": {"prompt": answer["prompt"], "max_tokens": answer["max_tokens"], "temperature": 0}}
+                            for i, answer in enumerate(expected)])
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", model)
+    lines = {line["custom_id"]: line["response"]["body"]["choices"][0] for line in test.answers()}
+    wrong = [i for i, answer in enumerate(expected) if answer["smallest_margin"] >= MARGIN
+             and (lines[str(i)]["text"], lines[str(i)]["finish_reason"]) != (answer["text"], answer["finish_reason"])]
+    assert len(lines) == len(expected) and not wrong, [(expected[i]["text"], lines[str(i)]) for i in wrong]
+
+
+@case
+def a_trained_llama_has_the_perplexity_of_double_precision(test):
+    expected = golden()["perplexity"]
+    found = perplexity(test, real("stories260k.gguf"), real(expected["text"]))
+    assert found["scored"] == expected["n_tokens"], found
+    assert abs(found["nll"] - expected["mean_nll"]) < 1e-6, (found, expected)
+
+
+@case
+def a_published_chat_model_answers_as_in_full_precision(test):
+    source, expected = real("smollm2", "smollm2-135m-instruct-q4_1.gguf"), golden("smollm2")
+    test.run("quantize", source, "f32.gguf", "--type", "f32")
+    answers = expected["answers"]
+    rendered = [test.run("template", "f32.gguf", stdin=json.dumps({"messages": [{"role": "user", "content": answer["prompt"]}]})).out
+                for answer in answers]
+    assert rendered == [answer["rendered"] for answer in answers], rendered
+    assert ids_of(test, "f32.gguf", rendered, "--special") == [answer["ids"] for answer in answers]
+    test.write("in.jsonl", [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
+                             "body": {"messages": [{"role": "user", "content": answer["prompt"]}], "max_tokens": len(answer["answer_ids"]),
+                                      "temperature": 0}} for i, answer in enumerate(answers)])
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "f32.gguf")
+    lines = {line["custom_id"]: line["response"]["body"]["choices"][0]["message"]["content"] for line in test.answers()}
+    wrong = [i for i, answer in enumerate(answers) if answer["smallest_margin"] >= MARGIN and lines[str(i)] != answer["answer"]]
+    assert len(lines) == len(answers) and not wrong, [(answers[i]["answer"], lines[str(i)]) for i in wrong]
+    found = perplexity(test, "f32.gguf", real("held_out.txt"))
+    assert found["tokens"] == len(expected["text"]["ids"]), found
+    assert abs(found["nll"] - expected["text"]["mean_nll"]) < 1e-5, found

@@ -1,0 +1,623 @@
+#include "tests/support/reference_forward.h"
+
+#include "engine/file/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct reference {
+    struct gguf *gguf;
+    char family[32];
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
+        n_experts_used, window, n_context;
+    bool layer_norm, parallel;
+    double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
+        logit_cap;
+    int n_rope_original; // context before YaRN; 0: no YaRN
+    double yarn_factor;
+    int n_dense; // first layers without experts
+    int n;       // positions
+    bool half_gelu;
+};
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "reference_forward: %s\n", what);
+    abort();
+}
+
+static bool is_of(const struct reference *r, const char *families)
+{
+    char padded[64], list[256];
+    snprintf(padded, sizeof padded, " %s ", r->family);
+    snprintf(list, sizeof list, " %s ", families);
+    return strstr(list, padded) != NULL;
+}
+
+// --- Reading ---
+
+static double number_of_key(const struct reference *r, const char *suffix, double otherwise)
+{
+    char name[128];
+    struct error error;
+    uint32_t integer = 0;
+    float number = 0.0f;
+    bool boolean = false, found = false;
+    snprintf(name, sizeof name, "%s.%s", r->family, suffix);
+    if (gguf_u32(r->gguf, name, &integer, &found, &error) == STATUS_OK)
+        return found ? integer : otherwise;
+    if (gguf_f32(r->gguf, name, &number, &found, &error) == STATUS_OK)
+        return (double)number;
+    if (gguf_bool(r->gguf, name, &boolean, &found, &error) == STATUS_OK)
+        return boolean;
+    return otherwise;
+}
+
+// A whole tensor as doubles, or NULL; free() it.
+static double *load(const struct reference *r, int layer, const char *name)
+{
+    char whole[128];
+    if (layer < 0)
+        snprintf(whole, sizeof whole, "%s", name);
+    else
+        snprintf(whole, sizeof whole, "blk.%d.%s", layer, name);
+    const struct tensor *tensor = gguf_tensor(r->gguf, whole);
+    if (!tensor)
+        return NULL;
+    size_t n = (size_t)(tensor->dims[0] * tensor_n_rows(tensor));
+    float *items = malloc(n * sizeof *items);
+    double *wide = malloc(n * sizeof *wide);
+    if (!items || !wide)
+        give_up("no memory");
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
+    char *kind = strstr(whole, ".weight");
+    const struct tensor *scales = NULL;
+    if (kind) {
+        memcpy(kind, ".scale", sizeof ".scale");
+        scales = gguf_tensor(r->gguf, whole);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float scale = 1.0f;
+        if (scales) // one, or one a matrix
+            memcpy(&scale,
+                   (const char *)scales->data +
+                       (scales->dims[0] > 1 ? i / (tensor->dims[0] * tensor->dims[1]) * 4 : 0),
+                   sizeof scale);
+        wide[i] = (double)items[i] * (double)scale;
+    }
+    free(items);
+    return wide;
+}
+
+static double *zeros(size_t n)
+{
+    double *items = calloc(n, sizeof *items);
+    if (!items)
+        give_up("no memory");
+    return items;
+}
+
+// --- Pieces ---
+
+// y [n, n_out] = x [n, n_in] times rows `first`.. of weight, plus the same part of its bias.
+static double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n,
+                        int n_in, int first, int n_out)
+{
+    char weight_name[64], bias_name[64];
+    snprintf(weight_name, sizeof weight_name, "%s.weight", name);
+    snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+    double *weight = load(r, layer, weight_name), *bias = load(r, layer, bias_name),
+           *y = zeros((size_t)n * (size_t)n_out);
+    if (!weight)
+        give_up(weight_name);
+    for (int row = 0; row < n; row++)
+        for (int o = 0; o < n_out; o++) {
+            double sum = bias ? bias[first + o] : 0.0;
+            for (int i = 0; i < n_in; i++)
+                sum += weight[(size_t)(first + o) * (size_t)n_in + (size_t)i] *
+                       x[(size_t)row * (size_t)n_in + (size_t)i];
+            y[(size_t)row * (size_t)n_out + (size_t)o] = sum;
+        }
+    free(weight);
+    free(bias);
+    return y;
+}
+
+// Vectors of `width` items, one after the other, each normalized by itself; `n_weights` different weights in
+// turn. A missing norm does nothing.
+static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+                         int width, int n_weights)
+{
+    char weight_name[64], bias_name[64];
+    snprintf(weight_name, sizeof weight_name, "%s.weight", name);
+    snprintf(bias_name, sizeof bias_name, "%s.bias", name);
+    double *weight = load(r, layer, weight_name), *bias = load(r, layer, bias_name);
+    for (int v = 0; weight && v < n_vectors; v++, x += width) {
+        double mean = 0.0, square = 0.0;
+        for (int i = 0; i < width && r->layer_norm; i++)
+            mean += x[i] / width;
+        for (int i = 0; i < width; i++)
+            square += (x[i] - mean) * (x[i] - mean) / width;
+        for (int i = 0; i < width; i++)
+            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[v % n_weights * width + i] +
+                   (bias ? bias[i] : 0.0);
+    }
+    free(weight);
+    free(bias);
+}
+
+static void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
+                      int width)
+{
+    normalize_by(r, layer, name, x, n_vectors, width, 1);
+}
+
+static bool has_tensor(const struct reference *r, int layer, const char *name)
+{
+    double *items = load(r, layer, name);
+    free(items);
+    return items != NULL;
+}
+
+static double *copy_vector(const double *x, size_t n)
+{
+    return memcpy(zeros(n), x, n * sizeof *x);
+}
+
+static bool is_windowed(const struct reference *r, int layer)
+{
+    static const struct {
+        const char *family;
+        int pattern; // period of the layers that see everything
+    } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
+            return false;
+    return r->window > 0;
+}
+
+static bool is_rotated(const struct reference *r, int layer)
+{
+    return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
+           !(is_of(r, "cohere2") && !is_windowed(r, layer));
+}
+
+static double mscale(const struct reference *r, double m)
+{
+    return r->n_rope_original ? 0.1 * m * log(r->yarn_factor) + 1.0 : 1.0;
+}
+
+// YaRN (arXiv:2309.00071, section 3.2): the angle of one position of pair i; gpt-oss's authors don't round
+// the pairs between which it blends.
+static double yarn_frequency(const struct reference *r, int i, double base)
+{
+    double frequency = pow(base, -2.0 * i / r->n_rope), low, high, ramp;
+    if (!r->n_rope_original)
+        return frequency;
+    low = r->n_rope * log(r->n_rope_original / (32.0 * 2.0 * M_PI)) / (2.0 * log(base));
+    high = r->n_rope * log(r->n_rope_original / (2.0 * M_PI)) / (2.0 * log(base));
+    if (!is_of(r, "gpt-oss")) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, r->n_rope - 1);
+    ramp = fmin(1.0, fmax(0.0, (i - low) / fmax(high - low, 0.001)));
+    return frequency / r->yarn_factor * ramp + frequency * (1.0 - ramp);
+}
+
+// Vectors of `step` items, of which the first n_rope are rotated; `first` of them come before.
+static void rotate(const struct reference *r, double *x, int n_heads, int step, double base,
+                   const double *divisors, bool is_query)
+{
+    bool halves =
+        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
+    double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
+    double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
+    if (r->n_rope_original)
+        size = is_of(r, "deepseek2 mistral3") ? 1.0 : mscale(r, 1.0);
+    double temperature = is_query ? number_of_key(r, "attention.temperature_scale", 0.0) : 0.0;
+    for (int p = 0; p < r->n; p++)
+        for (int h = 0; h < n_heads; h++, x += step)
+            for (int i = 0; i < r->n_rope / 2; i++) {
+                double angle = p * yarn_frequency(r, i, base) / (divisors ? divisors[i] : 1.0);
+                double *a = halves ? x + i : x + 2 * i, *b = halves ? x + i + r->n_rope / 2 : x + 2 * i + 1,
+                       old = *a, grown = size * (1.0 + temperature * log(1.0 + floor(p / original)));
+                *a = (old * cos(angle) - *b * sin(angle)) * grown;
+                *b = (old * sin(angle) + *b * cos(angle)) * grown;
+            }
+}
+
+// To 11 significant bits, fewer below 2^-14.
+static double round_to_half(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    double step = ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
+    return nearbyint(x / step) * step;
+}
+
+static double gelu(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double activate(const struct reference *r, double x)
+{
+    if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
+        return r->half_gelu && fabs(x) < 10.0 ? round_to_half(gelu(round_to_half(x))) : gelu(x);
+    return x / (1.0 + exp(-x));
+}
+
+static double activate_gated(const struct reference *r, double gate, double up)
+{
+    if (!is_of(r, "gpt-oss"))
+        return activate(r, gate) * up;
+    gate = fmin(gate, 7.0);
+    return gate / (1.0 + exp(-1.702 * gate)) * (fmin(7.0, fmax(-7.0, up)) + 1.0);
+}
+
+// Press et al. 2021, arXiv:2108.12409, and its authors' code for other numbers of heads.
+static double alibi_slope(const struct reference *r, int head)
+{
+    int power = 1; // of 2, not above n_heads; the heads beyond it take every second slope of twice as many
+    while (2 * power <= r->n_heads)
+        power *= 2;
+    if (!is_of(r, "bloom"))
+        return 0.0;
+    return head < power ? pow(2.0, -8.0 * (head + 1) / power)
+                        : pow(2.0, -4.0 * (2 * (head - power) + 1) / power);
+}
+
+// One head's queries, keys and values, all heads' of a position one after the other.
+struct heads {
+    const double *q, *k, *v;
+    int n_kv, key, value; // key-value heads and dims of a head
+};
+
+// out of one query over the keys it sees; a sink is one more logit without a value.
+static void attend_row(const struct reference *r, int layer, int p, int head, const struct heads *heads,
+                       const double *sinks, double *out)
+{
+    int kv_head = head / (r->n_heads / heads->n_kv);
+    int first = is_windowed(r, layer) && p >= r->window ? p - r->window + 1 : 0;
+    const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
+    double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
+    for (int j = first; j <= p; j++) {
+        const double *k = heads->k + ((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->key;
+        for (int i = 0; i < heads->key; i++)
+            scores[j] += q[i] * k[i] * r->attention_scale;
+        if (r->attention_cap > 0.0)
+            scores[j] = r->attention_cap * tanh(scores[j] / r->attention_cap);
+        scores[j] += alibi_slope(r, head) * (j - p);
+        largest = fmax(largest, scores[j]);
+    }
+    sum = sinks ? exp(sinks[head] - largest) : 0.0;
+    for (int j = first; j <= p; j++)
+        sum += scores[j] = exp(scores[j] - largest);
+    for (int j = first; j <= p; j++)
+        for (int i = 0; i < heads->value; i++)
+            out[i] += scores[j] / sum *
+                      heads->v[((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->value +
+                               (size_t)i];
+    free(scores);
+}
+
+// The output matrix's product of all heads' results.
+static double *attend(const struct reference *r, int layer, const struct heads *heads)
+{
+    int width = r->n_heads * heads->value;
+    double *all = zeros((size_t)r->n * (size_t)width), *sinks = load(r, layer, "attn_sinks.weight");
+    for (int p = 0; p < r->n; p++)
+        for (int h = 0; h < r->n_heads; h++)
+            attend_row(r, layer, p, h, heads, sinks, all + (size_t)p * (size_t)width + h * heads->value);
+    double *out = multiply(r, layer, "attn_output", all, r->n, width, 0, r->n_embd);
+    free(all);
+    free(sinks);
+    return out;
+}
+
+// Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
+// equations 9 to 19). A head's dims: plain, then rotated.
+static double *latent_attention(const struct reference *r, int layer, const double *x)
+{
+    int n = r->n, rope = r->n_rope, latent = (int)number_of_key(r, "attention.kv_lora_rank", 0);
+    int dim = (int)number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 0)),
+        plain = dim - rope;
+    int value =
+        (int)number_of_key(r, "attention.value_length_mla", number_of_key(r, "attention.value_length", 0));
+    int query = (int)number_of_key(r, "attention.q_lora_rank", 0), n_heads = r->n_heads;
+    double *compressed = query ? multiply(r, layer, "attn_q_a", x, n, r->n_embd, 0, query) : NULL;
+    if (query)
+        normalize(r, layer, "attn_q_a_norm", compressed, n, query);
+    double *q = query ? multiply(r, layer, "attn_q_b", compressed, n, query, 0, n_heads * dim)
+                      : multiply(r, layer, "attn_q", x, n, r->n_embd, 0, n_heads * dim);
+    double *c = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, 0, latent);
+    double *rotated = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, latent, rope);
+    normalize(r, layer, "attn_kv_a_norm", c, n, latent);
+    rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
+    rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
+    double *k = zeros((size_t)(n * n_heads * dim)), *v = zeros((size_t)(n * n_heads * value));
+    double *whole = load(r, layer, "attn_kv_b.weight"), *keys = load(r, layer, "attn_k_b.weight"),
+           *values = load(r, layer, "attn_v_b.weight");
+    for (int p = 0; p < n; p++)
+        for (int h = 0; h < n_heads; h++) {
+            double *k_row = k + (p * n_heads + h) * dim, *v_row = v + (p * n_heads + h) * value;
+            for (int l = 0; l < latent; l++) {
+                double item = c[p * latent + l];
+                for (int i = 0; i < plain; i++)
+                    k_row[i] += item * (whole ? whole[(h * (plain + value) + i) * latent + l]
+                                              : keys[(h * latent + l) * plain + i]);
+                for (int i = 0; i < value; i++)
+                    v_row[i] += item * (whole ? whole[(h * (plain + value) + plain + i) * latent + l]
+                                              : values[(h * value + i) * latent + l]);
+            }
+            memcpy(k_row + plain, rotated + p * rope, (size_t)rope * sizeof *k_row);
+        }
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value});
+    double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return out;
+}
+
+static double *attention(const struct reference *r, int layer, const double *x)
+{
+    int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
+    bool lengthened = n > number_of_key(r, "rope.scaling.original_context_length", r->n_context);
+    double *fused = load(r, layer, "attn_qkv.weight"), *divisors = load(r, -1, "rope_freqs.weight");
+    if (!divisors)
+        divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
+    const char *names[] = {"attn_q", "attn_k", "attn_v"};
+    double *q = multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, q_width);
+    double *k =
+        multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
+    double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
+                         fused ? q_width + kv_width : 0, kv_width);
+    bool full = is_of(r, "olmo2");
+    bool each = is_of(r, "stablelm command-r");
+    normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
+                 each ? r->n_heads : 1);
+    normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
+                 each ? r->n_kv_heads : 1);
+    if (is_rotated(r, layer)) {
+        double base = is_of(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
+        rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
+        rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
+    }
+    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim});
+    free(fused);
+    free(divisors);
+    free(q);
+    free(k);
+    free(v);
+    return out;
+}
+
+// Gated, fused or plain; of an expert when the matrices hold several.
+static double *mlp(const struct reference *r, int layer, const char *gate, const char *up, const char *down,
+                   const double *x, int n, int n_ff, int expert)
+{
+    char gate_weight[64];
+    snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
+    double *gated = load(r, layer, gate_weight);
+    bool fused = is_of(r, "phi3 glm4"), plain = !gated && !fused;
+    double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
+    double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
+    for (int i = 0; i < n * n_ff; i++)
+        u[i] = plain ? activate(r, u[i]) : activate_gated(r, g[i], u[i]);
+    double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
+    free(gated);
+    free(g);
+    free(u);
+    return out;
+}
+
+static void add_expert(double *out, const double *y, double weight, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] += weight * y[i];
+}
+
+// The n_used largest of `choice` that are not excluded, by index; each is then excluded.
+static void pick(double *choice, int n, int n_used, int *picked)
+{
+    for (int i = 0; i < n_used; i++) {
+        picked[i] = 0;
+        for (int e = 1; e < n; e++)
+            if (choice[e] > choice[picked[i]])
+                picked[i] = e;
+        choice[picked[i]] = -INFINITY;
+    }
+}
+
+// DeepSeek-V3 (arXiv:2412.19437, section 2.1.2): sigmoids, a bias for the choice alone, experts of the best
+// groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
+static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
+{
+    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe") ? 2 : 1) == 2.0;
+    double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
+    int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
+    for (int e = 0; e < r->n_experts; e++)
+        sum += route[e] = sigmoid ? 1.0 / (1.0 + exp(-route[e])) : exp(route[e]);
+    for (int e = 0; e < r->n_experts; e++) {
+        route[e] /= sigmoid ? 1.0 : sum;
+        choice[e] = route[e] + (bias ? bias[e] : 0.0);
+    }
+    for (int g = 0; g < n_groups; g++) {
+        double copy[64];
+        int two[2];
+        memcpy(copy, choice + g * n, (size_t)n * sizeof *copy);
+        pick(copy, n, n > 1 ? 2 : 1, two);
+        ranks[g] = choice[g * n + two[0]] + (sigmoid && n > 1 ? choice[g * n + two[1]] : 0.0);
+    }
+    int n_groups_used = (int)number_of_key(r, "expert_group_used_count", n_groups);
+    pick(ranks, n_groups, n_groups_used, groups);
+    for (int e = 0; e < r->n_experts; e++) {
+        bool in = false;
+        for (int g = 0; g < n_groups_used; g++)
+            in = in || groups[g] == e / n;
+        choice[e] = in ? choice[e] : -INFINITY;
+    }
+    pick(choice, r->n_experts, r->n_experts_used, chosen);
+    for (int i = 0; i < r->n_experts_used; i++)
+        used += route[chosen[i]];
+    bool normalized = number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    for (int e = 0; e < r->n_experts; e++)
+        route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
+    free(bias);
+}
+
+static double *compute_experts(const struct reference *r, int layer, const double *x)
+{
+    double *out = zeros((size_t)r->n * (size_t)r->n_embd),
+           *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
+    double *shared_gate = load(r, layer, "ffn_gate_inp_shexp.weight");
+    for (int p = 0; p < r->n; p++) {
+        double *route = routes + p * r->n_experts;
+        const double *row = x + p * r->n_embd;
+        int chosen[64];
+        choose_experts(r, layer, route, chosen);
+        for (int i = 0; i < r->n_experts_used; i++) {
+            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, r->n_ff_expert,
+                            chosen[i]);
+            add_expert(out + p * r->n_embd, y, route[chosen[i]], r->n_embd);
+            free(y);
+        }
+        if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
+            double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
+                                        r->n_ff_shared, 0);
+            for (int i = 0; i < r->n_embd && shared_gate; i++)
+                gate += shared_gate[i] * row[i];
+            add_expert(out + p * r->n_embd, y, shared_gate ? 1.0 / (1.0 + exp(-gate)) : 1.0, r->n_embd);
+            free(y);
+        }
+    }
+    free(routes);
+    free(shared_gate);
+    return out;
+}
+
+static void run_layer(const struct reference *r, int layer, double *x)
+{
+    int n_items = r->n * r->n_embd;
+    double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
+    normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
+              r->n_embd);
+    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
+    double *branch = is_of(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
+    if (!as_post)
+        normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
+    add_expert(x, branch, r->residual_scale, n_items);
+    free(branch);
+    memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
+    bool shares = r->parallel && !has_tensor(r, layer, "ffn_norm.weight");
+    normalize(r, layer,
+              shares    ? "attn_norm"
+              : as_post ? "post_attention_norm"
+                        : "ffn_norm",
+              input, r->n, r->n_embd);
+    branch = r->n_experts && layer >= r->n_dense
+                 ? compute_experts(r, layer, input)
+                 : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
+    normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
+    add_expert(x, branch, r->residual_scale, n_items);
+    free(branch);
+    free(input);
+    free(before);
+}
+
+// --- The whole ---
+
+static void open_reference(struct reference *r, const char *path)
+{
+    struct error error;
+    struct text family = {0};
+    if (gguf_open(&r->gguf, path, &error) != STATUS_OK)
+        give_up(error.text);
+    if (gguf_text(r->gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
+        give_up(error.text);
+    snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
+    r->n_layers = (int)(number_of_key(r, "block_count", 0) - number_of_key(r, "nextn_predict_layers", 0));
+    r->n_embd = (int)number_of_key(r, "embedding_length", 0);
+    r->n_heads = (int)number_of_key(r, "attention.head_count", 1);
+    r->n_kv_heads = (int)number_of_key(r, "attention.head_count_kv", r->n_heads);
+    r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);
+    r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
+    r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
+    r->n_ff_expert = (int)number_of_key(r, "expert_feed_forward_length", r->n_ff);
+    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length",
+                                        number_of_key(r, "expert_shared_count", 0) * r->n_ff_expert);
+    r->n_dense = (int)number_of_key(r, "leading_dense_block_count", 0);
+    r->n_experts = (int)number_of_key(r, "expert_count", 0);
+    r->n_experts_used = (int)number_of_key(r, "expert_used_count", 0);
+    r->window = (int)number_of_key(r, "attention.sliding_window", 0);
+    r->epsilon = number_of_key(r, "attention.layer_norm_epsilon", -1.0);
+    r->layer_norm = r->epsilon >= 0.0;
+    if (!r->layer_norm)
+        r->epsilon = number_of_key(r, "attention.layer_norm_rms_epsilon", 0.0);
+    r->n_context = (int)number_of_key(r, "context_length", 0);
+    r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
+    if (r->yarn_factor > 1.0)
+        r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2") ||
+                  number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
+                  (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
+    r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
+    r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
+    if (is_of(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
+        double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
+        r->attention_scale =
+            scale * scale /
+            sqrt(number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 1)));
+    }
+    r->residual_scale = number_of_key(r, "residual_scale", 1.0);
+    r->embedding_scale =
+        number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
+    r->logit_scale = number_of_key(r, "logit_scale", 1.0);
+    if (is_of(r, "granite granitemoe"))
+        r->logit_scale = 1.0 / r->logit_scale;
+    r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
+    r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
+}
+
+static void run_model(const char *path, bool half_gelu, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    struct reference r = {.n = n_ids, .half_gelu = half_gelu};
+    open_reference(&r, path);
+    double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
+    double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
+    for (int p = 0; p < n_ids; p++)
+        for (int i = 0; i < r.n_embd; i++)
+            x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
+                                  (positions ? positions[p * r.n_embd + i] : 0.0);
+    normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
+    for (int layer = 0; layer < r.n_layers; layer++)
+        run_layer(&r, layer, x);
+    normalize(&r, -1, "output_norm", x, n_ids, r.n_embd);
+    int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
+    double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
+    for (int i = 0; i < n_ids * n_vocab; i++) {
+        logits[i] = out[i] * r.logit_scale;
+        if (r.logit_cap > 0.0)
+            logits[i] = r.logit_cap * tanh(logits[i] / r.logit_cap);
+    }
+    free(out);
+    free(own);
+    free(table);
+    free(positions);
+    free(x);
+    gguf_close(r.gguf);
+}
+
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    run_model(path, false, ids, n_ids, logits);
+}
+
+void reference_logits_half_gelu(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
+{
+    run_model(path, true, ids, n_ids, logits);
+}

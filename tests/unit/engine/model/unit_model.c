@@ -1,0 +1,520 @@
+// Opening model files: each fault is refused by name, each limit is tested on both sides.
+#include "engine/file/mapped_file.h"
+#include "engine/model/family.h"
+#include "engine/model/model.h"
+#include "schemas/base/hash.h"
+#include "tests/support/cases.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <unistd.h>
+
+struct model_files {
+    char directory[64], path[96];
+};
+
+static int set_up(void **state)
+{
+    static struct model_files folder;
+    make_directory(folder.directory);
+    snprintf(folder.path, sizeof folder.path, "%s/model.gguf", folder.directory);
+    *state = &folder;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct model_files *folder = *state;
+    remove_directory(folder->directory);
+    return 0;
+}
+
+static struct model *open_recipe(void **state, const struct model_recipe *recipe)
+{
+    struct model_files *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_model(folder->path, recipe);
+    assert_ok(model_open(&model, folder->path, &error), &error);
+    return model;
+}
+
+static void open_and_close(void **state, const struct model_recipe *recipe)
+{
+    model_close(open_recipe(state, recipe));
+}
+
+static void refuse_model(void **state, const struct model_recipe *recipe, enum error_code code,
+                         const char *words)
+{
+    struct model_files *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_model(folder->path, recipe);
+    assert_int_equal(model_open(&model, folder->path, &error), STATUS_REFUSE);
+    assert_null(model);
+    if (!strstr(error.text, words) || !strstr(error.text, folder->path) || error.code != code)
+        fail_msg("got %s: %s", error_code_name(error.code), error.text);
+}
+
+TEST(every_family_of_the_table_opens)
+{
+    const struct family *family;
+    for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
+        struct model *model = open_recipe(state, &(struct model_recipe){.family = family->name});
+        assert_string_equal(model_family_name(model), family->name);
+        assert_string_equal(model->name, "made for a test");
+        assert_int_equal(model->shape.n_layers, 2);
+        assert_int_equal(model->shape.n_vocab, 320);
+        model_close(model);
+    }
+}
+
+TEST(an_unknown_family_is_refused_by_name)
+{
+    struct model_recipe recipe = {
+        .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
+    recipe = (struct model_recipe){.drop_key = "general.architecture"};
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
+}
+
+TEST(a_missing_key_is_refused_by_name)
+{
+    static const char *const keys[] = {
+        "llama.block_count",         "llama.embedding_length",     "llama.context_length",
+        "llama.feed_forward_length", "llama.attention.head_count", "llama.attention.layer_norm_rms_epsilon"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "key %s is missing", keys[i]);
+        refuse_model(state, &(struct model_recipe){.drop_key = keys[i]}, ERROR_MODEL_FILE, words);
+    }
+    open_and_close(state, &(struct model_recipe){.drop_key = "llama.rope.freq_base"}); // has a default
+}
+
+TEST(every_tensor_of_a_model_is_missed)
+{
+    static const char *const names[] = {"token_embd.weight",        "output_norm.weight",
+                                        "blk.0.attn_norm.weight",   "blk.0.attn_q.weight",
+                                        "blk.1.attn_k.weight",      "blk.0.attn_v.weight",
+                                        "blk.0.attn_output.weight", "blk.1.ffn_norm.weight",
+                                        "blk.1.ffn_down.weight",    "blk.0.attn_q_norm.weight",
+                                        "blk.1.attn_k_norm.weight", "blk.0.ffn_up.weight",
+                                        "blk.1.ffn_gate.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "tensor %s is missing", names[i]);
+        refuse_model(state, &(struct model_recipe){.family = "qwen3", .drop_tensor = names[i]},
+                     ERROR_MODEL_FILE, words);
+    }
+    refuse_model(state, &(struct model_recipe){.family = "qwen2", .drop_tensor = "blk.1.attn_k.bias"},
+                 ERROR_MODEL_FILE, "tensor blk.1.attn_k.bias is missing");
+    refuse_model(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "position_embd.weight"},
+                 ERROR_MODEL_FILE, "tensor position_embd.weight is missing");
+    refuse_model(state, &(struct model_recipe){.family = "gpt2", .drop_tensor = "blk.0.attn_qkv.bias"},
+                 ERROR_MODEL_FILE, "tensor blk.0.attn_qkv.bias is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "mixtral", .drop_tensor = "blk.0.ffn_gate_inp.weight"},
+                 ERROR_MODEL_FILE, "tensor blk.0.ffn_gate_inp.weight is missing");
+}
+
+TEST(a_misshapen_tensor_is_refused_with_both_shapes)
+{
+    static const struct {
+        const char *family, *name, *words;
+    } cases[] = {
+        {"llama", "blk.1.attn_q.weight", "tensor blk.1.attn_q.weight: expected 64x64, file has 65x64"},
+        {"llama", "blk.0.ffn_down.weight", "expected 64x96, file has 65x96"},
+        {"llama", "blk.0.attn_norm.weight", "tensor blk.0.attn_norm.weight: expected 64, file has 65"},
+        {"llama", "output.weight", "tensor output.weight: expected 320x64, file has 321x64"},
+        {"qwen2", "blk.0.attn_v.bias", "tensor blk.0.attn_v.bias: expected 32, file has 33"},
+        {"qwen3", "blk.0.attn_k_norm.weight", "expected 16, file has 17"},
+        {"gpt2", "blk.1.attn_qkv.weight", "expected 192x64, file has 193x64"},
+        {"gpt2", "position_embd.weight", "expected 512x64, file has 513x64"},
+        {"mixtral", "blk.0.ffn_up_exps.weight", "expected 4x96x64, file has 5x96x64"},
+        {"llama3", "rope_freqs.weight", "tensor rope_freqs.weight: expected 8 items of F32"},
+        {"olmo2", "blk.0.attn_q_norm.weight", "expected 64, file has 65"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse_model(state, &(struct model_recipe){.family = cases[i].family, .widen_tensor = cases[i].name},
+                     ERROR_MODEL_FILE, cases[i].words);
+    // The embedding's rows are the vocabulary: then it is the output that does not fit.
+    refuse_model(state, &(struct model_recipe){.widen_tensor = "token_embd.weight"}, ERROR_MODEL_FILE,
+                 "tensor output.weight: expected 321x64, file has 320x64");
+}
+
+TEST(a_type_without_arithmetic_is_refused_by_name)
+{
+    refuse_model(state, &(struct model_recipe){.retype_tensor = "blk.1.ffn_up.weight"}, ERROR_UNKNOWN_TYPE,
+                 "tensor blk.1.ffn_up.weight: type I32 can't be computed with");
+    refuse_model(state, &(struct model_recipe){.retype_tensor = "output_norm.weight"}, ERROR_UNKNOWN_TYPE,
+                 "tensor output_norm.weight: type I32");
+}
+
+TEST(a_tensor_without_a_place_is_refused_by_name)
+{
+    refuse_model(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_sub_norm.weight"},
+                 ERROR_MODEL_FILE, "tensor blk.0.attn_sub_norm.weight has no place in family llama");
+    refuse_model(state, &(struct model_recipe){.extra_tensor = "blk.2.attn_norm.weight"}, ERROR_MODEL_FILE,
+                 "tensor blk.2.attn_norm.weight has no place");
+    // Old files repeat the rope frequencies; nothing is lost without them.
+    open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_rot_embd.weight"});
+    // A bias is used wherever a file has one.
+    open_and_close(state, &(struct model_recipe){.extra_tensor = "blk.0.attn_output.bias"});
+}
+
+TEST(dimensions_have_limits)
+{
+    static const struct {
+        const char *key;
+        double value;
+        enum error_code code;
+        const char *words;
+    } cases[] = {
+        {"llama.block_count", 0, ERROR_LIMIT_EXCEEDED, "llama.block_count: expected 1 to 1024, got 0"},
+        {"llama.block_count", MODEL_LAYERS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.block_count", MODEL_LAYERS_MAX, ERROR_MODEL_FILE, "tensor blk.2.attn_norm.weight is missing"},
+        {"llama.embedding_length", 0, ERROR_LIMIT_EXCEEDED, "got 0"},
+        {"llama.embedding_length", MODEL_WIDTH_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1048577"},
+        {"llama.context_length", MODEL_CONTEXT_MAX + 1.0, ERROR_LIMIT_EXCEEDED, "got 16777217"},
+        {"llama.feed_forward_length", MODEL_WIDTH_MAX, ERROR_MODEL_FILE,
+         "expected 1048576x64, file has 96x64"},
+        {"llama.feed_forward_length", 4294967295.0, ERROR_LIMIT_EXCEEDED, "at most 2147483647"},
+        {"llama.attention.head_count", MODEL_HEADS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.attention.head_count_kv", 5, ERROR_LIMIT_EXCEEDED, "expected 1 to 4, got 5"},
+        {"llama.attention.head_count_kv", 3, ERROR_MODEL_FILE, "4 heads can't be shared evenly by 3"},
+        {"llama.attention.head_count", 6, ERROR_MODEL_FILE, "key llama.attention.key_length is missing"},
+        {"llama.attention.key_length", MODEL_HEAD_DIM_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.expert_count", MODEL_EXPERTS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"llama.rope.dimension_count", 17, ERROR_LIMIT_EXCEEDED, "expected 2 to 16, got 17"},
+        {"llama.rope.dimension_count", 15, ERROR_MODEL_FILE, "rope dimensions: expected an even number"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_recipe recipe = {
+            .keys = {{.key = cases[i].key, .kind = GGUF_U32, .number = cases[i].value}}};
+        refuse_model(state, &recipe, cases[i].code, cases[i].words);
+    }
+    open_and_close(
+        state, &(struct model_recipe){
+                   .keys = {{.key = "llama.context_length", .kind = GGUF_U32, .number = MODEL_CONTEXT_MAX}}});
+}
+
+TEST(keys_of_the_wrong_kind_are_refused)
+{
+    struct model_recipe recipe = {.keys = {{.key = "llama.block_count", .kind = GGUF_STRING, .string = "2"}}};
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.block_count: expected");
+    recipe.keys[0] = (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_U32, .number = 10000};
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: expected");
+    recipe.keys[0] =
+        (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_F32, .number = (double)NAN};
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "llama.rope.freq_base: not a finite number");
+}
+
+TEST(arithmetic_that_is_not_built_is_refused_by_its_key)
+{
+    static const struct {
+        const char *key;
+        enum gguf_kind kind;
+        double refused, neutral;
+    } cases[] = {
+        {"llama.attention.clamp_kqv", GGUF_F32, 8.0, 0.0},
+        {"llama.expert_weights_scale", GGUF_F32, 2.5, 1.0},
+        {"llama.expert_gating_func", GGUF_U32, 2, 1},
+        {"llama.leading_dense_block_count", GGUF_U32, 1, 0},
+        {"llama.attention.q_lora_rank", GGUF_U32, 128, 0},
+        {"llama.attention.kv_lora_rank", GGUF_U32, 128, 0},
+        {"llama.nextn_predict_layers", GGUF_U32, 1, 0},
+        {"llama.expert_group_count", GGUF_U32, 2, 1},
+        {"llama.expert_shared_count", GGUF_U32, 1, 0},
+        {"llama.attention.causal", GGUF_BOOL, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_recipe recipe = {
+            .keys = {{.key = cases[i].key, .kind = cases[i].kind, .number = cases[i].refused}}};
+        refuse_model(state, &recipe, ERROR_MODEL_FILE, cases[i].key);
+        recipe.keys[0].number = cases[i].neutral;
+        open_and_close(state, &recipe);
+    }
+}
+
+TEST(experts_belong_to_families_that_have_them)
+{
+    struct model_recipe recipe = {.family = "qwen2",
+                                  .keys = {{.key = "qwen2.expert_count", .kind = GGUF_U32, .number = 4}}};
+    refuse_model(state, &recipe, ERROR_MODEL_FILE, "family qwen2 has no experts, file has 4");
+    recipe = (struct model_recipe){.family = "mixtral", .n_experts_used = 5};
+    refuse_model(state, &recipe, ERROR_LIMIT_EXCEEDED, "llama.expert_used_count: expected 1 to 4, got 5");
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "qwen2moe"});
+    assert_int_equal(model->shape.experts.n, 4);
+    assert_int_equal(model->shape.experts.n_ff_shared, 96);
+    assert_false(model->shape.experts.normalized);
+    assert_non_null(model->layers[1].tensors[SLOT_SHARED_ROUTER].data);
+    model_close(model);
+}
+
+TEST(an_unknown_rope_scaling_is_refused_by_name)
+{
+    struct model_recipe recipe = {
+        .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "ntk"}}};
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "rope scaling \"ntk\" is not known");
+}
+
+TEST(rope_scaling_reaches_the_frequencies)
+{
+    struct model *plain = open_recipe(state, &(struct model_recipe){0});
+    struct model_recipe recipe = {
+        .keys = {{.key = "llama.rope.scaling.type", .kind = GGUF_STRING, .string = "linear"},
+                 {.key = "llama.rope.scaling.factor", .kind = GGUF_F32, .number = 4.0}}};
+    struct model *model = open_recipe(state, &recipe);
+    assert_true(model->rope[0].frequencies[3] == plain->rope[0].frequencies[3] / 4.0);
+    assert_int_equal(model->shape.rope.n_tables, 1);
+    model_close(model);
+    recipe.keys[0].string = "yarn";
+    recipe.keys[2] = (struct made_key){.key = "llama.rope.scaling.original_context_length",
+                                       .kind = GGUF_U32,
+                                       .number = 128};
+    model = open_recipe(state, &recipe);
+    assert_int_equal(model->shape.n_context_original, 128);
+    assert_true(model->rope[0].frequencies[0] == 1.0);
+    assert_true(fabs(model->rope[0].magnitude - (1.0 + 0.1 * log(4.0))) < 1e-12);
+    model_close(model);
+    model_close(plain);
+}
+
+TEST(gemma3_rotates_windowed_layers_by_a_table_of_their_own)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma3", .n_layers = 7});
+    assert_int_equal(model->shape.rope.n_tables, 2);
+    assert_true(fabs(model->rope[0].frequencies[1] - pow(1e6, -2.0 / 16)) < 1e-12);
+    assert_true(fabs(model->rope[1].frequencies[1] - pow(1e4, -2.0 / 16)) < 1e-12);
+    for (int i = 0; i < 7; i++)
+        assert_int_equal(model->layers[i].windowed, i != 5);
+    model_close(model);
+}
+
+TEST(windows_follow_the_family_or_the_file)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "gemma2", .n_layers = 4});
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(model->layers[i].windowed, i % 2 == 0);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "mistral", .window = 100});
+    assert_int_equal(model->shape.window.n_positions, 100);
+    assert_true(model->layers[0].windowed && model->layers[1].windowed);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){0});
+    assert_false(model->layers[0].windowed);
+    model_close(model);
+}
+
+TEST(fused_tensors_stand_as_slices)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.family = "phi3", .type = TENSOR_Q8_0});
+    const struct model_layer *layer = &model->layers[1];
+    uint64_t row_bytes = 64 / 32 * 34;
+    assert_int_equal(layer->tensors[SLOT_ATTN_K].dims[1], 32);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_K].data,
+                     (const char *)layer->tensors[SLOT_ATTN_Q].data + 64 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_ATTN_V].data,
+                     (const char *)layer->tensors[SLOT_ATTN_K].data + 32 * row_bytes);
+    assert_ptr_equal(layer->tensors[SLOT_FFN_UP].data,
+                     (const char *)layer->tensors[SLOT_FFN_GATE].data + 96 * row_bytes);
+    assert_int_equal(layer->tensors[SLOT_FFN_UP].size_bytes, 96 * row_bytes);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "gpt2"});
+    layer = &model->layers[0];
+    assert_int_equal(layer->biases[SLOT_ATTN_V].dims[0], 64);
+    assert_ptr_equal(layer->biases[SLOT_ATTN_V].data,
+                     (const char *)layer->biases[SLOT_ATTN_Q].data + 128 * sizeof(float));
+    model_close(model);
+}
+
+TEST(an_absent_output_matrix_is_the_embedding)
+{
+    struct model *model = open_recipe(state, &(struct model_recipe){.tied = true});
+    assert_ptr_equal(model->output.data, model->token_embd.data);
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){0});
+    assert_ptr_not_equal(model->output.data, model->token_embd.data);
+    // 2 x 320 x 64, 2 layers of 64x64 x 2 + 32x64 x 2 + 3 x 96x64 + 2 x 64, and a norm
+    assert_int_equal(model_n_parameters(model), 40960 + 2 * (12288 + 18432 + 128) + 64);
+    assert_int_equal(model_weight_bytes(model), 4 * model_n_parameters(model));
+    model_close(model);
+}
+
+TEST(every_token_needs_a_row)
+{
+    open_and_close(state, &(struct model_recipe){.tokenizer = true});
+    refuse_model(state, &(struct model_recipe){.tokenizer = true, .n_tokens_beyond = 1}, ERROR_MODEL_FILE,
+                 "tensor token_embd.weight: 320 rows for 321 tokens");
+}
+
+TEST(a_vocabulary_without_tensors_is_no_model)
+{
+    struct model_files *folder = *state;
+    struct buffer file = {0};
+    struct model *model;
+    struct error error;
+    put_header(&file, 3, 0, 1);
+    put_key_string(&file, "general.architecture", "llama");
+    write_file(folder->path, file.data, file.size);
+    buffer_finish(&file);
+    assert_int_equal(model_open(&model, folder->path, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "the file holds a vocabulary but no tensors"));
+    assert_int_equal(model_open(&model, "/nowhere/model.gguf", &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "/nowhere/model.gguf"));
+}
+
+static uint64_t fingerprint(void **state, const struct model_recipe *recipe)
+{
+    struct model *model = open_recipe(state, recipe);
+    uint64_t hash = model_fingerprint(model, NULL, NULL);
+    model_close(model);
+    return hash;
+}
+
+// The fingerprint is of every byte, and of no name.
+TEST(copies_have_one_fingerprint_and_one_byte_another)
+{
+    struct model_files *folder = *state;
+    struct model_recipe recipe = {.seed = 1, .tokenizer = true};
+    uint64_t first = fingerprint(state, &recipe);
+    struct buffer content = {0};
+    char bytes[65536], other[300];
+    FILE *file = fopen(folder->path, "rb");
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        buffer_add(&content, bytes, n);
+    fclose(file);
+    snprintf(other, sizeof other, "%s.copy", folder->path);
+    for (int changed = 0; changed < 4; changed++) {
+        size_t at = changed ? content.size * (size_t)changed / 4 + 1000 : 0; // in the weights
+        content.data[at] ^= changed ? 1 : 0;
+        write_file(other, content.data, content.size);
+        struct model *model;
+        struct error error;
+        assert_ok(model_open(&model, other, &error), &error);
+        assert_int_equal(model_fingerprint(model, NULL, NULL) == first, changed == 0);
+        model_close(model);
+        content.data[at] ^= changed ? 1 : 0;
+    }
+    remove(other);
+    buffer_finish(&content);
+}
+
+static bool count_request(void *context)
+{
+    int *n_left = context;
+    return (*n_left)-- == 0;
+}
+
+// A file of 130 MiB, almost all of it a hole: hashing looks at the interrupt every 64 MiB.
+TEST(a_large_file_is_hashed_in_parts)
+{
+    struct model_files *folder = *state;
+    struct error error;
+    uint64_t hashes[3];
+    for (off_t i = 0; i < 3; i++) { // with a byte at 0, 64 and 128 MiB
+        struct mapped_file file;
+        int descriptor = open(folder->path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        assert_true(descriptor >= 0);
+        assert_int_equal(ftruncate(descriptor, 130 << 20), 0);
+        assert_int_equal(pwrite(descriptor, "x", 1, i * (64 << 20)), 1);
+        close(descriptor);
+        assert_ok(mapped_file_open(&file, folder->path, &error), &error);
+        hashes[i] = mapped_file_hash(&file, 0, NULL, NULL);
+        for (int n_looks = 0; n_looks < 4; n_looks++) {
+            int n_left = n_looks;
+            struct interrupt interrupt = {count_request, &n_left};
+            assert_int_equal(mapped_file_hash(&file, 0, NULL, &interrupt), n_looks < 3 ? 0 : hashes[i]);
+        }
+        mapped_file_close(&file);
+    }
+    assert_true(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2]);
+}
+
+// A fingerprint stands in results: it is the same in every version, and with any number of threads.
+TEST(a_file_s_hash_is_of_its_mebibytes_and_its_size)
+{
+    struct model_files *folder = *state;
+    enum { MIB = 1048576, BYTES_MAX = 3 * MIB + 5 };
+    static const size_t sizes[] = {1, MIB - 1, MIB, MIB + 1, 2 * MIB, BYTES_MAX};
+    uint8_t *bytes = malloc(BYTES_MAX);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < BYTES_MAX; i++)
+        bytes[i] = (uint8_t)(i * 31 + i / 1000);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct mapped_file file;
+        struct error error;
+        uint64_t whole[] = {0, sizes[i]};
+        for (size_t start = 0; start < sizes[i]; start += MIB)
+            whole[0] +=
+                hash_bytes(bytes + start, sizes[i] - start < MIB ? sizes[i] - start : MIB, start / MIB);
+        FILE *out = fopen(folder->path, "wb");
+        assert_int_equal(fwrite(bytes, 1, sizes[i], out), sizes[i]);
+        assert_int_equal(fclose(out), 0);
+        assert_ok(mapped_file_open(&file, folder->path, &error), &error);
+        assert_int_equal(mapped_file_hash(&file, 7, NULL, NULL), hash_bytes(whole, sizeof whole, 7));
+        for (int n_threads = 1; n_threads <= 3; n_threads++) {
+            struct pool *pool;
+            assert_ok(pool_create(&pool, n_threads, &error), &error);
+            assert_int_equal(mapped_file_hash(&file, 7, pool, NULL), hash_bytes(whole, sizeof whole, 7));
+            pool_destroy(pool);
+        }
+        mapped_file_close(&file);
+    }
+    free(bytes);
+}
+
+TEST(a_file_s_bytes_are_read_or_left_in_the_mapping)
+{
+    struct model_files *folder = *state;
+    enum { BYTES = 3 * 4096 };
+    static const uint8_t elsewhere[16];
+    uint8_t bytes[BYTES], buffer[BYTES];
+    for (size_t i = 0; i < BYTES; i++)
+        bytes[i] = (uint8_t)(i * 31 + i / 1000);
+    FILE *out = fopen(folder->path, "wb");
+    assert_int_equal(fwrite(bytes, 1, BYTES, out), BYTES);
+    assert_int_equal(fclose(out), 0);
+    struct mapped_file file, none = {0};
+    struct error error;
+    assert_ok(mapped_file_open(&file, folder->path, &error), &error);
+    static const size_t places[][2] = {{0, BYTES}, {0, 0}, {1, 4096}, {BYTES - 1, 1}, {BYTES, 0}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        memset(buffer, 0xA5, sizeof buffer);
+        assert_ptr_equal(mapped_file_read(&file, file.data + places[i][0], places[i][1], buffer), buffer);
+        assert_memory_equal(buffer, bytes + places[i][0], places[i][1]);
+        assert_true(places[i][1] == BYTES || buffer[places[i][1]] == 0xA5);
+    }
+    assert_ptr_equal(mapped_file_read(&file, file.data + 5, 7, NULL), file.data + 5);
+    assert_ptr_equal(mapped_file_read(&file, file.data + 5, BYTES - 4, buffer),
+                     file.data + 5); // one too many
+    assert_ptr_equal(mapped_file_read(&file, elsewhere, 16, buffer), elsewhere);
+    assert_ptr_equal(mapped_file_read(&none, elsewhere, 16, buffer), elsewhere);
+    assert_ptr_equal(mapped_file_read(NULL, elsewhere, 16, buffer), elsewhere);
+    assert_int_equal(truncate(folder->path, 4096), 0);
+    assert_ptr_equal(mapped_file_read(&file, file.data, 4096, buffer), buffer);
+    assert_ptr_equal(mapped_file_read(&file, file.data, 4097, buffer), file.data);
+    mapped_file_close(&file);
+}
+
+TEST(fingerprints_tell_models_apart)
+{
+    struct model_recipe recipe = {.seed = 1, .tokenizer = true};
+    uint64_t first = fingerprint(state, &recipe);
+    assert_true(fingerprint(state, &recipe) == first);
+    recipe.seed = 2; // other weights
+    assert_true(fingerprint(state, &recipe) != first);
+    recipe = (struct model_recipe){.seed = 1};
+    assert_true(fingerprint(state, &recipe) != first); // no vocabulary
+    recipe.tokenizer = true;
+    recipe.keys[0] =
+        (struct made_key){.key = "tokenizer.chat_template", .kind = GGUF_STRING, .string = "{{ messages }}"};
+    assert_true(fingerprint(state, &recipe) != first);
+    recipe.keys[0] = (struct made_key){.key = "llama.rope.freq_base", .kind = GGUF_F32, .number = 10000.001};
+    assert_true(fingerprint(state, &recipe) != first);
+}
+
+TEST_FIXTURE(set_up, tear_down);

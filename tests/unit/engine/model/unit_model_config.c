@@ -1,0 +1,187 @@
+// config.json of Hugging Face folders: its settings, their defaults, and refused ones.
+#include "engine/model/model_folder_parts.h"
+#include "tests/support/cases.h"
+
+#include <math.h>
+
+static void config_to_keys(const char *text, struct folder_config *config, struct gguf_writer *keys,
+                           struct arena *arena)
+{
+    struct value json;
+    struct error error;
+    assert_ok(json_decode(text_from_string(text), arena, &json, &error), &error);
+    assert_ok(folder_read_config(config, &json, keys, arena, &error), &error);
+}
+
+#define SIZES                                                                                                \
+    "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
+    "131072"
+
+TEST(llama_3_s_scaling_becomes_divisors)
+{
+    struct folder_config config;
+    struct gguf_writer keys = {0};
+    struct arena arena = {0};
+    config_to_keys(
+        "{\"model_type\":\"llama\"," SIZES ",\"rope_theta\":500000.0,\"rope_scaling\":{\"factor\":32.0,"
+        "\"high_freq_factor\":4.0,\"low_freq_factor\":1.0,\"original_max_position_embeddings\":8192,"
+        "\"rope_type\":\"llama3\"}}",
+        &config, &keys, &arena);
+    assert_int_equal(config.n_divisors, 32);
+    for (int i = 0; i < 32; i++) {
+        double frequency = pow(500000.0, -2.0 * i / 64.0), wavelength = 2.0 * acos(-1.0) / frequency;
+        double smooth = (8192.0 / wavelength - 1.0) / 3.0, scaled = frequency;
+        if (wavelength > 8192.0)
+            scaled = frequency / 32.0;
+        else if (wavelength >= 2048.0)
+            scaled = (1.0 - smooth) * frequency / 32.0 + smooth * frequency;
+        assert_true(fabs((double)config.divisors[0][i] - frequency / scaled) < 1e-5 * frequency / scaled);
+    }
+    assert_true(config.divisors[0][0] == 1.0f && config.divisors[0][31] == 32.0f);
+    gguf_writer_finish(&keys);
+    arena_finish(&arena);
+}
+
+static double number_key(const struct gguf_writer *keys, const char *name)
+{
+    // A key-value is stored as: size of the name, the name, the kind, the value.
+    uint64_t size = strlen(name);
+    for (size_t i = 8; i + size + 8 <= keys->keys.size; i++)
+        if (memcmp(keys->keys.data + i - 8, &size, 8) == 0 && memcmp(keys->keys.data + i, name, size) == 0) {
+            uint32_t kind, bits;
+            float number;
+            memcpy(&kind, keys->keys.data + i + size, 4);
+            memcpy(&bits, keys->keys.data + i + size + 4, 4);
+            memcpy(&number, &bits, 4);
+            return kind == GGUF_F32 ? (double)number : (double)bits;
+        }
+    return -1.0;
+}
+
+// The base of a sequence as long as the context becomes: transformers, _compute_dynamic_ntk_parameters.
+TEST(dynamic_scaling_is_another_base_for_sequences_beyond_the_trained_context)
+{
+    struct folder_config config;
+    struct gguf_writer keys = {0};
+    struct arena arena = {0};
+    config_to_keys("{\"model_type\":\"llama\"," SIZES
+                   ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2.0}}",
+                   &config, &keys, &arena);
+    assert_int_equal(config.n_divisors, 32);
+    double base = 10000.0 * pow(2.0 * 2.0 - 1.0, 64.0 / 62.0);
+    for (int i = 0; i < 32; i++) {
+        double divisor = pow(10000.0, -2.0 * i / 64.0) / pow(base, -2.0 * i / 64.0);
+        assert_true(config.divisors[1][i] == 1.0f);
+        assert_true(fabs((double)config.divisors[2][i] - divisor) < 1e-6 * divisor);
+    }
+    assert_true(number_key(&keys, "llama.context_length") == 262144.0);
+    assert_true(number_key(&keys, "llama.rope.scaling.original_context_length") == 131072.0);
+    assert_true(number_key(&keys, "llama.rope.scaling.attn_factor") == 1.0);
+    gguf_writer_finish(&keys);
+    arena_finish(&arena);
+}
+
+// Settings that config.json leaves out are those of the model_type's configuration class, not anybody's
+// guess.
+TEST(settings_left_out_are_the_model_type_s)
+{
+    static const struct {
+        const char *json, *key;
+        double value;
+    } left_out[] = {
+        {"{\"model_type\":\"gemma3\",\"vision_config\":{},\"text_config\":{\"hidden_size\":2560,"
+         "\"intermediate_size\":10240,\"model_type\":\"gemma3_text\",\"num_hidden_layers\":34,"
+         "\"rope_scaling\":{\"factor\":8.0,\"rope_type\":\"linear\"},\"sliding_window\":1024}}",
+         "gemma3.attention.key_length", 256},
+        {"{\"model_type\":\"gemma3\",\"text_config\":{\"hidden_size\":2560,\"num_hidden_layers\":34}}",
+         "gemma3.rope.freq_base", 1e6},
+        {"{\"model_type\":\"gemma3\",\"text_config\":{\"hidden_size\":2560,\"num_hidden_layers\":34}}",
+         "gemma3.attention.head_count_kv", 4},
+        {"{\"model_type\":\"mistral3\",\"text_config\":{" SIZES ",\"rope_theta\":1e9}}",
+         "llama.rope.freq_base", 1e9},
+        {"{\"model_type\":\"qwen3\"," SIZES "}", "qwen3.attention.key_length", 128},
+        {"{\"model_type\":\"phi\"," SIZES "}", "phi2.rope.dimension_count", 32},
+        {"{\"model_type\":\"granite\"," SIZES "}", "granite.attention.scale", 1},
+        {"{\"model_type\":\"gpt_oss\"," SIZES "}", "gpt-oss.rope.scaling.factor", 32},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "}", "deepseek2.expert_gating_func", 2},
+        {"{\"model_type\":\"deepseek_v2\"," SIZES "}", "deepseek2.attention.key_length", 192},
+        {"{\"model_type\":\"llama\"," SIZES ",\"rope_parameters\":{\"rope_type\":\"default\","
+         "\"rope_theta\":5e5}}",
+         "llama.rope.freq_base", 5e5},
+        {"{\"model_type\":\"gemma3_text\"," SIZES
+         ",\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":7.0},"
+         "\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8.0,\"rope_theta\":9.0}}}",
+         "gemma3.rope.scaling.factor", 8},
+    };
+    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++) {
+        struct folder_config config;
+        struct gguf_writer keys = {0};
+        struct arena arena = {0};
+        config_to_keys(left_out[i].json, &config, &keys, &arena);
+        double got = number_key(&keys, left_out[i].key);
+        if (got != left_out[i].value)
+            fail_msg("%s of %s: expected %g, got %g", left_out[i].key, left_out[i].json, left_out[i].value,
+                     got);
+        gguf_writer_finish(&keys);
+        arena_finish(&arena);
+    }
+}
+
+TEST(settings_that_change_the_computation_are_refused_by_name)
+{
+    static const struct {
+        const char *json, *words;
+    } refused[] = {
+        {"{}", "model_type"},
+        {"{\"model_type\":\"mamba\"}", "\"mamba\" is not known"},
+        {"{\"model_type\":\"llama\"}", "0 layers"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", "hidden_act"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
+         "quantization_config"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"mrope\"}}", "rope_scaling"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":7}", "rope_scaling"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"llama3\",\"factor\":0}}",
+         "rope_scaling"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":99999}", "head_dim"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"head_dim\":\"x\"}", "head_dim"},
+        {"{\"model_type\":\"phi3\"," SIZES ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1]}}",
+         "short_factor"},
+        {"{\"model_type\":\"qwen2_moe\"," SIZES ",\"decoder_sparse_step\":2}", "decoder_sparse_step"},
+        {"{\"model_type\":\"qwen2_moe\"," SIZES ",\"mlp_only_layers\":[1]}", "mlp_only_layers"},
+        {"{\"model_type\":\"falcon\"," SIZES ",\"alibi\":true}", "alibi"},
+        {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layers\":[1,0]}", "no_rope_layers"},
+        {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layer_interval\":3}", "no_rope_layer_interval"},
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"swiglu_limit\":5.0}", "swiglu_limit"},
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+         "quantization_config"},
+        {"{\"model_type\":\"gemma3\"," SIZES "}", "text_config"},
+        {"{\"model_type\":\"mistral3\",\"quantization_config\":{},\"text_config\":{" SIZES "}}",
+         "quantization_config"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"scoring_func\":\"tanh\"}", "scoring_func"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"topk_method\":\"greedy\"}", "topk_method"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"moe_layer_freq\":2}", "moe_layer_freq"},
+        {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0.5}}",
+         "rope_scaling"},
+        {"{\"model_type\":\"llama\"," SIZES
+         ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"truncate\":false}}",
+         "rope_scaling"},
+        {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
+        {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"full_attention\"]}",
+         "layer_types"},
+        {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"a\",\"b\"]}",
+         "layer_types"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct folder_config config;
+        struct gguf_writer keys = {0};
+        struct arena arena = {0};
+        struct value json;
+        struct error error = {0};
+        assert_ok(json_decode(text_from_string(refused[i].json), &arena, &json, &error), &error);
+        assert_int_equal(folder_read_config(&config, &json, &keys, &arena, &error), STATUS_REFUSE);
+        if (!strstr(error.text, refused[i].words))
+            fail_msg("expected \"%s\" in: %s", refused[i].words, error.text);
+        gguf_writer_finish(&keys);
+        arena_finish(&arena);
+    }
+}
