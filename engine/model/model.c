@@ -105,7 +105,7 @@ uint64_t model_weight_bytes(const struct model *model)
 
 uint64_t model_mapped_bytes(const struct model *model)
 {
-    return model->layer_embd.size_bytes;
+    return gguf_is_generated(model->gguf, &model->layer_embd) ? 0 : model->layer_embd.size_bytes;
 }
 
 struct layer_heads model_layer_heads(const struct model *model, int32_t layer)

@@ -655,6 +655,7 @@ static void put_weights(struct buffer *out, const struct maker *maker, int index
         put_float(out, tensor->kind == MADE_NORM   ? 1.0f + noise
                        : tensor->kind == MADE_BIAS ? noise
                        : i < n_items / 2           ? 1
+                       : is_of(maker, "gemma4")    ? 1e30f // such pairs are not rotated
                                                    : 8);
     }
 }

@@ -23,7 +23,8 @@ static int32_t input_width(const struct maker *maker)
 
 static bool is_shared(const struct maker *maker, int32_t layer)
 {
-    return !has_experts(maker) && layer >= maker->recipe.n_layers - SHARED;
+    int32_t n_layers = maker->recipe.n_layers;
+    return !has_experts(maker) && n_layers > 3 && layer >= n_layers - SHARED;
 }
 
 static int32_t head_dim_of(const struct maker *maker, int32_t layer)
