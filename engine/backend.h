@@ -309,6 +309,8 @@ struct backend_operations {
     // refused. From now on the matrix has n_cols columns, at most as many as it was created with.
     void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
     // The others of these models, not NULL where set_columns is not.
+    // From now on rows [0, n_outputs) are the rows output_rows: for rope and attend, until end.
+    void (*keep_outputs)(struct backend *backend);
     // Rows of groups of `width` columns. out[r]'s group i, from `first` on, += the sum over x[r]'s groups j of
     // (coefficients[r][i * groups of x + j] + bias) * group j, in order of j; coefficients NULL: 0.
     void (*mix)(struct backend *backend, struct matrix *out, int32_t first, const struct matrix *coefficients,

@@ -181,7 +181,7 @@ static void attend_pages(struct pass *pass, int32_t index)
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
 
-// In the last layer, only the output rows are computed after attention.
+// After attention in the last layer with keys and values of its own, only the output rows are computed.
 static void keep_outputs(struct pass *pass, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -193,6 +193,8 @@ static void keep_outputs(struct pass *pass, bool normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
     if (pass->shape->altup.n)
         altup_keep_outputs(pass);
+    if (pass->operations->keep_outputs)
+        pass->operations->keep_outputs(pass->backend);
     pass->heads = m->out.heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
@@ -330,8 +332,8 @@ static void run_layer(struct pass *pass, int32_t index)
     rotate_heads(pass, index);
     if (tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, index, m->k, m->v);
-    bool last = index == pass->shape->n_layers - 1;
-    if (index == last_stored(pass->forward->model) && pass->step->n_outputs == 0)
+    bool last = index == last_stored(pass->forward->model);
+    if (last && pass->step->n_outputs == 0)
         return; // without outputs only the keys and values are needed
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);

@@ -76,7 +76,8 @@ struct forward {
     float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
 };
 
-// State of a forward pass through the layers. In the last layer `n_rows` is reduced to the output rows.
+// State of a forward pass through the layers. In the last layer with keys and values of its own `n_rows` is
+// reduced to the output rows.
 struct pass {
     const struct forward *forward;
     const struct backend_operations *operations;

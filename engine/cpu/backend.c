@@ -293,7 +293,10 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
             remake_array(backend->buffers.place_outputs, n, sizeof *backend->buffers.place_outputs);
         backend->buffers.place_masks =
             remake_array(backend->buffers.place_masks, n, sizeof *backend->buffers.place_masks);
-        bool complete = backend->buffers.results && backend->buffers.output_places &&
+        backend->buffers.outputs =
+            remake_array(backend->buffers.outputs, n, sizeof *backend->buffers.outputs);
+        bool complete = backend->buffers.results && backend->buffers.outputs &&
+                        backend->buffers.output_places &&
                         backend->buffers.place_outputs && backend->buffers.place_masks;
         backend->capacity.n_results_max = complete ? n_outputs : 0;
         if (!complete)
@@ -347,6 +350,7 @@ static void begin_step(struct backend *base, const struct step *step)
     }
     assert(!backend->step && step->n_tokens <= backend->capacity.n_rows_max);
     backend->step = step;
+    backend->outputs_only = false;
     backend->failed = reserve_rows(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
@@ -404,6 +408,7 @@ static void destroy_backend(struct backend *base)
     free(backend->buffers.table_rows);
     free(backend->buffers.row_sequences);
     free(backend->buffers.results);
+    free(backend->buffers.outputs);
     free(backend->buffers.output_places);
     free(backend->buffers.place_outputs);
     free(backend->buffers.place_masks);
@@ -441,6 +446,7 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .head_products = cpu_head_products,
                                                          .copy_columns = cpu_copy_columns,
                                                          .set_columns = cpu_set_columns,
+                                                         .keep_outputs = cpu_keep_outputs,
                                                          .mix = cpu_mix,
                                                          .match_rms = cpu_match_rms,
                                                          .sparsify = cpu_sparsify,

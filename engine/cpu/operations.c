@@ -303,6 +303,26 @@ void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols
     matrix->n_cols = n_cols;
 }
 
+void cpu_keep_outputs(struct backend *base)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct step *step = backend->step;
+    if (backend->failed)
+        return;
+    for (int32_t i = 0; i < step->n_outputs; i++) {
+        int32_t row = step->output_rows[i];
+        struct step_sequence *own = &backend->buffers.outputs[i];
+        *own = step->sequences[backend->buffers.row_sequences[row]];
+        own->position += row - own->first_row;
+        own->first_row = i;
+        own->n_tokens = 1;
+    }
+    backend->outputs_only = true;
+    for (int32_t i = 0; i < backend->n_groups; i++)
+        attention_begin(backend->groups[i].attention,
+                        (struct attention_sequences){backend->buffers.outputs, step->n_outputs});
+}
+
 static void mix_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
@@ -387,8 +407,10 @@ void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *w
 static void rope_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
+    const struct cpu_backend *backend = work->backend;
+    int64_t step_row = backend->outputs_only ? backend->step->output_rows[row] : row;
     work->rotate(matrix_row(work->out, row), work->heads.n, work->heads.dim,
-                 work->rope + (int64_t)row * work->heads.n_dims, work->heads.n_dims);
+                 work->rope + step_row * work->heads.n_dims, work->heads.n_dims);
 }
 
 void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

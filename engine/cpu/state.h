@@ -57,6 +57,7 @@ struct step_buffers {
     float *table_rows;         // [n_threads, n_table_cols_max]
     int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
     struct sample_result *results; // [n_results_max]
+    struct step_sequence *outputs; // [n_results_max] each output row as a sequence of its own
     // [n_results_max] row of each output in the logits, and the reverse; masks of gathered outputs by row
     // (output_product.c)
     int32_t *output_places, *place_outputs;
@@ -92,6 +93,7 @@ struct cpu_backend {
     struct step_timing timing;
 
     const struct step *step; // between begin and end
+    bool outputs_only;       // after keep_outputs
     bool failed;             // `error` is latched: operations do nothing until end
     struct error error;
 };
@@ -143,6 +145,7 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
                       const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                       int32_t n_rows);
 void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
+void cpu_keep_outputs(struct backend *base);
 void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
              float bias, const struct matrix *x, int32_t width, int32_t n_rows);
 void cpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows);
