@@ -111,14 +111,16 @@ static void size_matrices(struct pass *pass, int32_t index)
         pass->operations->set_columns(pass->backend, sizes[i].matrix, sizes[i].n_cols);
 }
 
-// The values that a family normalizes; without a projection of their own they are the keys', before their norm.
+// The values that a family normalizes; without a projection of their own they are the keys', before their
+// norm.
 static void make_values(struct pass *pass, int32_t index, bool from_keys)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     struct layer_heads heads = model_layer_heads(pass->forward->model, index);
     struct head_columns all = {0, 0};
-    struct norm_parameters parameters = {
-        .kind = NORM_RMS, .epsilon = pass->shape->norm_epsilon, .n_groups = heads.n_kv_heads};
+    struct norm_parameters parameters = {.kind = NORM_RMS,
+                                         .epsilon = pass->shape->norm_epsilon,
+                                         .n_groups = heads.n_kv_heads};
     if (from_keys)
         pass->operations->copy_columns(pass->backend, m->v, all, m->k, all, 1,
                                        heads.n_kv_heads * heads.key_dim, pass->n_rows);

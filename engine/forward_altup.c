@@ -17,8 +17,8 @@ static struct head_columns part_columns(const struct pass *pass, int32_t part)
 static void take_part(const struct pass *pass, struct matrix *out, const struct matrix *parts, int32_t part)
 {
     struct head_columns to = {0, 0};
-    pass->operations->copy_columns(pass->backend, out, to, parts, part_columns(pass, part), 1, pass->shape->n_embd,
-                                   pass->n_rows);
+    pass->operations->copy_columns(pass->backend, out, to, parts, part_columns(pass, part), 1,
+                                   pass->shape->n_embd, pass->n_rows);
 }
 
 static void normalize(const struct pass *pass, struct matrix *out, const struct matrix *in,
@@ -43,15 +43,16 @@ void altup_begin(struct pass *pass)
     pass->streams = forward->matrices.altup.streams;
     pass->predictions = forward->matrices.altup.predictions;
     pass->laurel = forward->matrices.altup.laurel;
-    pass->operations->copy_columns(pass->backend, pass->streams, first, pass->x, first, 1, pass->shape->n_embd,
-                                   pass->n_rows);
+    pass->operations->copy_columns(pass->backend, pass->streams, first, pass->x, first, 1,
+                                   pass->shape->n_embd, pass->n_rows);
     pass->operations->head_products(pass->backend, pass->streams, part_columns(pass, 1), forward->altup_proj,
                                     pass->x, first, pass->n_rows);
     pass->operations->match_rms(pass->backend, pass->streams, pass->shape->n_embd, pass->n_rows);
 }
 
 // coefficients = weight * tanh(router * norm(x) / n_embd)
-static void make_coefficients(struct pass *pass, int32_t index, enum layer_slot slot, struct matrix *coefficients)
+static void make_coefficients(struct pass *pass, int32_t index, enum layer_slot slot,
+                              struct matrix *coefficients)
 {
     struct weight *const *weights = pass->forward->layers[index].weights;
     struct matrix *modalities = pass->forward->matrices.altup.modalities;

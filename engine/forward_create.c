@@ -333,8 +333,8 @@ static enum status create_matrices(struct forward *forward, struct error *error)
     }
     const struct model_shape *shape = &forward->model->shape;
     for (int32_t i = 0; i < shape->rope.n_tables; i++) {
-        forward->rope[i] =
-            calloc((size_t)forward->limits.n_tokens_max, (size_t)forward->model->rope[i].n_dims * sizeof(float));
+        forward->rope[i] = calloc((size_t)forward->limits.n_tokens_max,
+                                  (size_t)forward->model->rope[i].n_dims * sizeof(float));
         if (!forward->rope[i])
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
     }

@@ -1,14 +1,15 @@
-// Per-layer embeddings (Gemma 3n and 4): besides the residual stream, each layer has an input of its own, a few
-// hundred items of a table's row for the token plus a projection of the embedded token. The table is larger than
-// the other weights together, and a step reads one row a token.
-// Source: github.com/huggingface/transformers, models/gemma4/modeling_gemma4.py, project_per_layer_inputs.
+// Per-layer embeddings (Gemma 3n and 4): besides the residual stream, each layer has an input of its own, a
+// few hundred items of a table's row for the token plus a projection of the embedded token. The table is
+// larger than the other weights together, and a step reads one row a token. Source:
+// github.com/huggingface/transformers, models/gemma4/modeling_gemma4.py, project_per_layer_inputs.
 #include "engine/forward_parts.h"
 
 #include "engine/model/family.h"
 
 #include <math.h>
 
-static void normalize(const struct pass *pass, struct matrix *x, const struct weight *weight, int32_t n_groups)
+static void normalize(const struct pass *pass, struct matrix *x, const struct weight *weight,
+                      int32_t n_groups)
 {
     struct norm_parameters parameters = {
         .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = n_groups};

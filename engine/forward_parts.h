@@ -85,7 +85,7 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
-    struct matrix *x, *normed, *heads; // current matrices: all rows or the output rows
+    struct matrix *x, *normed, *heads;             // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
 };
 
@@ -95,8 +95,8 @@ void inputs_compute(const struct pass *pass);
 // branch = the layer's input, gated by x and projected.
 void inputs_project(const struct pass *pass, int32_t index, const struct matrix *x);
 
-// Alternating updates (forward_altup.c). A layer calls altup_predict, altup_add_laurel and altup_correct; x is the
-// active part of the residual stream.
+// Alternating updates (forward_altup.c). A layer calls altup_predict, altup_add_laurel and altup_correct; x
+// is the active part of the residual stream.
 void altup_begin(struct pass *pass); // makes the other parts from the embedded tokens
 void altup_predict(struct pass *pass, int32_t index);
 // laurel = the low-rank branch of `input`, which the layer's attention reads, too.

@@ -89,8 +89,8 @@ static void print_layers(const struct model *model)
     printf("layers     ");
     for (int windowed = 1; windowed >= 0; windowed--)
         if (n_layers[windowed])
-            printf(" %d %s a window, %d key-value heads of %d;", n_layers[windowed], windowed ? "with" : "without",
-                   heads[windowed].n_kv_heads, heads[windowed].key_dim);
+            printf(" %d %s a window, %d key-value heads of %d;", n_layers[windowed],
+                   windowed ? "with" : "without", heads[windowed].n_kv_heads, heads[windowed].key_dim);
     printf(" %d share earlier keys and values\n", n_shared);
 }
 

@@ -193,7 +193,8 @@ static void place_layers(struct cpu_backend *backend, const struct kv_shape *sha
             backend->n_groups++;
             *own = *shape;
             own->n_layers = 0, own->layers = NULL;
-            own->n_kv_heads = heads.n_kv_heads, own->key_dim = heads.key_dim, own->value_dim = heads.value_dim;
+            own->n_kv_heads = heads.n_kv_heads, own->key_dim = heads.key_dim,
+            own->value_dim = heads.value_dim;
         }
         backend->places[layer] = (struct page_place){group, own->n_layers++};
     }
@@ -296,8 +297,8 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
         backend->buffers.outputs =
             remake_array(backend->buffers.outputs, n, sizeof *backend->buffers.outputs);
         bool complete = backend->buffers.results && backend->buffers.outputs &&
-                        backend->buffers.output_places &&
-                        backend->buffers.place_outputs && backend->buffers.place_masks;
+                        backend->buffers.output_places && backend->buffers.place_outputs &&
+                        backend->buffers.place_masks;
         backend->capacity.n_results_max = complete ? n_outputs : 0;
         if (!complete)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",

@@ -129,8 +129,8 @@ void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max && in->n_cols == out->n_cols);
     assert(in->n_cols % parameters->n_groups == 0 && (parameters->weight || parameters->kind == NORM_RMS));
     assert(!parameters->weight || parameters->weight->role == WEIGHT_VECTOR);
-    assert(!parameters->weight || parameters->weight->n_items ==
-                                      in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    assert(!parameters->weight ||
+           parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
     spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
 }
@@ -327,10 +327,12 @@ static void mix_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
     int32_t width = work->heads.dim, n_in = work->in->n_cols / width, n_out = work->out->n_cols / width;
-    const float *coefficients = work->other ? matrix_row(work->other, row) : NULL, *x = matrix_row(work->in, row);
+    const float *coefficients = work->other ? matrix_row(work->other, row) : NULL,
+                *x = matrix_row(work->in, row);
     for (int32_t i = work->to.first; i < n_out; i++)
         for (int32_t j = 0; j < n_in; j++) {
-            float factor = coefficients ? coefficients[i * n_in + j] + work->scaling.scale : work->scaling.scale;
+            float factor =
+                coefficients ? coefficients[i * n_in + j] + work->scaling.scale : work->scaling.scale;
             work->backend->kernels.rows.add_scaled(matrix_row(work->out, row) + (int64_t)i * width,
                                                    x + (int64_t)j * width, factor, width);
         }
@@ -345,7 +347,8 @@ void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const stru
     assert(n_rows <= out->n_rows_max && n_rows <= x->n_rows_max);
     assert(out->n_cols % width == 0 && x->n_cols % width == 0);
     assert(!coefficients || coefficients->n_cols == out->n_cols / width * (x->n_cols / width));
-    struct row_work work = {.backend = backend, .out = out, .in = x, .other = coefficients, .heads.dim = width};
+    struct row_work work = {
+        .backend = backend, .out = out, .in = x, .other = coefficients, .heads.dim = width};
     work.to.first = first;
     work.scaling.scale = bias;
     spread_rows(backend, n_rows, (int64_t)out->n_cols * (x->n_cols / width), mix_row, &work);
@@ -438,9 +441,8 @@ static void kv_store_row(void *context, int32_t row, int thread)
     int32_t page_positions = work->pages->shape.page_positions;
     if (position < sequence->n_stored)
         return;
-    pages_store(work->pages, &backend->kernels.rows, work->layer,
-                sequence->pages[position / page_positions], position % page_positions,
-                matrix_row(work->in, row), matrix_row(work->other, row));
+    pages_store(work->pages, &backend->kernels.rows, work->layer, sequence->pages[position / page_positions],
+                position % page_positions, matrix_row(work->in, row), matrix_row(work->other, row));
 }
 
 void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)

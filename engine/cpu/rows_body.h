@@ -61,7 +61,8 @@ static void norm_rms(float *out, const float *x, const float *weight, int32_t n,
     }
     if (i < n) {
         struct lanes v = lanes_multiply(lanes_load_first(x + i, n - i), scale);
-        lanes_store_first(out + i, weight ? lanes_multiply(v, lanes_load_first(weight + i, n - i)) : v, n - i);
+        lanes_store_first(out + i, weight ? lanes_multiply(v, lanes_load_first(weight + i, n - i)) : v,
+                          n - i);
     }
 }
 

@@ -12,7 +12,7 @@
 struct sampler;
 
 struct matrix {
-    float *items; // [n_rows_max, stride]
+    float *items;               // [n_rows_max, stride]
     int32_t n_rows_max, n_cols; // n_cols: up to the stride
     int64_t stride;
     size_t bytes;

@@ -178,8 +178,8 @@ static enum status check_source(void *context, struct error *error)
 
 // --- The model ---
 
-// Rope factors, scales of matrices and factors of layers are read without gguf_load: they are generated at once,
-// and kept.
+// Rope factors, scales of matrices and factors of layers are read without gguf_load: they are generated at
+// once, and kept.
 static bool is_made_at_once(const struct tensor *tensor)
 {
     return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale") ||

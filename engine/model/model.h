@@ -91,8 +91,8 @@ struct scales_shape {
 // Dimensions and constants of the computation.
 struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
-    int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
-    int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
+    int32_t n_layers_beyond;          // further layers in the file, for speculation; not used
+    int32_t n_context_original;       // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;                     // the largest of all layers
     struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
@@ -168,8 +168,8 @@ struct model_layer {
     int32_t n_ff;
     int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
     float output_scale; // multiplies the layer's output; 1: none
-    // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their distance
-    // from it. -INFINITY: none
+    // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
+    // distance from it. -INFINITY: none
     float sparsity;
 };
 
@@ -181,7 +181,7 @@ struct model {
         output_bias;
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
-    struct model_layer *layers;                                 // [n_layers]
+    struct model_layer *layers; // [n_layers]
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others

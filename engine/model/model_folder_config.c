@@ -74,7 +74,7 @@ static void read_sizes(struct config *config)
     }
     if (!layers_vary(config))
         put_integer(config, "feed_forward_length",
-                read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
+                    read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
                     read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
@@ -454,8 +454,8 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
 }
 
-// modeling_rope_utils.py, _compute_proportional_rope_parameters: the first pairs of the whole head are rotated,
-// the others have no frequency. As divisors: 1e30, as GGUF converters write it.
+// modeling_rope_utils.py, _compute_proportional_rope_parameters: the first pairs of the whole head are
+// rotated, the others have no frequency. As divisors: 1e30, as GGUF converters write it.
 static void put_proportional(struct config *config, const struct value *scaling, double fraction)
 {
     int64_t n_pairs = config->out->shape.head_dim / 2;

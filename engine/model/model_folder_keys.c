@@ -84,8 +84,8 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
-     "attention_bias mlp_bias use_bias laurel_rank qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input num_mtp_layers",
+     "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
+     "laurel_rank num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input num_mtp_layers",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -99,9 +99,9 @@ static const struct folder_key keys[] = {
      NULL},
     // used in training only
     {"config.json", KEY_NO_PART,
-     "altup_coef_clip initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
+     "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
-     "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
+     "altup_coef_clip summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
     // used for images and audio, which are not supported
     {"config.json", KEY_NO_PART,

@@ -6,7 +6,8 @@
 
 #include <math.h>
 
-// Whether the layer has no window. By default every sixth or fifth layer has none; Gemma 4's last never has one.
+// Whether the layer has no window. By default every sixth or fifth layer has none; Gemma 4's last never has
+// one.
 static bool is_global(const struct config *config, int64_t layer)
 {
     const struct value *types = find_setting(config, "layer_types");
@@ -63,8 +64,7 @@ static int64_t layer_width(struct config *config, int64_t layer)
     const struct value *widths = find_setting(config, "intermediate_size");
     if (!widths || widths->kind != VALUE_ARRAY)
         return read_integer(config, "intermediate_size", 0);
-    const struct value *width =
-        (size_t)layer < widths->array.n_items ? &widths->array.items[layer] : NULL;
+    const struct value *width = (size_t)layer < widths->array.n_items ? &widths->array.items[layer] : NULL;
     if (width && width->kind == VALUE_INTEGER && width->integer > 0 && width->integer <= MODEL_WIDTH_MAX)
         return width->integer;
     refuse_setting(config, ERROR_MODEL_FILE, "intermediate_size", widths);

@@ -333,9 +333,9 @@ static const struct folder_rule gemma3n_layers[] = {
     {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
     END};
 
-#define SILU "silu swish"
+#define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
-#define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
+#define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
 // Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
 // all models are in model_folder_config.c.

@@ -18,7 +18,7 @@ struct config {
 };
 
 static inline void refuse_setting(struct config *config, enum error_code code, const char *name,
-                           const struct value *value)
+                                  const struct value *value)
 {
     char text[VALUE_DESCRIPTION_BYTES] = "missing";
     if (value)
@@ -69,7 +69,8 @@ static inline int64_t read_integer(struct config *config, const char *names, int
     return value->integer;
 }
 
-static inline double number_in(struct config *config, const struct value *object, const char *name, double otherwise)
+static inline double number_in(struct config *config, const struct value *object, const char *name,
+                               double otherwise)
 {
     const struct value *value = find_in(object, name);
     if (!value)
@@ -136,6 +137,6 @@ static inline bool layers_vary(const struct config *config)
            is_model_type(config, "gemma3n_text");
 }
 
-// Heads, MLPs and sharing of each layer: the keys whose value is an array. Sets shape.head_dim to the width of the
-// heads of layers without a window, of which all must have the same.
+// Heads, MLPs and sharing of each layer: the keys whose value is an array. Sets shape.head_dim to the width
+// of the heads of layers without a window, of which all must have the same.
 void folder_put_layers(struct config *config);

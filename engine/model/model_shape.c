@@ -109,11 +109,11 @@ static int32_t read_layer_size(struct key_reader *reader, const struct model *mo
     struct error ignored;
     char key[128];
     make_key(reader, suffix, key);
-    if (!model->family->layers_vary || gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK ||
-        !is_array)
+    if (!model->family->layers_vary ||
+        gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK || !is_array)
         return read_size(reader, suffix, otherwise, 1, most);
-    bool fits = (array.kind == GGUF_I32 || array.kind == GGUF_U32) &&
-                array.n_items == (size_t)model->shape.n_layers;
+    bool fits =
+        (array.kind == GGUF_I32 || array.kind == GGUF_U32) && array.n_items == (size_t)model->shape.n_layers;
     int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : 0;
     if ((item < 1 || item > most) && reader->status == STATUS_OK)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -278,8 +278,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
 }
 
-// The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads: the
-// last one that has its own. -1: none.
+// The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads:
+// the last one that has its own. -1: none.
 static int32_t kv_layer_of(const struct model *model, int32_t layer, int32_t n_own)
 {
     int32_t source = layer < n_own ? layer : n_own - 1;
@@ -302,8 +302,8 @@ static void read_layers(struct key_reader *reader, struct model *model)
         return;
     model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
     if (!model->heads) {
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
-                                   shape->n_layers);
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                   "no memory for %d layers", shape->n_layers);
         return;
     }
     int32_t key_dim = shape->attention.key_dim, value_dim = shape->attention.value_dim;
@@ -321,9 +321,10 @@ static void read_layers(struct key_reader *reader, struct model *model)
         layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
         bool fits = layer->kv_layer >= 0 && shape->attention.n_heads % heads->n_kv_heads == 0;
         if (!fits && reader->status == STATUS_OK)
-            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                       "layer %d: %d key-value heads for %d heads, %d layers share keys and values",
-                                       i, heads->n_kv_heads, shape->attention.n_heads, n_shared);
+            reader->status =
+                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                          "layer %d: %d key-value heads for %d heads, %d layers share keys and values", i,
+                          heads->n_kv_heads, shape->attention.n_heads, n_shared);
         if (layer->kv_layer != i)
             heads->n_kv_heads = 0;
     }
@@ -353,9 +354,9 @@ static void read_altup(struct key_reader *reader, struct model *model)
         fits = model->layers[i].sparsity < INFINITY;
     }
     if (found && !fits && reader->status == STATUS_OK)
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "%s: expected a number below infinity for each of %d layers", key, model->shape.n_layers);
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected a number below infinity for each of %d layers", key,
+                                   model->shape.n_layers);
 }
 
 static void set_unrotated(struct model *model)

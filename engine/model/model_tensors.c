@@ -463,8 +463,8 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
-// Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found: the
-// file has it.
+// Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
+// the file has it.
 static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
 {
     struct model_layer *layer = &search->model->layers[index];
@@ -472,8 +472,9 @@ static enum status take_gate_up_experts(struct tensor_search *search, int32_t in
     char name[NAME_BYTES];
     int64_t n_rows = search->widths[FF_EXPERT];
     layer_name(name, index, "ffn_gate_up_exps", "weight");
-    enum status status = take_matrix(
-        search, name, false, (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
+    enum status status =
+        take_matrix(search, name, false,
+                    (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
     *found = both.data != NULL;
     if (status != STATUS_OK || !*found)
         return status;
@@ -486,8 +487,8 @@ static enum status take_gate_up_experts(struct tensor_search *search, int32_t in
     return STATUS_OK;
 }
 
-// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, alternating updates,
-// and the factor of its output.
+// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, alternating
+// updates, and the factor of its output.
 static enum status take_varied(struct tensor_search *search, int32_t index)
 {
     static const enum layer_slot beside[] = {SLOT_ROUTER_SCALE, SLOT_FFN_POST_NORM_1, SLOT_FFN_NORM_2,
@@ -501,7 +502,8 @@ static enum status take_varied(struct tensor_search *search, int32_t index)
         status = take_weight(search, index, beside[i], true);
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs && shape->n_layer_input && status == STATUS_OK; i++)
         status = take_weight(search, index, inputs[i], true);
-    for (int i = SLOT_ALTUP_ROUTER_NORM; i <= SLOT_LAUREL_POST_NORM && shape->altup.n && status == STATUS_OK; i++)
+    for (int i = SLOT_ALTUP_ROUTER_NORM; i <= SLOT_LAUREL_POST_NORM && shape->altup.n && status == STATUS_OK;
+         i++)
         status = take_weight(search, index, (enum layer_slot)i, true);
     layer_name(name, index, "layer_output_scale", "weight");
     if (status == STATUS_OK)
@@ -565,19 +567,20 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     return status;
 }
 
-// The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows), and
-// the projection of the embedding.
+// The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows),
+// and the projection of the embedding.
 static enum status take_layer_inputs(struct tensor_search *search)
 {
     struct model *model = search->model;
     const struct tensor *table = gguf_tensor(model->gguf, "per_layer_token_embd.weight");
-    int64_t width = model->shape.n_layer_input * (int64_t)model->shape.n_layers, n_vocab = model->shape.n_vocab;
+    int64_t width = model->shape.n_layer_input * (int64_t)model->shape.n_layers,
+            n_vocab = model->shape.n_vocab;
     if (model->shape.n_layer_input == 0)
         return STATUS_OK;
     if (table && table->dims[1] >= 1 && table->dims[1] < (uint64_t)n_vocab)
         n_vocab = (int64_t)table->dims[1];
-    enum status status = take_tensor(search, "per_layer_token_embd.weight", true, (int64_t[3]){width, n_vocab, 1},
-                                     &model->layer_embd);
+    enum status status = take_tensor(search, "per_layer_token_embd.weight", true,
+                                     (int64_t[3]){width, n_vocab, 1}, &model->layer_embd);
     if (status == STATUS_OK)
         status = take_matrix(search, "per_layer_model_proj.weight", true,
                              (int64_t[3]){search->widths[EMBD], width, 1}, &model->layer_embd_proj);
@@ -627,7 +630,7 @@ static enum status take_globals(struct tensor_search *search)
         status = take_layer_inputs(search);
     if (status == STATUS_OK)
         status = take_altup(search);
-    const struct tensor *rope;             // read before, by model_read_rope
+    const struct tensor *rope; // read before, by model_read_rope
     static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                         "rope_factors_long.weight"};
     for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)

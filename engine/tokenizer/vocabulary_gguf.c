@@ -362,8 +362,8 @@ static enum status open_splitter(struct vocabulary_source *source, const char *p
     return STATUS_OK;
 }
 
-// Such files say too little: bos precedes every text, a run of line breaks that is a token is that token (no merge
-// gives it), and the mark after a call of tools ends an answer although it is shown.
+// Such files say too little: bos precedes every text, a run of line breaks that is a token is that token (no
+// merge gives it), and the mark after a call of tools ends an answer although it is shown.
 static void complete_gemma4(struct vocabulary *vocabulary)
 {
     vocabulary->rules.adds_bos = vocabulary->ids.bos >= 0;
@@ -417,7 +417,8 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
     if (status == STATUS_OK)
         status = read_tokens(&source);
     if (status == STATUS_OK)
-        status = vocabulary->rules.byte_level || source.is_gemma4 ? read_merges(&source) : read_scores(&source);
+        status =
+            vocabulary->rules.byte_level || source.is_gemma4 ? read_merges(&source) : read_scores(&source);
     if (status == STATUS_OK)
         status = read_types(&source);
     if (status == STATUS_OK)

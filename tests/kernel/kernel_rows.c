@@ -517,8 +517,8 @@ TEST(matched_and_sparse_rows_are_near_double_arithmetic)
         memcpy(rows.out, rows.x, sizeof rows.x);
         plain.rows.sparsify(rows.out, n, 0.4f);
         for (int32_t i = 0; i < n; i++)
-            assert_true(fabs(fmax(0.0, (double)rows.x[i] - mean - 0.4 * sqrt(variance)) - (double)rows.out[i]) <
-                        3e-6);
+            assert_true(fabs(fmax(0.0, (double)rows.x[i] - mean - 0.4 * sqrt(variance)) -
+                             (double)rows.out[i]) < 3e-6);
     }
     float small[3] = {1e-4f, -1e-4f, 0}, wanted[3] = {1, 1, 1}; // a mean square below 1e-5 counts as 1e-5
     plain.rows.match_rms(small, wanted, 3);

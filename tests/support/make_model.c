@@ -255,8 +255,8 @@ static enum tensor_type fit_type(enum tensor_type type, uint64_t n_cols)
     return n_cols % 32 == 0 ? TENSOR_Q8_0 : TENSOR_F16;
 }
 
-void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols,
-                       uint64_t n_rows, uint64_t n_matrices)
+void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols, uint64_t n_rows,
+                uint64_t n_matrices)
 {
     const struct model_recipe *r = &maker->recipe;
     if (r->drop_tensor && strcmp(r->drop_tensor, name) == 0)
@@ -282,8 +282,7 @@ void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint
         tensor->dims[0] / traits->block_items * traits->block_bytes * tensor->dims[1] * tensor->dims[2];
 }
 
-void add_vector(struct maker *maker, const char *prefix, const char *name, enum made_kind kind,
-                       uint64_t n)
+void add_vector(struct maker *maker, const char *prefix, const char *name, enum made_kind kind, uint64_t n)
 {
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%s%s", prefix, name);
@@ -300,8 +299,8 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
-void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows,
-                       int32_t n_cols, bool bias)
+void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows, int32_t n_cols,
+                bool bias)
 {
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);

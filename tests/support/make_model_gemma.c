@@ -1,5 +1,5 @@
-// Gemma 3n and 4. `larger` makes a Gemma 4 as 26B-A4B: experts beside the MLP, no inputs of layers, keys that are the
-// values of layers without a window. `split` has gate and up of its experts in one tensor.
+// Gemma 3n and 4. `larger` makes a Gemma 4 as 26B-A4B: experts beside the MLP, no inputs of layers, keys that
+// are the values of layers without a window. `split` has gate and up of its experts in one tensor.
 #include "tests/support/make_model_parts.h"
 
 #include <math.h>
@@ -157,7 +157,8 @@ void add_gemma_layer(struct maker *maker, const char *prefix, int32_t layer)
     add_matrix(maker, prefix, "attn_q", r->n_heads * dim, n_embd, false);
     add_norm(maker, prefix, "attn_q_norm", dim);
     add_matrix(maker, prefix, "attn_output", n_embd, r->n_heads * dim, false);
-    if (!is_shared(maker, layer) || is_of(maker, "gemma4")) { // some files have what such a layer does not use
+    if (!is_shared(maker, layer) ||
+        is_of(maker, "gemma4")) { // some files have what such a layer does not use
         add_matrix(maker, prefix, "attn_k", kv, n_embd, false);
         add_norm(maker, prefix, "attn_k_norm", dim);
         if (!has_experts(maker) || !is_global(maker, layer))

@@ -89,8 +89,8 @@ double *zeros(size_t n)
 // --- Pieces ---
 
 // y [n, n_out] = x [n, n_in] times rows `first`.. of weight, plus the same part of its bias.
-double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n,
-                        int n_in, int first, int n_out)
+double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n, int n_in,
+                 int first, int n_out)
 {
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
@@ -135,8 +135,7 @@ static void normalize_by(const struct reference *r, int layer, const char *name,
     free(bias);
 }
 
-void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
-                      int width)
+void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width)
 {
     normalize_by(r, layer, name, x, n_vectors, width, 1);
 }
@@ -198,8 +197,8 @@ static double yarn_frequency(const struct reference *r, int i, double base)
 }
 
 // Vectors of `step` items, of which the first n_rope are rotated; `first` of them come before.
-void rotate(const struct reference *r, double *x, int n_heads, int step, double base,
-                   const double *divisors, bool is_query)
+void rotate(const struct reference *r, double *x, int n_heads, int step, double base, const double *divisors,
+            bool is_query)
 {
     bool halves =
         !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
@@ -558,7 +557,8 @@ static void open_reference(struct reference *r, const char *path)
     }
     r->residual_scale = number_of_key(r, "residual_scale", 1.0);
     r->embedding_scale =
-        number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3 gemma3n gemma4") ? sqrt(r->n_embd) : 1.0);
+        number_of_key(r, "embedding_scale",
+                      is_of(r, "gemma gemma2 gemma3 gemma3n gemma4") ? sqrt(r->n_embd) : 1.0);
     r->logit_scale = number_of_key(r, "logit_scale", 1.0);
     if (is_of(r, "granite granitemoe"))
         r->logit_scale = 1.0 / r->logit_scale;

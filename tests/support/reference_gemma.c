@@ -1,5 +1,5 @@
-// Gemma 3n and 4 as their authors write them: github.com/huggingface/transformers, models/gemma3n/modeling_gemma3n.py
-// and models/gemma4/modeling_gemma4.py.
+// Gemma 3n and 4 as their authors write them: github.com/huggingface/transformers,
+// models/gemma3n/modeling_gemma3n.py and models/gemma4/modeling_gemma4.py.
 #include "tests/support/reference_parts.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ enum { LAYERS_MAX = 32, ALTUP_MAX = 8 };
 struct gemma {
     struct reference *r;
     int input_width;
-    double *inputs;                             // [n, n_layers, input_width]
+    double *inputs; // [n, n_layers, input_width]
     double *keys[LAYERS_MAX], *values[LAYERS_MAX];
 };
 
@@ -40,7 +40,8 @@ static void compute_inputs(struct gemma *g, const int32_t *ids, const double *x)
     for (int p = 0; p < r->n; p++)
         for (int i = 0; i < all; i++) {
             int row = ids[p] < n_rows ? ids[p] : 0;
-            g->inputs[p * all + i] = (g->inputs[p * all + i] + table[row * all + i] * sqrt(width)) / sqrt(2.0);
+            g->inputs[p * all + i] =
+                (g->inputs[p * all + i] + table[row * all + i] * sqrt(width)) / sqrt(2.0);
         }
     free(table);
 }
@@ -72,7 +73,8 @@ static double *gemma_attention(struct gemma *g, int layer, const double *input)
     const struct reference *r = g->r;
     int dim = r->head_dim, n = r->n, kv_width = r->n_kv_heads * dim, source = source_of(r, layer);
     bool windowed = is_windowed(r, layer);
-    double base = windowed ? 1e4 : r->rope_base, *divisors = windowed ? NULL : load(r, -1, "rope_freqs.weight");
+    double base = windowed ? 1e4 : r->rope_base,
+           *divisors = windowed ? NULL : load(r, -1, "rope_freqs.weight");
     double *q = multiply(r, layer, "attn_q", input, n, r->n_embd, 0, r->n_heads * dim);
     normalize(r, layer, "attn_q_norm", q, n * r->n_heads, dim);
     rotate(r, q, r->n_heads, dim, base, divisors, true);
@@ -129,8 +131,9 @@ static double *gemma_experts(const struct reference *r, int layer, const double 
 {
     int n_embd = r->n_embd, n_ff = r->n_ff_expert, chosen[64];
     bool both = has_tensor(r, layer, "ffn_gate_up_exps.weight");
-    double *router_input = copy_vector(x, (size_t)(r->n * n_embd)), *input = copy_vector(x, (size_t)(r->n * n_embd)),
-           *scale = load(r, layer, "ffn_gate_inp.scale"), *out = zeros((size_t)(r->n * n_embd));
+    double *router_input = copy_vector(x, (size_t)(r->n * n_embd)),
+           *input = copy_vector(x, (size_t)(r->n * n_embd)), *scale = load(r, layer, "ffn_gate_inp.scale"),
+           *out = zeros((size_t)(r->n * n_embd));
     normalize_plain(r, router_input, r->n, n_embd);
     for (int i = 0; i < r->n * n_embd; i++)
         router_input[i] *= scale[i % n_embd] / sqrt(n_embd);
@@ -141,10 +144,10 @@ static double *gemma_experts(const struct reference *r, int layer, const double 
         choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
             int e = chosen[i];
-            double *gate = multiply(r, layer, both ? "ffn_gate_up_exps" : "ffn_gate_exps", input + p * n_embd, 1,
-                                    n_embd, both ? 2 * e * n_ff : e * n_ff, n_ff);
-            double *up = multiply(r, layer, both ? "ffn_gate_up_exps" : "ffn_up_exps", input + p * n_embd, 1, n_embd,
-                                  both ? (2 * e + 1) * n_ff : e * n_ff, n_ff);
+            double *gate = multiply(r, layer, both ? "ffn_gate_up_exps" : "ffn_gate_exps", input + p * n_embd,
+                                    1, n_embd, both ? 2 * e * n_ff : e * n_ff, n_ff);
+            double *up = multiply(r, layer, both ? "ffn_gate_up_exps" : "ffn_up_exps", input + p * n_embd, 1,
+                                  n_embd, both ? (2 * e + 1) * n_ff : e * n_ff, n_ff);
             for (int k = 0; k < n_ff; k++)
                 up[k] *= activate(r, gate[k]);
             double *y = multiply(r, layer, "ffn_down_exps", up, 1, n_ff, e * n_embd, n_embd);
@@ -232,8 +235,8 @@ static void match(const struct reference *r, double *y, const double *x)
     }
 }
 
-static double *coefficients(const struct reference *r, int layer, const char *name, const double *x, int n_altup,
-                            int n_out)
+static double *coefficients(const struct reference *r, int layer, const char *name, const double *x,
+                            int n_altup, int n_out)
 {
     double *input = copy_vector(x, (size_t)(r->n * r->n_embd));
     normalize(r, layer, "altup_router_norm", input, r->n, r->n_embd);
@@ -303,7 +306,8 @@ static void run_altup(struct gemma *g, double *x)
     }
     memcpy(x, streams[0], (size_t)n_items * sizeof *x);
     for (int a = 1; a < n_altup; a++) {
-        double *y = multiply(r, -1, "altup_unembd_proj", streams[a], r->n, r->n_embd, (a - 1) * r->n_embd, r->n_embd);
+        double *y =
+            multiply(r, -1, "altup_unembd_proj", streams[a], r->n, r->n_embd, (a - 1) * r->n_embd, r->n_embd);
         match(r, y, streams[0]);
         add_expert(x, y, 1.0, n_items);
         free(y);

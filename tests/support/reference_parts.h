@@ -1,5 +1,5 @@
-// Pieces of a forward pass in double precision: private to reference_forward.c and reference_gemma.c. Arrays are
-// owned by the caller: free() them.
+// Pieces of a forward pass in double precision: private to reference_forward.c and reference_gemma.c. Arrays
+// are owned by the caller: free() them.
 #pragma once
 
 #include "engine/file/gguf.h"
@@ -40,7 +40,8 @@ static inline bool is_of(const struct reference *r, const char *families)
 
 void give_up(const char *what);
 double number_of_key(const struct reference *r, const char *suffix, double otherwise);
-double layer_number(const struct reference *r, const char *suffix, int layer); // of an array with an item a layer
+double layer_number(const struct reference *r, const char *suffix,
+                    int layer); // of an array with an item a layer
 double *load(const struct reference *r, int layer, const char *name);
 double *zeros(size_t n);
 double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n, int n_in,

@@ -63,7 +63,8 @@ TEST(every_family_of_the_table_opens)
 {
     const struct family *family;
     for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
-        struct model *model = open_recipe(state, &(struct model_recipe){.family = family->name, .n_layers = 2});
+        struct model *model =
+            open_recipe(state, &(struct model_recipe){.family = family->name, .n_layers = 2});
         assert_string_equal(model_family_name(model), family->name);
         assert_string_equal(model->name, "made for a test");
         assert_int_equal(model->shape.n_layers, 2);

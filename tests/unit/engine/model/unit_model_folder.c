@@ -49,7 +49,8 @@ static uint32_t key_u32(const struct making *making, const char *suffix, uint32_
     struct error error;
     uint32_t value = otherwise;
     snprintf(key, sizeof key, "%s.%s", making->name, suffix);
-    return gguf_u32(making->gguf, key, &value, NULL, &error) == STATUS_OK ? value : otherwise; // else an array
+    return gguf_u32(making->gguf, key, &value, NULL, &error) == STATUS_OK ? value
+                                                                          : otherwise; // else an array
 }
 
 // --- config.json ---
@@ -118,7 +119,8 @@ static void write_config(const struct making *making)
     char path[128];
     if (is_part(making->item))
         buffer_add_format(&json, "{\"model_type\":\"%.*s\",\"vision_config\":{},\"text_config\":",
-                          (int)(strlen(making->item->model_type) - strlen("_text")), making->item->model_type);
+                          (int)(strlen(making->item->model_type) - strlen("_text")),
+                          making->item->model_type);
     buffer_add_format(&json, "{\"model_type\":\"%s\"%s", making->item->model_type, making->item->config);
     if (strcmp(making->name, "deepseek2"))
         buffer_add_format(&json, ",\"head_dim\":%u", making->head_dim);
@@ -356,7 +358,8 @@ static void put_whole(const struct making *making, struct safetensors_writer *wr
     if (form >= FORM_EVEN_MXFP4) {
         put_blocks(writer, name, tensor, up);
     } else if (form == FORM_AS_IS || form == FORM_FLOAT32) {
-        static const char *const dtypes[] = {[TENSOR_F32] = "F32", [TENSOR_F16] = "F16", [TENSOR_BF16] = "BF16"};
+        static const char *const dtypes[] = {
+            [TENSOR_F32] = "F32", [TENSOR_F16] = "F16", [TENSOR_BF16] = "BF16"};
         uint64_t shape[3] = {0};
         for (uint32_t i = 0; i < tensor->n_dims; i++)
             shape[i] = tensor->dims[tensor->n_dims - 1 - i];
@@ -559,7 +562,7 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
 #define TWO_HEADS   ",\"num_key_value_heads\":2,\"intermediate_size\":96"
 #define GEMMA4                                                                                               \
     ",\"global_head_dim\":32,\"layer_types\":" LAYER_TYPES TWO_HEADS                                         \
-    ",\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},\"full_attention\":"                 \
+    ",\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},\"full_attention\":"               \
     "{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5,\"rope_theta\":1000000.0}}"
 
 static struct folder_case cases[] = {

@@ -432,7 +432,8 @@ TEST(keys_name_further_ends_and_additions)
     tokenizer_close(tokenizer);
 }
 
-// What llama.cpp's converter writes for Gemma 4: no text is cut into words, and some settings are not written.
+// What llama.cpp's converter writes for Gemma 4: no text is cut into words, and some settings are not
+// written.
 TEST(gemma4_merges_characters_by_rank_and_keeps_line_breaks_together)
 {
     struct vocabulary_file file = {0};
