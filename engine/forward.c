@@ -133,11 +133,21 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model *model = pass->forward->model;
-    struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
+    const struct model_shape *shape = pass->shape;
+    bool gated = shape->attention.gated;
+    struct product products[] = {slot_product(gated ? m->gated.query_gate : m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     bool own = model->layers[index].kv_layer == index, from_keys = own && !layer->weights[SLOT_ATTN_V];
     pass->operations->products(pass->backend, products, !own ? 1 : from_keys ? 2 : 3, input, pass->n_rows);
+    if (gated) {
+        int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
+        struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
+        pass->operations->copy_columns(pass->backend, m->q, to, m->gated.query_gate, query, n_heads, dim,
+                                       pass->n_rows);
+        pass->operations->copy_columns(pass->backend, m->gated.gate, to, m->gated.query_gate, gate, n_heads,
+                                       dim, pass->n_rows);
+    }
     enter_phase(pass, PHASE_ATTENTION);
     normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
     if (own && model->family->values_normalized)
@@ -173,7 +183,8 @@ static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
-    struct attention_parameters parameters = {.layer = tensors->kv_layer,
+    const struct model_layer *source = &pass->forward->model->layers[tensors->kv_layer];
+    struct attention_parameters parameters = {.layer = source->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
@@ -181,23 +192,27 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
+    if (shape->attention.gated)
+        pass->operations->activate(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
+                                   pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
 
-// After attention in the last layer with keys and values of its own, only the output rows are computed.
-static void keep_outputs(struct pass *pass, bool normed_wanted)
+// After the last layer that stores keys and values, or a state, only the output rows are computed; their heads
+// are put in `heads`.
+static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     if (pass->step->n_outputs == pass->n_rows)
         return;
-    pass->operations->gather(pass->backend, m->out.heads, pass->heads);
+    pass->operations->gather(pass->backend, heads, pass->heads);
     pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
     if (pass->shape->altup.n)
         altup_keep_outputs(pass);
-    if (pass->operations->keep_outputs)
+    if (pass->forward->model->heads) // layers follow
         pass->operations->keep_outputs(pass->backend);
-    pass->heads = m->out.heads;
+    pass->heads = heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
     pass->n_rows = pass->step->n_outputs;
@@ -301,7 +316,7 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
 }
 
-// The last layer with keys and values of its own.
+// The last layer with keys and values, or a state, of its own.
 static int32_t last_stored(const struct model *model)
 {
     int32_t layer = model->shape.n_layers - 1;
@@ -310,10 +325,50 @@ static int32_t last_stored(const struct model *model)
     return layer;
 }
 
-static void run_layer(struct pass *pass, int32_t index)
+// branch = attention(input). False: a last layer without outputs, of which only the keys and values are needed.
+static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, bool normed_wanted)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    bool last = index == last_stored(pass->forward->model);
+    pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
+    if (pass->shape->latent.dim)
+        latent_project(pass, layer, input);
+    else
+        project_heads(pass, index, input);
+    rotate_heads(pass, index);
+    if (tensors->kv_layer == index)
+        pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
+    if (last && pass->step->n_outputs == 0)
+        return false;
+    attend_pages(pass, index);
+    enter_phase(pass, PHASE_PRODUCTS);
+    if (last)
+        keep_outputs(pass, m->out.heads, normed_wanted);
+    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
+                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    return true;
+}
+
+// branch = delta rule(input). False: a last layer without outputs, of which only the state is needed.
+static bool run_recurrent(struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    bool last = index == pass->shape->n_layers - 1;
+    pass->heads = m->delta.heads;
+    delta_run(pass, index, input);
+    if (last && pass->step->n_outputs == 0)
+        return false;
+    if (last)
+        keep_outputs(pass, m->out.delta, false);
+    multiply_rows(pass, slot_product(m->branch, &pass->forward->layers[index], SLOT_DELTA_OUT), pass->heads);
+    return true;
+}
+
+static void run_layer(struct pass *pass, int32_t index)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
     bool parallel = pass->shape->parallel_residual;
     bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
@@ -327,22 +382,9 @@ static void run_layer(struct pass *pass, int32_t index)
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
-    if (pass->shape->latent.dim)
-        latent_project(pass, layer, seen);
-    else
-        project_heads(pass, index, seen);
-    rotate_heads(pass, index);
-    if (tensors->kv_layer == index)
-        pass->operations->kv_store(pass->backend, index, m->k, m->v);
-    bool last = index == last_stored(pass->forward->model);
-    if (last && pass->step->n_outputs == 0)
-        return; // without outputs only the keys and values are needed
-    attend_pages(pass, index);
-    enter_phase(pass, PHASE_PRODUCTS);
-    if (last)
-        keep_outputs(pass, parallel && !ffn_normed);
-    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    if (tensors->recurrent ? !run_recurrent(pass, index, seen)
+                           : !run_attention(pass, index, seen, parallel && !ffn_normed))
+        return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
@@ -413,6 +455,23 @@ static void fill_rope(struct forward *forward, struct step *step)
     step->n_rope_dims = model->shape.rope.n_dims;
 }
 
+// Asserts the slots of recurrent states: a slot that is written belongs to one sequence of the step.
+static void check_slots(const struct forward *forward, const struct step *step)
+{
+    for (int32_t i = 0; i < step->n_sequences && forward->model->shape.delta.n_layers; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        assert(sequence->state_out >= 0 && sequence->state_out < forward->limits.n_state_slots);
+        assert(sequence->position == 0 ||
+               (sequence->state_in >= 0 && sequence->state_in < forward->limits.n_state_slots));
+        for (int32_t j = 0; j < step->n_sequences; j++) {
+            const struct step_sequence *other = &step->sequences[j];
+            assert(j == i || (other->state_out != sequence->state_out &&
+                              (other->position == 0 || other->state_in != sequence->state_out)));
+            (void)other;
+        }
+    }
+}
+
 // Asserts the caller's arguments; jobs were checked earlier.
 static void check_step(const struct forward *forward, const struct step *step)
 {
@@ -451,6 +510,7 @@ static void check_step(const struct forward *forward, const struct step *step)
 static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
+    check_slots(forward, step);
     fill_rope(forward, step);
     step->stops = stops;
     struct pass pass = {.forward = forward,

@@ -1,5 +1,5 @@
 // Private state of a forward pass: the model's weights in the backend and the matrices of a step. Created and
-// destroyed by forward_create.c, used by forward.c and forward_latent.c.
+// destroyed by forward_create.c, used by forward.c, forward_delta.c and forward_latent.c.
 #pragma once
 
 #include "engine/forward.h"
@@ -16,6 +16,19 @@ struct latent_matrices {
     struct matrix *query;        // [R, query_dim]
     struct matrix *head_queries; // [R, heads x (key_dim + n_rope_dims)]
     struct matrix *head_values;  // [R, heads x value_dim]
+};
+
+// Layers with gated attention, and recurrent layers.
+struct gated_matrices {
+    struct matrix *query_gate; // [R, heads x 2 key_dim]
+    struct matrix *gate;       // [R, heads x value_dim]
+};
+
+struct delta_matrices {
+    struct matrix *qkv, *convolved; // [R, n_channels]
+    struct matrix *gate, *heads;    // [R, heads x value_dim]
+    struct matrix *beta, *alpha;    // [R, heads]
+    struct matrix *beta_alpha;      // [R, 2 heads]
 };
 
 struct expert_matrices {
@@ -48,6 +61,7 @@ struct altup_matrices {
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
+    struct matrix *delta;      // [O, heads x value_dim] of a recurrent last layer
     struct matrix *logits;     // [O, n_vocab]
 };
 
@@ -57,6 +71,8 @@ struct forward_matrices {
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
     struct latent_matrices latent;
+    struct gated_matrices gated;
+    struct delta_matrices delta;
     struct expert_matrices experts;
     struct input_matrices input;
     struct altup_matrices altup;
@@ -115,3 +131,10 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
+
+// Recurrent layers (forward_delta.c).
+// Creates SLOT_DELTA_CONVOLUTION of a layer, if it has one, with the taps as rows.
+enum status delta_load_convolution(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+struct state_shape delta_state_shape(const struct model_shape *shape, int32_t n_slots);
+// Computes the layer up to its output product; the result is in matrices.delta.heads.
+void delta_run(const struct pass *pass, int32_t index, const struct matrix *input);

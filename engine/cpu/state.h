@@ -8,6 +8,7 @@
 #include "engine/cpu/pages.h"
 #include "engine/cpu/product/memory.h"
 #include "engine/cpu/product/product.h"
+#include "engine/cpu/states.h"
 
 struct sampler;
 
@@ -86,6 +87,7 @@ struct cpu_backend {
     struct page_group *groups; // [n_groups]
     int32_t n_groups;
     struct page_place *places; // [n_layers]
+    struct states states;
     struct prepared prepared;
     struct routing routing;
     struct step_buffers buffers;
@@ -154,6 +156,12 @@ void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *w
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// recurrent.c
+void cpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                  const struct weight *kernel, int32_t layer);
+void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                    struct matrix *beta, const struct delta_parameters *parameters);
 
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed

@@ -9,7 +9,8 @@
 
 struct config {
     const struct value *json;
-    struct value defaults; // the model_type's
+    const struct value *outer; // of a vision-language model; NULL: none
+    struct value defaults;     // the model_type's
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;

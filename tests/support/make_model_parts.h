@@ -7,7 +7,7 @@
 
 enum { TENSORS_MAX = 1024, NAME_BYTES = 64 };
 
-enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS };
+enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS, MADE_DECAY };
 
 struct made_tensor {
     char name[NAME_BYTES];

@@ -27,6 +27,7 @@ struct reference {
 struct heads {
     const double *q, *k, *v;
     int n_kv, key, value; // key-value heads and dims of a head
+    const double *gates;  // multiply the heads' results; NULL: none
 };
 
 // Whether the family is one of several names, separated by blanks.
