@@ -351,7 +351,7 @@ struct backend_operations {
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models
-    // are refused. From now on the matrix has n_cols columns, at most as many as it was created with.
+    // are refused. From now on the matrix has n_cols columns, at most its number at creation.
     void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
     // The others of these models, not NULL where set_columns is not.
     // From now on rows [0, n_outputs) are the rows output_rows: for rope and attend, until end.

@@ -108,14 +108,6 @@ uint64_t model_mapped_bytes(const struct model *model)
     return gguf_is_generated(model->gguf, &model->layer_embd) ? 0 : model->layer_embd.size_bytes;
 }
 
-struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
-{
-    const struct attention_shape *attention = &model->shape.attention;
-    return model->heads
-               ? model->heads[model->layers[layer].kv_layer]
-               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
-}
-
 uint64_t model_n_parameters(const struct model *model)
 {
     uint64_t n = 0;

@@ -239,11 +239,17 @@ enum status model_open_taking(struct model **model, struct gguf *gguf, struct er
 void model_close(struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 // The heads of the keys and values that a layer reads.
-struct layer_heads model_layer_heads(const struct model *model, int32_t layer);
+static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
+{
+    const struct attention_shape *attention = &model->shape.attention;
+    return model->heads
+               ? model->heads[model->layers[layer].kv_layer]
+               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
+}
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
-// Of the table of the layers' inputs. It is read row by row in the file's mapping, so that its pages need no
-// memory.
+// The bytes of the table of the layers' inputs if it is read in the file's mapping, row by row: such a table
+// needs no memory. 0: none is.
 uint64_t model_mapped_bytes(const struct model *model);
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), equal for copies under other names. Reads all of it.

@@ -127,7 +127,7 @@ static enum status read_temperature(struct model *model, struct key_reader *read
     return reader->status;
 }
 
-// Of the layers with or without a window; all layers with a window have the same.
+// The key's width in layers with a window, which all have the same, or in the others.
 static int32_t key_dim_of(const struct model *model, bool windowed)
 {
     for (int32_t i = 0; i < model->shape.n_layers && model->heads; i++)
