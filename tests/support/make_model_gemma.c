@@ -24,7 +24,7 @@ static int32_t input_width(const struct maker *maker)
 static bool is_shared(const struct maker *maker, int32_t layer)
 {
     int32_t n_layers = maker->recipe.n_layers;
-    return !has_experts(maker) && n_layers > 3 && layer >= n_layers - SHARED;
+    return !has_experts(maker) && n_layers > 4 && layer >= n_layers - SHARED;
 }
 
 static int32_t head_dim_of(const struct maker *maker, int32_t layer)
