@@ -353,7 +353,8 @@ static void read_altup(struct key_reader *reader, struct model *model)
         return;
     altup->n = read_size(reader, "altup.num_inputs", -1, 2, MODEL_ALTUP_MAX);
     altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
-    altup->laurel_rank = laurel && laurel->dims[1] <= MODEL_WIDTH_MAX ? (int32_t)laurel->dims[1] : 1;
+    bool ranked = laurel && laurel->dims[1] >= 1 && laurel->dims[1] <= MODEL_WIDTH_MAX;
+    altup->laurel_rank = ranked ? (int32_t)laurel->dims[1] : 1;
     make_key(reader, "activation_sparsity_scale", key);
     if (reader->status == STATUS_OK)
         reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
