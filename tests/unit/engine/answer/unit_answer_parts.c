@@ -547,7 +547,8 @@ static const struct {
     {"unsloth-Apriel-1.5", "apriel", "none"},
     {"meetkai-functionary-medium-v3.1", "functionary", "none"},
     {"google-gemma-2-2b-it", "none", "none"},
-    {"google-gemma-4-31B-it", "gemma-4", "none"},
+    {"google-gemma-4-31B-it", "gemma-4", "gemma-4"},
+    {"google-gemma-4-31B-it-interleaved", "gemma-4", "gemma-4"},
     {"microsoft-Phi-3.5-mini-instruct", "none", "none"},
     {"llama-cpp-rwkv-world", "none", "think"},
 };
