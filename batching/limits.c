@@ -97,8 +97,8 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     const struct model *model = attempt->model;
     int32_t n_host = attempt->placement.n_host_layers;
     if (!takes_host(&attempt->placement)) {
-        memory[DEVICE].weight_bytes =
-            wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_weight_bytes(model);
+        memory[DEVICE].weight_bytes = wanted->backend ? forward_weight_bytes(model, wanted->backend)
+                                                      : model_weight_bytes(model) - model_mapped_bytes(model);
         return;
     }
     int before = n_host > 0 ? HOST : DEVICE;

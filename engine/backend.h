@@ -48,6 +48,9 @@ struct kv_shape {
     // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
     int32_t n_heads;
     int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
+    // [n_layers] heads of each layer, where they differ; 0 heads: no pages. NULL: all layers as above. Only
+    // for a backend with set_columns.
+    const struct layer_heads *layers;
 };
 
 // Recurrent states in float32. A slot holds the state of one sequence after some number of its tokens, in all
@@ -147,7 +150,8 @@ struct step {
 
 struct norm_parameters {
     enum norm_kind kind;
-    const struct weight *weight, *bias; // bias may be NULL
+    // bias may be NULL; weight, too, for NORM_RMS in a backend with set_columns: all are 1
+    const struct weight *weight, *bias;
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector
@@ -290,7 +294,8 @@ struct backend_operations {
     bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
-    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
+    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given); a token beyond the
+    // table's rows gets row 0.
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table);
     // `out` may be `in`.
@@ -359,6 +364,23 @@ struct backend_operations {
     // qkv, alpha and beta are undefined afterwards.
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);
+    // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models
+    // are refused. From now on the matrix has n_cols columns, at most its number at creation.
+    void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
+    // The others of these models, not NULL where set_columns is not.
+    // From now on rows [0, n_outputs) are the rows output_rows: for rope and attend, until end.
+    void (*keep_outputs)(struct backend *backend);
+    // Rows of groups of `width` columns. out[r]'s group i, from `first` on, += the sum over x[r]'s groups j
+    // of (coefficients[r][i * groups of x + j] + bias) * group j, in order of j; coefficients NULL: 0.
+    void (*mix)(struct backend *backend, struct matrix *out, int32_t first, const struct matrix *coefficients,
+                float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+    // Scales the groups of `width` columns after the first to the root mean square of the first; a mean
+    // square below 1e-5 counts as 1e-5.
+    void (*match_rms)(struct backend *backend, struct matrix *x, int32_t width, int32_t n_rows);
+    // x[r] = max(0, x[r] - (mean + factor * standard deviation)), both of the row x[r].
+    void (*sparsify)(struct backend *backend, struct matrix *x, int32_t n_rows, float factor);
+    // x[r] *= weight, item by item
+    void (*multiply)(struct backend *backend, struct matrix *x, const struct weight *weight, int32_t n_rows);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
     // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
     // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two

@@ -75,6 +75,25 @@ static void print_outside(const char *name, const char *text)
     buffer_finish(&shown);
 }
 
+// The heads of windowed and of other layers, and how many layers read an earlier layer's keys and values.
+static void print_layers(const struct model *model)
+{
+    int32_t n_layers[2] = {0}, n_shared = 0;
+    struct layer_heads heads[2] = {{0}};
+    for (int32_t i = 0; i < model->shape.n_layers; i++) {
+        bool windowed = model->layers[i].windowed;
+        n_layers[windowed]++;
+        n_shared += model->layers[i].kv_layer != i;
+        heads[windowed] = model_layer_heads(model, i);
+    }
+    printf("layers     ");
+    for (int windowed = 1; windowed >= 0; windowed--)
+        if (n_layers[windowed])
+            printf(" %d %s a window, %d key-value heads of %d;", n_layers[windowed],
+                   windowed ? "with" : "without", heads[windowed].n_kv_heads, heads[windowed].key_dim);
+    printf(" %d share earlier keys and values\n", n_shared);
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -89,6 +108,8 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
            shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
            shape->attention.key_dim, shape->n_ff);
+    if (model->heads)
+        print_layers(model);
     if (shape->experts.n)
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
     if (shape->delta.n_layers)
@@ -122,6 +143,9 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
                (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
+    if (model_mapped_bytes(model))
+        printf("mapped      inputs of the layers, %.1f MB, read from the file row by row\n",
+               (double)model_mapped_bytes(model) / 1e6);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
 }
 
@@ -155,11 +179,11 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
             first = false;
         }
     buffer_add_format(&out,
-                      "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"states\":%llu,\"pages\":%llu,"
-                      "\"n_states\":%d,\"n_pages\":%d},",
-                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
-                      (unsigned long long)plan->state_bytes, (unsigned long long)plan->page_bytes,
-                      plan->batch.n_state_slots, plan->batch.n_pages);
+                      "},\"memory\":{\"weights\":%llu,\"mapped\":%llu,\"matrices\":%llu,\"states\":%llu,"
+                      "\"pages\":%llu,\"n_states\":%d,\"n_pages\":%d},",
+                      (unsigned long long)plan->weight_bytes, (unsigned long long)model_mapped_bytes(model),
+                      (unsigned long long)plan->matrix_bytes, (unsigned long long)plan->state_bytes,
+                      (unsigned long long)plan->page_bytes, plan->batch.n_state_slots, plan->batch.n_pages);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
                       (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
     fwrite(out.data, 1, out.size, stdout);

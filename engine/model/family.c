@@ -402,6 +402,29 @@ static const struct family families[] = {
      .window_chunked = true,
      .unwindowed_unrotated = true,
      .unrotated_temperature = 0.1},
+    {.name = "gemma4", // E2B, E4B, 12B, 26B-A4B, 31B
+     .norm = NORM_RMS,
+     .activation = ACTIVATION_GELU_TANH,
+     .rope_style = ROPE_HALVES,
+     .required = PRE_NORMS | POST_NORMS | ATTENTION | QK_NORM | GATED_MLP,
+     .experts_allowed = true,
+     .experts_normalized = true,
+     .embedding_by_width = true,
+     .window_rope_base = 10000.0,
+     .layers_vary = true,
+     .values_normalized = true,
+     .experts_beside_mlp = true},
+    {.name = "gemma3n", // E2B, E4B
+     .norm = NORM_RMS,
+     .activation = ACTIVATION_GELU_TANH,
+     .rope_style = ROPE_HALVES,
+     .required = PRE_NORMS | POST_NORMS | ATTENTION | QK_NORM | GATED_MLP,
+     .embedding_by_width = true,
+     .window_pattern = 5,
+     .window_rope_base = 10000.0,
+     .layers_vary = true,
+     .values_normalized = true,
+     .altup = true},
 };
 
 const struct family *family_at(size_t index)

@@ -68,6 +68,11 @@ struct family {
     double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none
+    bool layers_vary;       // layers may differ in heads and MLPs, share keys and values, and have own inputs
+    bool values_normalized; // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
+                            // without a window uses the projection of its keys
+    bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
+    bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
 };
 
 // NULL: no such family.

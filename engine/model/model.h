@@ -95,6 +95,18 @@ struct rope_shape {
     bool queries_own_table, unrotated_own_table;
 };
 
+// Alternating updates (AltUp; Baykal et al. 2023, arXiv:2301.13310) as in Gemma 3n: the residual stream has n
+// parts; a layer computes with one of them and predicts the others. n 0: none.
+struct altup_shape {
+    int32_t n, active;
+    int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
+};
+
+// The pages of one layer, where layers differ in them.
+struct layer_heads {
+    int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
+};
+
 struct scales_shape {
     float embedding, residual, logits; // 1: none
     float logits_softcap;              // 0: none
@@ -105,9 +117,9 @@ struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
-    int32_t n_ff;
+    int32_t n_ff;               // the largest of all layers
     enum activation_kind activation;
-    struct attention_shape attention;
+    struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
     struct delta_shape delta;
@@ -117,6 +129,8 @@ struct model_shape {
     float norm_epsilon;
     bool unit_head_norms;   // q and k are normalized without weights, where they are rotated
     bool parallel_residual; // attention and MLP both read the layer's input
+    int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
+    struct altup_shape altup;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -166,6 +180,21 @@ enum layer_slot {
     SLOT_DELTA_DECAY,
     SLOT_DELTA_NORM,
     SLOT_DELTA_OUT,
+    SLOT_ROUTER_SCALE, // experts beside an MLP (Gemma 4)
+    SLOT_FFN_POST_NORM_1,
+    SLOT_FFN_NORM_2,
+    SLOT_FFN_POST_NORM_2,
+    SLOT_INPUT_GATE, // a layer's own input
+    SLOT_INPUT_OUT,
+    SLOT_INPUT_POST_NORM,
+    SLOT_ALTUP_ROUTER_NORM, // alternating updates
+    SLOT_ALTUP_ROUTER,
+    SLOT_ALTUP_PREDICT,
+    SLOT_ALTUP_CORRECT,
+    SLOT_ALTUP_SCALE,
+    SLOT_LAUREL_IN,
+    SLOT_LAUREL_OUT,
+    SLOT_LAUREL_POST_NORM,
     SLOT_COUNT,
 };
 
@@ -177,6 +206,12 @@ struct model_layer {
     struct xielu xielu; // with ACTIVATION_XIELU
     bool recurrent;     // the gated delta rule in place of attention
     int32_t store;      // number among the layers with attention, or among the recurrent layers
+    int32_t n_ff;
+    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale; // multiplies the layer's output; 1: none
+    // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
+    // distance from it. -INFINITY: none
+    float sparsity;
 };
 
 struct model {
@@ -185,7 +220,10 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
         output_bias;
+    struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
+    struct tensor altup_proj, altup_unembd_proj;
     struct model_layer *layers; // [n_layers]
+    struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
     char name[128];             // general.name, else the file's name
@@ -203,6 +241,7 @@ enum {
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
+    MODEL_ALTUP_MAX = 16,
 };
 
 // Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or
@@ -214,8 +253,19 @@ void model_close(struct model *model);
 // Whether a layer has experts in place of an MLP.
 bool model_has_experts(const struct model_shape *shape, int32_t layer);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
+// The heads of the keys and values that a layer reads.
+static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
+{
+    const struct attention_shape *attention = &model->shape.attention;
+    return model->heads
+               ? model->heads[model->layers[layer].kv_layer]
+               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
+}
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+// The bytes of the table of the layers' inputs if it is read in the file's mapping, row by row: such a table
+// needs no memory. 0: none is.
+uint64_t model_mapped_bytes(const struct model *model);
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), equal for copies under other names. Reads all of it.
 // After an interrupt (NULL: none) it returns at once and the hash has no meaning.

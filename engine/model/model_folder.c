@@ -252,6 +252,18 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
         break;
+    case FORM_FLOAT32: {
+        float *items = arena_allocate_array(&folder->arena, from->dims[0], sizeof *items);
+        if (from->n_dims != 1 || !tensor_traits(from->type)->dequantize)
+            return wrong_shape(from, "a vector", error);
+        if (!items)
+            return out_of_memory(error);
+        tensor_traits(from->type)->dequantize(from->data, items, from->dims[0]);
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * sizeof *items;
+        tensor->data = items;
+        return STATUS_OK;
+    }
     case FORM_TRANSPOSED:
         if (origin->is_bias)
             return STATUS_OK;
@@ -616,7 +628,7 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
+            is_unused_output(folder, name) || (folder->config.language_part && folder_is_tower(name)))
             continue;
         if ((folder->config.nvfp4 || folder->config.quantization.method) &&
             folder_is_activation_scale(name)) {

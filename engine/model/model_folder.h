@@ -9,7 +9,8 @@
 //   - NVFP4: items, block scales and factors are separate tensors -> blocks with scales, and factors
 //   - FP8, compressed-tensors, GPTQ, AWQ: model_folder_quantized.h
 //   - Llama 3's rope scaling: numbers -> a tensor of divisors
-//   - vision-language models: only the language model, under its usual names; general.name says so
+//   - models with towers for images or audio: only the language model, under its usual names; general.name says
+//     so
 // Matrices that need no conversion stay in the file's mapping; the others are converted when they are loaded.
 // tokenizer.json, tokenizer_config.json and the chat template become the keys tokenizer.huggingface.json,
 // tokenizer.huggingface.config and tokenizer.chat_template. Names: github.com/huggingface/transformers,

@@ -60,17 +60,21 @@ static void read_sizes(struct config *config)
         shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
+    if (layers_vary(config) && config->status == STATUS_OK)
+        folder_put_layers(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
-    put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
+    if (!layers_vary(config))
+        put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
-    put_integer(config, "feed_forward_length",
-                read_integer(config, "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size",
-                             4 * n_embd));
+    if (!layers_vary(config))
+        put_integer(config, "feed_forward_length",
+                    read_integer(config, "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size",
+                                 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
                     read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
@@ -229,16 +233,17 @@ static void read_numbers(struct config *config)
         {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
         {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
          "expert_shared_count"},
-        {"num_experts_per_tok moe_k moe_topk", "expert_used_count"},
+        {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     };
     char name[128];
+    bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find_setting(config, integers[i].from))
+        if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
@@ -344,6 +349,7 @@ static void refuse_unknown(struct config *config)
         {"deepseek_v3", "rope_interleave", true},
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
+        {"gemma3n_text", "altup_correct_scale", true},
     };
     const char *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
@@ -370,6 +376,9 @@ static void refuse_unknown(struct config *config)
     if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
         check_unrotated(config);
     check_sparse_layers(config);
+    if (layers_vary(config) && is_text(find_setting(config, "use_bidirectional_attention"), "all"))
+        refuse_setting(config, ERROR_MODEL_FILE, "use_bidirectional_attention",
+                       find_setting(config, "use_bidirectional_attention"));
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -433,6 +442,8 @@ static void read_windows(struct config *config)
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
+    if (layers_vary(config))
+        return; // folder_put_layers wrote the pattern
     if (find_setting(config, "layer_types"))
         put_layer_types(config, find_setting(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
@@ -450,6 +461,9 @@ static enum status take_text_config(struct config *config, const struct value *j
                                            {"llama4", "llama4_text"},
                                            {"qwen3_vl", "qwen3_vl_text"},
                                            {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+                                           {"gemma3n", "gemma3n_text"},
+                                           {"gemma4", "gemma4_text"},
+                                           {"gemma4_unified", "gemma4_unified_text"},
                                            {"qwen3_5", "qwen3_5_text"},
                                            {"qwen3_5_moe", "qwen3_5_moe_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

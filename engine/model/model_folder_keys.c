@@ -58,6 +58,11 @@ static const struct folder_key keys[] = {
      "sliding_window_pattern _sliding_window_pattern",
      NULL},
     {"config.json", KEY_READ,
+     "per_layer_config global_head_dim num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
+     "use_double_wide_mlp hidden_size_per_layer_input enable_moe_block top_k_experts altup_num_inputs "
+     "altup_active_idx altup_correct_scale activation_sparsity_pattern",
+     NULL},
+    {"config.json", KEY_READ,
      "n_routed_experts num_local_experts num_experts n_shared_experts num_experts_per_tok "
      "moe_intermediate_size shared_expert_intermediate_size routed_scaling_factor scoring_func topk_method "
      "norm_topk_prob first_k_dense_replace n_group topk_group decoder_sparse_step moe_layer_freq "
@@ -94,8 +99,8 @@ static const struct folder_key keys[] = {
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
-     "mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
+     "laurel_rank num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input num_mtp_layers "
+     "mtp_num_hidden_layers mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -111,13 +116,15 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_NO_PART,
      "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
-     "moe_norm_min aux_loss_alpha seq_aux "
+     "moe_norm_min aux_loss_alpha seq_aux altup_coef_clip "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
-    // used for images, which are not supported
+    // used for images and audio, which are not supported
     {"config.json", KEY_NO_PART,
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
-     "video_token_id vision_start_token_id vision_end_token_id "
+     "audio_config audio_token_id boa_token_id boi_token_id eoa_token_id eoa_token_index eoi_token_id "
+     "video_token_id vision_soft_tokens_per_image audio_soft_tokens_per_image "
+     "vision_start_token_id vision_end_token_id "
      "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
      NULL},
 

@@ -2,6 +2,7 @@
 // another row here.
 #include "engine/model/model_folder_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LLAMA_GLOBALS                                                                                        \
@@ -303,6 +304,42 @@ static const struct folder_rule olmo2_layers[] = {
     HEAD_NORMS(FORM_AS_IS),
     GATED_MLP,
     END};
+static const struct folder_rule gemma4_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    END};
+#define FOUR_NORMS                                                                                           \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
+        {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},                      \
+        {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_AS_IS},                                \
+    {                                                                                                        \
+        "model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS                             \
+    }
+#define LAYER_INPUT                                                                                          \
+    {"model.layers.*.per_layer_input_gate", "inp_gate", FORM_AS_IS},                                         \
+        {"model.layers.*.per_layer_projection", "proj", FORM_AS_IS},                                         \
+    {                                                                                                        \
+        "model.layers.*.post_per_layer_input_norm", "post_norm", FORM_AS_IS                                  \
+    }
+static const struct folder_rule gemma4_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"=model.layers.*.layer_scalar", "layer_output_scale.weight", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_1", "post_ffw_norm_1", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_2", "post_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.pre_feedforward_layernorm_2", "pre_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.router.proj", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.router.scale", "ffn_gate_inp.scale", FORM_AS_IS},
+    {"=model.layers.*.router.per_expert_scale", "ffn_down_exps.scale", FORM_FLOAT32},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    END};
 
 static const struct folder_rule nemotron_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                       {"model.norm", "output_norm", FORM_ADD_ONE},
@@ -426,9 +463,33 @@ static const struct folder_rule llama4_layers[] = {
     {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
+static const struct folder_rule gemma3n_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    {"model.altup_projections.{}", "altup_proj", FORM_STACKED},
+    {"model.altup_unembed_projections.{}", "altup_unembd_proj", FORM_STACKED},
+    END};
+static const struct folder_rule gemma3n_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"model.layers.*.altup.router_norm", "altup_router_norm", FORM_AS_IS},
+    {"model.layers.*.altup.modality_router", "altup_router", FORM_AS_IS},
+    {"model.layers.*.altup.prediction_coefs", "altup_predict_coef", FORM_AS_IS},
+    {"model.layers.*.altup.correction_coefs", "altup_correct_coef", FORM_AS_IS},
+    {"=model.layers.*.altup.correct_output_scale", "altup_correct_scale.weight", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_left", "laurel_l", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_right", "laurel_r", FORM_AS_IS},
+    {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
+    END};
 
-#define SILU "silu swish"
-#define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
+#define SILU      "silu swish"
+#define GELU_TANH "gelu_pytorch_tanh gelu_new"
+#define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
 // Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
 // all models are in model_folder_config.c.
@@ -581,6 +642,21 @@ static const struct folder_rule llama4_layers[] = {
 #define QWEN3_VL_MOE_DEFAULTS                                                                                \
     "{\"rms_norm_eps\":1e-6,\"num_experts\":60,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"    \
     "\"norm_topk_prob\":true,\"max_position_embeddings\":128000}"
+#define GEMMA4_SETTINGS                                                                                      \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"            \
+    "\"global_head_dim\":512,\"num_kv_shared_layers\":0,\"rope_parameters\":{\"sliding_attention\":"         \
+    "{\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\","                           \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
+#define GEMMA4_DEFAULTS                                                                                      \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":512,\"max_position_embeddings\":131072,"                         \
+    "\"hidden_size_per_layer_input\":256}"
+#define GEMMA4_UNIFIED_DEFAULTS                                                                              \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":1024,\"max_position_embeddings\":262144}"
+#define GEMMA3N_DEFAULTS                                                                                     \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"intermediate_size\":16384,\"num_kv_shared_layers\":15,\"sliding_window\":512,"                        \
+    "\"max_position_embeddings\":32768,\"final_logit_softcapping\":30.0,\"rope_theta\":1000000.0,"           \
+    "\"hidden_size_per_layer_input\":256,\"altup_num_inputs\":4,\"altup_active_idx\":0}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
 static const struct folder_family families[] = {
@@ -678,6 +754,12 @@ static const struct folder_family families[] = {
     {"afmoe", "afmoe", llama_globals, afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true, AFMOE_DEFAULTS},
     {"llama4_text", "llama4", llama_globals, llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
      LLAMA4_DEFAULTS},
+    {"gemma4_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA4_DEFAULTS},
+    {"gemma4_unified_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN,
+     true, GEMMA4_UNIFIED_DEFAULTS},
+    {"gemma3n_text", "gemma3n", gemma3n_globals, gemma3n_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA3N_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)
@@ -725,14 +807,14 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
     return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
 }
 
-bool folder_is_sight(struct text name)
+bool folder_is_tower(struct text name)
 {
-    static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.",
-                                        "vision_model."};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    static const char *const towers[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.", "embed_vision.",
+                                         "embed_audio.",  "visual.",                "vision_model."};
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         bool inside = begins_with(name, "model.");
         struct text rest = {name.data + (inside ? 6 : 0), name.size - (inside ? 6 : 0)};
-        if (begins_with(rest, parts[i]))
+        if (begins_with(rest, towers[i]))
             return true;
     }
     return false;

@@ -13,6 +13,7 @@
 enum folder_form {
     FORM_AS_IS,
     FORM_ADD_ONE,              // float32, 1 added to weights
+    FORM_FLOAT32,              // a vector, converted at once
     FORM_TRANSPOSED,           // weights are transposed; biases are not
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
@@ -72,8 +73,8 @@ const char *folder_family_name_at(size_t index);                        // a mod
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// Whether the tensor belongs to the vision part of a vision-language model, which is not computed.
-bool folder_is_sight(struct text name);
+// Whether the tensor belongs to the part of a model that reads images or audio, which is not computed.
+bool folder_is_tower(struct text name);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {

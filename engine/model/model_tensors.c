@@ -32,6 +32,10 @@ enum width {
     LATENT_VALUE,
     QUERY_LATENT,
     HEADS_KEY_VALUE,
+    INPUT, // a layer's own input
+    ALTUP,
+    ALTUP_SQUARE,
+    LAUREL,
     DELTA_CHANNELS, // from here on: recurrent layers
     DELTA_INNER,
     DELTA_HEADS,
@@ -83,6 +87,21 @@ static const struct {
     [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
     [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
     [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
+    [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
+    [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_POST_NORM_2] = {"post_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_INPUT_GATE] = {"inp_gate", MATRIX_UNBIASED, {EMBD, INPUT, ONE}},
+    [SLOT_INPUT_OUT] = {"proj", MATRIX_UNBIASED, {INPUT, EMBD, ONE}},
+    [SLOT_INPUT_POST_NORM] = {"post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER_NORM] = {"altup_router_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER] = {"altup_router", MATRIX_UNBIASED, {EMBD, ALTUP, ONE}},
+    [SLOT_ALTUP_PREDICT] = {"altup_predict_coef", MATRIX_UNBIASED, {ALTUP, ALTUP_SQUARE, ONE}},
+    [SLOT_ALTUP_CORRECT] = {"altup_correct_coef", MATRIX_UNBIASED, {ALTUP, ALTUP, ONE}},
+    [SLOT_ALTUP_SCALE] = {"altup_correct_scale", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
+    [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
+    [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_DELTA_QKV] = {"attn_qkv", MATRIX_UNBIASED, {EMBD, DELTA_CHANNELS, ONE}},
     [SLOT_DELTA_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, DELTA_INNER, ONE}},
     [SLOT_DELTA_BETA] = {"ssm_beta", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
@@ -102,6 +121,7 @@ enum {
     MLP = GATE_UP | SLOT(FFN_DOWN),
     MOE = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
     SHARED_EXPERT = SLOT(SHARED_GATE) | SLOT(SHARED_UP) | SLOT(SHARED_DOWN),
+    UNSHARED = SLOT(ATTN_K) | SLOT(ATTN_V) | SLOT(ATTN_K_NORM), // not of a layer that reads another's keys
 };
 
 _Static_assert(SLOT_OF_FAMILY_LAST < 32, "a family lists its slots in 32 bits");
@@ -138,6 +158,10 @@ static void set_widths(struct tensor_search *search)
     widths[HEADS_OUT] = (int64_t)shape->attention.n_heads *
                         (shape->latent.dim ? shape->latent.value_dim : shape->attention.value_dim);
     widths[FF] = shape->n_ff;
+    widths[INPUT] = shape->n_layer_input;
+    widths[ALTUP] = shape->altup.n;
+    widths[ALTUP_SQUARE] = (int64_t)shape->altup.n * shape->altup.n;
+    widths[LAUREL] = shape->altup.laurel_rank;
     widths[EXPERTS] = shape->experts.n;
     widths[FF_EXPERT] = shape->experts.n_ff;
     widths[FF_SHARED] = shape->experts.n_ff_shared;
@@ -156,6 +180,22 @@ static void set_widths(struct tensor_search *search)
     widths[DELTA_HEADS_TWICE] = 2 * (int64_t)shape->delta.n_heads;
     widths[DELTA_VALUE] = shape->delta.value_dim;
     widths[DELTA_TAPS] = shape->delta.n_taps;
+}
+
+// The widths in which layers may differ.
+static void set_layer_widths(struct tensor_search *search, int32_t index)
+{
+    const struct model *model = search->model;
+    struct layer_heads heads = model_layer_heads(model, index);
+    int64_t *widths = search->widths;
+    if (!model->heads)
+        return;
+    widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
+    widths[KEY] = (int64_t)heads.n_kv_heads * heads.key_dim;
+    widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
+    widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
+    widths[KEY_DIM] = heads.key_dim;
+    widths[FF] = model->layers[index].n_ff;
 }
 
 static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
@@ -240,7 +280,9 @@ static enum status take_matrix(struct tensor_search *search, const char *name, b
                                const int64_t dims[3], struct tensor *out)
 {
     enum status status = take_tensor(search, name, required, dims, out);
-    return status == STATUS_OK && out->data ? take_scales(search, name, out) : status;
+    // There the router's ".scale" is a vector of its input: SLOT_ROUTER_SCALE.
+    bool is_input = search->model->family->experts_beside_mlp && strstr(name, ".ffn_gate_inp.");
+    return status == STATUS_OK && out->data && !is_input ? take_scales(search, name, out) : status;
 }
 
 // Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
@@ -275,12 +317,12 @@ static enum status take_qk_norm(struct tensor_search *search, const char *name, 
     const struct model_shape *shape = &search->model->shape;
     int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
-    int64_t each[3] = {shape->attention.key_dim, n_heads, 1};
+    int64_t each[3] = {search->widths[KEY_DIM], n_heads, 1};
     if (search->model->family->qk_norm_full)
-        return take_vector(search, name, required, n_heads * shape->attention.key_dim, out);
+        return take_vector(search, name, required, n_heads * each[0], out);
     if (tensor && has_dims(tensor, each))
         return take_tensor(search, name, required, each, out);
-    return take_vector(search, name, required, shape->attention.key_dim, out);
+    return take_vector(search, name, required, each[0], out);
 }
 
 static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,
@@ -289,7 +331,8 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     char name[NAME_BYTES];
     struct tensor *weight = &search->model->layers[index].tensors[slot];
     bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
-    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name, "weight");
+    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name,
+               slot == SLOT_ROUTER_SCALE ? "scale" : "weight");
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         return take_qk_norm(search, name, required, slot, weight);
     int64_t dims[3];
@@ -445,6 +488,56 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
+// the file has it.
+static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
+{
+    struct model_layer *layer = &search->model->layers[index];
+    struct tensor both = {0};
+    char name[NAME_BYTES];
+    int64_t n_rows = search->widths[FF_EXPERT];
+    layer_name(name, index, "ffn_gate_up_exps", "weight");
+    enum status status =
+        take_matrix(search, name, false,
+                    (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
+    *found = both.data != NULL;
+    if (status != STATUS_OK || !*found)
+        return status;
+    uint64_t half_bytes = (uint64_t)n_rows * tensor_row_bytes(&both);
+    both.matrix_stride_bytes = 2 * half_bytes;
+    both.dims[1] = (uint64_t)n_rows;
+    both.size_bytes /= 2;
+    layer->tensors[SLOT_GATE_EXPERTS] = layer->tensors[SLOT_UP_EXPERTS] = both;
+    layer->tensors[SLOT_UP_EXPERTS].data = (const char *)both.data + half_bytes;
+    return STATUS_OK;
+}
+
+// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, alternating
+// updates, and the factor of its output.
+static enum status take_varied(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot beside[] = {SLOT_ROUTER_SCALE, SLOT_FFN_POST_NORM_1, SLOT_FFN_NORM_2,
+                                             SLOT_FFN_POST_NORM_2},
+                                 inputs[] = {SLOT_INPUT_GATE, SLOT_INPUT_OUT, SLOT_INPUT_POST_NORM};
+    const struct model_shape *shape = &search->model->shape;
+    struct tensor scale = {0};
+    char name[NAME_BYTES];
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && shape->experts.n && status == STATUS_OK; i++)
+        status = take_weight(search, index, beside[i], true);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && shape->n_layer_input && status == STATUS_OK; i++)
+        status = take_weight(search, index, inputs[i], true);
+    for (int i = SLOT_ALTUP_ROUTER_NORM; i <= SLOT_LAUREL_POST_NORM && shape->altup.n && status == STATUS_OK;
+         i++)
+        status = take_weight(search, index, (enum layer_slot)i, true);
+    layer_name(name, index, "layer_output_scale", "weight");
+    if (status == STATUS_OK)
+        status = take_vector(search, name, false, 1, &scale);
+    if (status == STATUS_OK && scale.data)
+        tensor_traits(scale.type)->dequantize(scale.data, &search->model->layers[index].output_scale, 1);
+    return status;
+}
+
 // The tensors of a recurrent layer; ssm_a has no ".weight".
 static enum status take_delta(struct tensor_search *search, int32_t index)
 {
@@ -501,13 +594,20 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
     uint32_t required = family->required, optional = family->optional;
+    set_layer_widths(search, index);
+    if (search->model->layers[index].kv_layer != index)
+        required &= ~(uint32_t)UNSHARED;
+    else if (family->values_normalized && !search->model->layers[index].windowed) {
+        required &= ~(uint32_t)SLOT(ATTN_V);
+        optional |= SLOT(ATTN_V);
+    }
     if (family->residual == RESIDUAL_BY_FFN_NORM) { // the first layer decides for all
         optional &= ~(uint32_t)SLOT(FFN_NORM);
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
     if (model_has_experts(&search->model->shape, index)) {
-        required = (required & ~(uint32_t)MLP) | MOE;
+        required = (required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
@@ -525,6 +625,11 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         required &= ~(uint32_t)GATE_UP;
         status = take_fused(search, index, &fused_gate_up);
     }
+    bool both = false;
+    if (status == STATUS_OK && (required & SLOT(GATE_EXPERTS)))
+        status = take_gate_up_experts(search, index, &both);
+    if (both)
+        required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS));
     for (int slot = 0; slot <= SLOT_OF_FAMILY_LAST && status == STATUS_OK; slot++) {
         uint32_t bit = 1u << slot;
         if ((required | optional) & bit)
@@ -539,8 +644,45 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_delta(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
         set_unit_norms(search, layer);
+    if (status == STATUS_OK && family->layers_vary)
+        status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
+    return status;
+}
+
+// The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows),
+// and the projection of the embedding.
+static enum status take_layer_inputs(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const struct tensor *table = gguf_tensor(model->gguf, "per_layer_token_embd.weight");
+    int64_t width = model->shape.n_layer_input * (int64_t)model->shape.n_layers,
+            n_vocab = model->shape.n_vocab;
+    if (model->shape.n_layer_input == 0)
+        return STATUS_OK;
+    if (table && table->dims[1] >= 1 && table->dims[1] < (uint64_t)n_vocab)
+        n_vocab = (int64_t)table->dims[1];
+    enum status status = take_tensor(search, "per_layer_token_embd.weight", true,
+                                     (int64_t[3]){width, n_vocab, 1}, &model->layer_embd);
+    if (status == STATUS_OK)
+        status = take_matrix(search, "per_layer_model_proj.weight", true,
+                             (int64_t[3]){search->widths[EMBD], width, 1}, &model->layer_embd_proj);
+    if (status == STATUS_OK)
+        status = take_vector(search, "per_layer_proj_norm.weight", true, model->shape.n_layer_input,
+                             &model->layer_embd_norm);
+    return status;
+}
+
+static enum status take_altup(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.altup.n - 1};
+    enum status status = STATUS_OK;
+    if (model->shape.altup.n)
+        status = take_matrix(search, "altup_proj.weight", true, dims, &model->altup_proj);
+    if (model->shape.altup.n && status == STATUS_OK)
+        status = take_matrix(search, "altup_unembd_proj.weight", true, dims, &model->altup_unembd_proj);
     return status;
 }
 
@@ -568,7 +710,11 @@ static enum status take_globals(struct tensor_search *search)
         status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
     if (status == STATUS_OK && !model->output.data)
         model->output = model->token_embd; // tied
-    const struct tensor *rope;             // read before, by model_read_rope
+    if (status == STATUS_OK)
+        status = take_layer_inputs(search);
+    if (status == STATUS_OK)
+        status = take_altup(search);
+    const struct tensor *rope; // read before, by model_read_rope
     static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
                                         "rope_factors_long.weight"};
     for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
@@ -588,6 +734,20 @@ static bool is_redundant(struct text name)
     static const struct text suffix = {".attn_rot_embd.weight", sizeof ".attn_rot_embd.weight" - 1};
     return name.size > suffix.size &&
            memcmp(name.data + name.size - suffix.size, suffix.data, suffix.size) == 0;
+}
+
+// Whether it belongs to the keys and values of a layer that reads another layer's.
+static bool is_of_shared(const struct model *model, struct text name)
+{
+    static const char *const suffixes[] = {"attn_k.", "attn_v.", "attn_k_norm."};
+    char prefix[48];
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes && model->layers[i].kv_layer != i; k++) {
+            int size = snprintf(prefix, sizeof prefix, "blk.%" PRId32 ".%s", i, suffixes[k]);
+            if (name.size > (size_t)size && memcmp(name.data, prefix, (size_t)size) == 0)
+                return true;
+        }
+    return false;
 }
 
 // Layers after the last one predict further tokens, for speculation; the logits do not depend on them.
@@ -611,6 +771,7 @@ static enum status refuse_left_over(struct tensor_search *search)
     for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
         if (is_redundant(tensor->name) || is_beyond(search->model, tensor->name) ||
+            is_of_shared(search->model, tensor->name) ||
             bsearch(&tensor, search->found, search->n_found, sizeof(*search->found), compare_pointers))
             continue;
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
