@@ -330,6 +330,7 @@ static enum status place_model(struct command_embed *embed, const struct setting
     bool recurrent = runtime->model->shape.delta.n_layers > 0; // fewer texts: each has a state in memory
     struct limits_wanted wanted = {.n_sequences_max = recurrent ? 0 : n_texts,
                                    .n_tokens_max = n_rows,
+                                   .no_snapshots = true,
                                    .page_bytes = settings->engine.kv_memory_bytes,
                                    .hidden_only = true};
     enum status status = runtime_kv_type(settings, &kv_type, error);
