@@ -586,36 +586,6 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
-// Apertus: tensors of one item become keys with an item for each layer.
-static enum status add_xielu(struct folder *folder, struct gguf_writer *keys, struct error *error)
-{
-    static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
-                                           {"alpha_n", "xielu.alpha_n"},
-                                           {"beta", "xielu.beta"},
-                                           {"eps", "xielu.eps"}};
-    int64_t n_layers = folder->config.shape.n_layers;
-    float items[MODEL_LAYERS_MAX];
-    if (strcmp(folder->config.family->activations, "xielu") != 0)
-        return STATUS_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (int64_t layer = 0; layer < n_layers; layer++) {
-            char name[128];
-            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
-            size_t index = safetensors_find(folder->weights, text_from_string(name));
-            const struct tensor *tensor =
-                index == SIZE_MAX ? NULL : &safetensors_at(folder->weights, index)->tensor;
-            if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||
-                tensor_traits(tensor->type)->block_items != 1)
-                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected one item",
-                                 name);
-            tensor_traits(tensor->type)->dequantize(tensor->data, &items[layer], 1);
-            folder->used[index] = true;
-        }
-        gguf_writer_f32s(keys, names[i][1], items, (size_t)n_layers);
-    }
-    return STATUS_OK;
-}
-
 static bool is_unused_output(const struct folder *folder, struct text name)
 {
     return folder->config.shape.tied &&
@@ -661,7 +631,7 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
     if (status == STATUS_OK)
-        status = add_xielu(folder, keys, error);
+        status = folder_add_xielu(folder->weights, &folder->config, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;

@@ -150,6 +150,10 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
 // The factor of the matrix whose items have that name; compressed-tensors stores its reciprocal.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
+// model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
+enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
+                             bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+
 // model_folder_files.c: files of the folder, in the arena. *found false and no error if the file does not
 // exist.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
