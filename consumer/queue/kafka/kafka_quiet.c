@@ -11,8 +11,9 @@ static bool is_behind(const struct partition *partition)
     if (!partition || !partition->owned)
         return false;
     bool is_idle = partition->fetching.at_end && partition->map.n_running == 0;
+    bool is_read = partition->fetching.at_end || partition->fetching.paused;
     return (is_idle && partition->map.watermark > partition->committed) ||
-           ((partition->fetching.at_end || partition->fetching.paused) && partition->gaps.are_unsaved);
+           (is_read && partition->gaps.are_unsaved && partition->committed >= 0); // else no job was started
 }
 
 void kafka_quiet_commit(struct kafka_transport *kafka)

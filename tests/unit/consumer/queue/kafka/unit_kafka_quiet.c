@@ -151,6 +151,9 @@ TEST(gaps_after_a_running_job_are_committed_when_no_record_follows)
     partition->fetching.at_end = true;
     assert_int_equal(commit_after(999), 0);
     assert_int_equal(commit_after(1), 1);
+    partition->committed = -1; // no job was started yet
+    assert_int_equal(commit_after(1000), 0);
+    partition->committed = POSITION;
     partition->owned = false;
     assert_int_equal(commit_after(1000), 0);
 }
