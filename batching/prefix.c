@@ -580,8 +580,8 @@ static bool take_pages(struct prefix_tree *tree, struct prefix_node *node)
     return copies;
 }
 
-// Writes the pages of the path to the block table's entries before `end`; a deeper node's page replaces that of
-// an ancestor.
+// Writes the pages of the path to the block table's entries before `end`; the page of a deeper node replaces an
+// ancestor's page.
 static void write_table(const struct prefix_tree *tree, const struct prefix_node *node, int32_t end,
                         int32_t *pages)
 {

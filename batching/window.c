@@ -209,9 +209,11 @@ static struct sequence *next_from(const struct window *window, const struct pref
 static struct sequence *next_offered(const struct window *window)
 {
     struct sequence *sequence = next_from(window, window->tree->cursor, WINDOW_PREFIX_LEAST);
-    struct sequence *oldest = LIST_ITEM(window->offered->sequences.first, struct sequence, wait.level_link);
-    if (!sequence && !is_blocked(window, oldest))
-        return oldest;
+    struct list_link *link = window->offered->sequences.first;
+    for (int i = 0; i < WINDOW_OLDEST_MAX && link && !sequence; i++, link = link->next) {
+        struct sequence *oldest = LIST_ITEM(link, struct sequence, wait.level_link);
+        sequence = is_blocked(window, oldest) ? NULL : oldest;
+    }
     for (int i = 0; i < 2 && !sequence; i++)
         sequence = next_from(window, window->tree->roots[i], 0);
     return sequence;

@@ -16,7 +16,13 @@
 
 #include "batching/sequence.h"
 
-enum { WINDOW_PASSED_MAX = 2048, WINDOW_SHARE = 8, WINDOW_SCAN_MAX = 32, WINDOW_PREFIX_LEAST = 4 };
+enum {
+    WINDOW_PASSED_MAX = 2048,
+    WINDOW_SHARE = 8,
+    WINDOW_SCAN_MAX = 32,
+    WINDOW_PREFIX_LEAST = 4,
+    WINDOW_OLDEST_MAX = 8
+};
 
 struct window_level {
     int32_t priority;
