@@ -71,7 +71,7 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
     if (settings->tool.type && !gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->tool.type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], false},
+    const struct file_use uses[] = {{"IN", settings->positionals[0], .is_model = true},
                                     {"OUT", settings->positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
@@ -80,12 +80,16 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
 // tokenizer.json, which the file contains too.
 static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
 {
-    struct text unknown;
-    enum status status = vocabulary_write_ggml(gguf, keys, &unknown, error);
-    if (status == STATUS_OK && unknown.size)
+    struct vocabulary_gaps gaps;
+    enum status status = vocabulary_write_ggml(gguf, keys, &gaps, error);
+    if (status == STATUS_OK && gaps.unknown.size)
         log_write(LOG_WARNING,
                   "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
-                  (int)unknown.size, unknown.data);
+                  (int)gaps.unknown.size, gaps.unknown.data);
+    if (status == STATUS_OK && gaps.ignored.size)
+        log_write(LOG_WARNING,
+                  "%.*s has no key in GGUF: sheaf follows it, other programs give some texts other tokens",
+                  (int)gaps.ignored.size, gaps.ignored.data);
     if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
         gguf_writer_text(keys, "general.type", TEXT("model"));
     return status;

@@ -54,6 +54,7 @@ struct row_work {
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*activate)(float *out, const float *gate, const float *up, int32_t n);
+    const struct xielu *xielu;
     const struct norm_parameters *norm;
 };
 
@@ -127,6 +128,22 @@ void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
     spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
+}
+
+static void xielu_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.xielu(matrix_row(work->out, row), work->out->n_cols, work->xielu);
+}
+
+void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .xielu = parameters};
+    spread_rows(backend, n_rows, 8 * (int64_t)x->n_cols, xielu_row, &work);
 }
 
 static void activate_row(void *context, int32_t row, int thread)

@@ -37,6 +37,7 @@ struct routing {
     int32_t *first;       // [n_experts + 1] index of each expert's first pair in `order`
     float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
+    bool weighs_inputs; // struct route_parameters
 };
 
 struct step_buffers {
@@ -123,6 +124,7 @@ void cpu_activate(struct backend *base, struct matrix *out, const struct matrix 
                   const struct matrix *up, int32_t n_rows, enum activation_kind kind);
 void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
 void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
+void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,

@@ -1,6 +1,7 @@
 #include "engine/model/model_folder.h"
 
 #include "engine/file/gguf_made.h"
+#include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "schemas/base/hash.h"
 
@@ -244,6 +245,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return STATUS_OK;
         break;
     case FORM_ADD_ONE:
+        if (origin->is_bias)
+            return STATUS_OK;
         if (from->n_dims != 1)
             return wrong_shape(from, "a vector", error);
         tensor->type = TENSOR_F32;
@@ -267,6 +270,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     case FORM_EVEN:
     case FORM_ODD:
     case FORM_EVERY:
+    case FORM_FIRST_COLUMNS:
+    case FORM_SECOND_COLUMNS:
     case FORM_EVEN_MXFP4:
     case FORM_ODD_MXFP4:
     case FORM_EVERY_MXFP4: {
@@ -569,6 +574,36 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
+// Apertus: tensors of one item become keys with an item for each layer.
+static enum status add_xielu(struct folder *folder, struct gguf_writer *keys, struct error *error)
+{
+    static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
+                                           {"alpha_n", "xielu.alpha_n"},
+                                           {"beta", "xielu.beta"},
+                                           {"eps", "xielu.eps"}};
+    int64_t n_layers = folder->config.shape.n_layers;
+    float items[MODEL_LAYERS_MAX];
+    if (strcmp(folder->config.family->activations, "xielu") != 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int64_t layer = 0; layer < n_layers; layer++) {
+            char name[128];
+            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
+            size_t index = safetensors_find(folder->weights, text_from_string(name));
+            const struct tensor *tensor =
+                index == SIZE_MAX ? NULL : &safetensors_at(folder->weights, index)->tensor;
+            if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||
+                tensor_traits(tensor->type)->block_items != 1)
+                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected one item",
+                                 name);
+            tensor_traits(tensor->type)->dequantize(tensor->data, &items[layer], 1);
+            folder->used[index] = true;
+        }
+        gguf_writer_f32s(keys, names[i][1], items, (size_t)n_layers);
+    }
+    return STATUS_OK;
+}
+
 static bool is_unused_output(const struct folder *folder, struct text name)
 {
     return folder->config.shape.tied &&
@@ -600,7 +635,7 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                      "the output matrix is missing, and \"tie_word_embeddings\" is not true");
 }
 
-static enum status add_tensors(struct folder *folder, struct error *error)
+static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     size_t n = safetensors_n_tensors(folder->weights);
     folder->used = calloc(n + 1, sizeof *folder->used);
@@ -613,6 +648,8 @@ static enum status add_tensors(struct folder *folder, struct error *error)
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
+    if (status == STATUS_OK)
+        status = add_xielu(folder, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;
@@ -675,7 +712,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
         return status;
-    status = add_tensors(folder, error);
+    status = add_tensors(folder, keys, error);
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
 }
 

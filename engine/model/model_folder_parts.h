@@ -12,13 +12,14 @@
 // How a GGUF tensor is made from tensors of the folder.
 enum folder_form {
     FORM_AS_IS,
-    FORM_ADD_ONE,       // float32, 1 added
-    FORM_TRANSPOSED,    // weights are transposed; biases are not
-    FORM_ROWS_Q,        // rows reordered from halves to adjacent pairs, per head
-    FORM_ROWS_K,        // the same
-    FORM_ROWS_BY_HEAD,  // q, k, v of each head together -> all q, all k, all v
-    FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
-    FORM_STACKED,       // a tensor for each "{}" from 0 on, stacked into one
+    FORM_ADD_ONE,              // float32, 1 added to weights
+    FORM_TRANSPOSED,           // weights are transposed; biases are not
+    FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
+    FORM_ROWS_K,               // the same
+    FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
+    FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
+    FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
+    FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
@@ -38,6 +39,9 @@ enum folder_form {
     FORM_EVEN,
     FORM_ODD,
     FORM_EVERY, // all rows of such a tensor
+    // [experts, columns, 2 rows], transposed: gate, then up
+    FORM_FIRST_COLUMNS,
+    FORM_SECOND_COLUMNS,
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
@@ -64,6 +68,7 @@ struct folder_family {
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
+const char *folder_family_name_at(size_t index);                        // a model_type; NULL past the end
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);

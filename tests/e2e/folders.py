@@ -171,6 +171,18 @@ def a_folder_without_tokenizer_json_answers_from_vocab_json_and_merges_txt(test)
 
 
 @case
+def a_quantized_folder_keeps_a_tokenizer_that_does_not_fall_back_to_bytes(test):
+    vocab = {token: i for i, token in enumerate(["<unk>", "<0x21>", "a", "b", "\u2581"])}
+    model = {"type": "BPE", "unk_token": "<unk>", "byte_fallback": False, "vocab": vocab, "merges": []}
+    blanks = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    folder = write(test, "model", tokenizer_json={"normalizer": blanks, "model": model}, tokenizer_config_json={})
+    done = test.run("quantize", folder, "model.gguf", "--type", "q8_0")
+    assert "byte_fallback false of the tokenizer has no key in GGUF: sheaf follows it" in done.err, done
+    for given in (folder, "model.gguf"):
+        assert json.loads(test.run("tokenize", given, stdin='{"text": "a !b"}').out) == [2, 4, 0, 3], given
+
+
+@case
 def an_adapter_beside_the_weights_is_named(test):
     folder = write(test, "adapter", adapter_config_json={"peft_type": "LORA", "base_model_name_or_path": "maker/model"})
     assert "adapter_config.json: a LoRA adapter of maker/model is not built: merge it" in test.run("inspect", folder, status=1).err
