@@ -86,30 +86,6 @@ static void make_nvfp4(const struct folder *folder, const struct origin *origin,
     }
 }
 
-static enum status make_quantized(const struct folder *folder, const struct origin *origin,
-                                  const struct tensor *tensor, char *out, struct error *error)
-{
-    const struct folder_shape *shape = &folder->config.shape;
-    enum folder_form form = origin->rule->form;
-    struct folder_places places = {.n_rows = tensor->dims[1]};
-    places.rows = malloc(places.n_rows * sizeof *places.rows);
-    if (form == FORM_DELTA_COLUMNS)
-        places.columns = malloc(tensor->dims[0] * sizeof *places.columns);
-    enum status status = STATUS_OK;
-    if (!places.rows || (form == FORM_DELTA_COLUMNS && !places.columns))
-        status = out_of_memory(error);
-    for (uint64_t row = 0; row < places.n_rows && status == STATUS_OK; row++)
-        places.rows[row] = folder_source_row(shape, form, row, places.n_rows);
-    for (uint64_t i = 0; i < tensor->dims[0] && places.columns && status == STATUS_OK; i++)
-        places.columns[i] = (int32_t)folder_source_column(shape, i);
-    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
-        status = folder_matrix_write(&folder->matrices[origin->matrices + i], &places,
-                                     out + i * tensor->size_bytes / origin->n_sources, error);
-    free(places.rows);
-    free(places.columns);
-    return status;
-}
-
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct folder *folder = context;
@@ -118,7 +94,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
     if (origin->is_quantized)
-        return make_quantized(folder, origin, tensor, out, error);
+        return folder_matrices_write(&folder->config.shape, origin->rule->form,
+                                     folder->matrices + origin->matrices, tensor, out, error);
     if (origin->is_nvfp4) {
         make_nvfp4(folder, origin, tensor, data);
     } else if (origin->rule->form >= FORM_FIRST_HALF) {
@@ -162,24 +139,6 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
-// The columns of matrices with act-order, sorted.
-static enum status set_order(struct folder *folder, const struct origin *origin, struct tensor *tensor,
-                             struct error *error)
-{
-    const struct folder_matrix *matrices = &folder->matrices[origin->matrices];
-    bool is_ordered = false;
-    for (size_t i = 0; i < origin->n_sources; i++)
-        is_ordered |= matrices[i].is_ordered && tensor->type != TENSOR_F32;
-    if (!is_ordered)
-        return STATUS_OK;
-    int32_t *order = arena_allocate_array(&folder->arena, origin->n_sources * tensor->dims[0], sizeof *order);
-    enum status status = order ? STATUS_OK : out_of_memory(error);
-    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
-        status = folder_matrix_order(&matrices[i], order + i * tensor->dims[0], error);
-    tensor->order = order;
-    return status;
-}
-
 static enum status set_quantized_form(struct folder *folder, struct tensor *tensor,
                                       const struct origin *origin, struct error *error)
 {
@@ -205,7 +164,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
     tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
     if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes))
         return wrong_shape(matrices->items, "fewer items", error);
-    return set_order(folder, origin, tensor, error);
+    return folder_matrices_order(matrices, origin->n_sources, &folder->arena, tensor, error);
 }
 
 // Shape and size of a tensor of reordered rows.

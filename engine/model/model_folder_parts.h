@@ -121,6 +121,14 @@ void folder_make_decay(const struct folder_shape *shape, const struct tensor *fr
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 
+// model_folder_matrix_rows.c: matrices that become one tensor, which has their type. Writes their rows.
+enum status folder_matrices_write(const struct folder_shape *shape, enum folder_form form,
+                                  const struct folder_matrix *matrices, const struct tensor *tensor,
+                                  char *out, struct error *error) WARN_UNUSED;
+// Sets tensor->order, in the arena, if the columns of one must be sorted by group.
+enum status folder_matrices_order(const struct folder_matrix *matrices, size_t n, struct arena *arena,
+                                  struct tensor *tensor, struct error *error) WARN_UNUSED;
+
 // model_folder_experts.c: forms from FORM_FIRST_HALF on. `from`: matrices (or vectors) of all experts;
 // `scales`: MXFP4's exponents. Sets type, dims and size of `out`. False: the shape of `from` does not fit.
 bool folder_part_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
