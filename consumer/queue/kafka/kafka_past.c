@@ -1,5 +1,5 @@
 // Figures of partitions that this worker does not own any more. They stay for watch.figures_kept_ms, because
-// a scraper may see the next owner's only later, and are those of the group's offsets: for the same partition
+// a scraper may see the next owner's only later, and follow the group's offsets: for the same partition
 // the next owner shows the same or, with newer records, more.
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
