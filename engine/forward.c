@@ -58,7 +58,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
                            bool experts)
 {
     const struct backend_operations *operations = pass->operations;
-    enum activation_kind activation = pass->forward->model->family->activation;
+    enum activation_kind activation = pass->shape->activation;
     if (operations->gated_products) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
@@ -77,18 +77,18 @@ static void enter_phase(struct pass *pass, enum step_phase phase)
     pass->operations->phase(pass->backend, phase);
 }
 
-static void embed_tokens(struct pass *pass)
+void pass_embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     enter_phase(pass, PHASE_EMBED);
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
-                            forward->position_embd);
+                            forward->position_embd, forward->token_types);
     if (forward->embd_norm)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
-// QKV projection.
-static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
+// QKV projection, or one part of it.
+static void project_heads(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -96,14 +96,17 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
-    pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
+    bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
+    pass->operations->products(pass->backend, products + !queries, queries + 2 * keys, input, pass->n_rows);
     enter_phase(pass, PHASE_ATTENTION);
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
+    if (queries)
+        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
+    if (keys)
+        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
 }
 
 // Applies rope to queries and keys.
-static void rotate_heads(struct pass *pass, int32_t index)
+static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -112,23 +115,34 @@ static void rotate_heads(struct pass *pass, int32_t index)
         return;
     int own = shape->rope.queries_own_table ? 1 : 0;
     int table = tensors->windowed && shape->rope.n_tables == 2 && !own ? 1 : 0;
-    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
-                           own ? own : table);
-    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
+    if (parts & PASS_QUERIES)
+        pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
+                               shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
+                               own ? own : table);
+    if (parts & PASS_KEYS)
+        pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
+                               shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
+}
+
+// Bidirectional: pages hold the keys and values of one layer at a time.
+static int32_t page_layer(const struct pass *pass, int32_t index)
+{
+    return pass->shape->bidirectional ? 0 : index;
 }
 
 static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
-    struct attention_parameters parameters = {.layer = index,
+    int32_t window = shape->bidirectional ? shape->window.n_positions / 2 + 1 : shape->window.n_positions;
+    struct attention_parameters parameters = {.layer = page_layer(pass, index),
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
-                                              .window = tensors->windowed ? shape->window.n_positions : 0,
+                                              .window = tensors->windowed ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
+                                              .relative_bias = pass->forward->relative_bias,
+                                              .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
 }
@@ -161,7 +175,7 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
     } else {
         multiply_rows(pass, up, input);
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
-                                   pass->forward->model->family->activation);
+                                   pass->shape->activation);
     }
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
@@ -205,16 +219,20 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     }
 }
 
-// Residual sum: x += branch, after the post-norm if the family has one.
+// Residual sum: x += branch, after the post-norm or before it if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
     struct matrix *branch = pass->forward->matrices.branch;
-    if (layer->weights[post_norm])
+    bool has_norm = layer->weights[post_norm] != NULL,
+         sum_first = pass->forward->model->family->normed_after_sum;
+    if (has_norm && !sum_first)
         normalize_slot(pass, branch, branch, layer, post_norm, false);
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
+    if (has_norm && sum_first)
+        normalize_slot(pass, pass->x, pass->x, layer, post_norm, false);
 }
 
-static void run_layer(struct pass *pass, int32_t index)
+void pass_project(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -228,15 +246,20 @@ static void run_layer(struct pass *pass, int32_t index)
     if (pass->shape->latent.dim)
         latent_project(pass, layer, seen);
     else
-        project_heads(pass, index, seen);
-    rotate_heads(pass, index);
-    pass->operations->kv_store(pass->backend, index, m->k, m->v);
-    bool last = index == pass->shape->n_layers - 1;
-    if (last && pass->step->n_outputs == 0)
-        return; // without outputs only the keys and values are needed
+        project_heads(pass, index, seen, parts);
+    rotate_heads(pass, index, parts);
+    if (parts & PASS_KEYS)
+        pass->operations->kv_store(pass->backend, page_layer(pass, index), m->k, m->v);
+}
+
+void pass_finish_layer(struct pass *pass, int32_t index)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct forward_matrices *m = &pass->forward->matrices;
+    bool parallel = pass->shape->parallel_residual, ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
-    if (last)
+    if (index == pass->shape->n_layers - 1)
         keep_outputs(pass, parallel && !ffn_normed);
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
                   pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
@@ -253,6 +276,14 @@ static void run_layer(struct pass *pass, int32_t index)
     else
         run_mlp(pass, layer, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
+}
+
+static void run_layer(struct pass *pass, int32_t index)
+{
+    pass_project(pass, index, PASS_QUERIES | PASS_KEYS);
+    // after the last layer's keys and values, only outputs are needed
+    if (index < pass->shape->n_layers - 1 || pass->step->n_outputs > 0)
+        pass_finish_layer(pass, index);
 }
 
 // Calls await_masks, either before or during the step: a backend with reads_masks_late computes while the
@@ -312,17 +343,22 @@ static void check_step(const struct forward *forward, const struct step *step)
         assert(sequence->first_row == row && sequence->n_tokens > 0 &&
                sequence->n_tokens <= step->n_tokens - row);
         assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_tokens);
+        assert(shape->bidirectional == (sequence->n_text > 0));
+        assert(!sequence->n_text || (sequence->n_text <= shape->n_context &&
+                                     sequence->position <= sequence->n_text - sequence->n_tokens));
         for (int32_t j = 0; j < sequence->n_tokens; j++, row++) {
             assert(step->tokens[row] >= -limits->n_outputs_max && step->tokens[row] < shape->n_vocab);
             assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
-        int32_t n_pages = (sequence->position + sequence->n_tokens - 1) / limits->page_positions + 1;
+        int32_t n_positions = sequence->n_text ? sequence->n_text : sequence->position + sequence->n_tokens;
+        int32_t n_pages = (n_positions - 1) / limits->page_positions + 1;
         for (int32_t j = 0; j < n_pages; j++)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }
     assert(row == step->n_tokens);
-    for (int32_t i = 0; i < step->n_outputs; i++)
+    assert(step->output_rows || step->n_outputs == step->n_tokens);
+    for (int32_t i = 0; step->output_rows && i < step->n_outputs; i++)
         assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&
                step->output_rows[i] < step->n_tokens);
     (void)row;
@@ -330,8 +366,7 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
-static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
     fill_rope(forward, step);
@@ -347,7 +382,14 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
                         .heads = forward->matrices.heads};
     await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
-    embed_tokens(&pass);
+    return pass;
+}
+
+// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
+static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+{
+    struct pass pass = pass_begin(forward, step, stops);
+    pass_embed(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
         run_layer(&pass, i);
     return pass;
@@ -377,14 +419,23 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
     return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
 }
 
+void pass_read_hidden(struct pass *pass, float *hidden)
+{
+    const struct forward *forward = pass->forward;
+    struct matrix *out = pass->x;
+    if (forward->output_norm) {
+        out = pass->normed;
+        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias, false);
+    }
+    pass->operations->read(pass->backend, out, pass->n_rows, hidden);
+}
+
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden, struct error *error)
 {
     assert(forward->limits.hidden_only && !step->samples);
     struct pass pass = enqueue_layers(forward, step, true);
-    if (step->n_outputs > 0) {
-        normalize_rows(&pass, pass.normed, pass.x, forward->output_norm, forward->output_norm_bias, false);
-        pass.operations->read(pass.backend, pass.normed, step->n_outputs, hidden);
-    }
+    if (step->n_outputs > 0)
+        pass_read_hidden(&pass, hidden);
     return forward->backend->operations.end(forward->backend, NULL, error);
 }
 

@@ -48,6 +48,12 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden,
                            struct error *error) WARN_UNUSED;
 
+// Computes texts whose tokens attend in both directions (shape.bidirectional), as forward_hidden does, or one
+// text of any number of tokens: beyond limits.n_tokens_max layer by layer, in chunks of rows. `hidden` holds
+// [n_tokens, n_embd] for such a text, of which the output rows are set; else [n_outputs, n_embd].
+enum status forward_text(struct forward *forward, struct step *step, float *hidden,
+                         struct error *error) WARN_UNUSED;
+
 // A step with samples in several calls, for asynchronous backends (struct engine in batching/batcher.h). At
 // most two steps are submitted and not yet collected. With step->samples_apart, forward_submit_sampling
 // follows before the next step is submitted.

@@ -53,6 +53,7 @@ static const struct {
     }
     GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(token_types, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
@@ -125,6 +126,8 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         if (global_weights[i].layer == layer)
             sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
+    if (layer == LAYER_BEFORE)
+        sum += relative_bias_bytes(model);
     if (layer < 0 || layer >= model->shape.n_layers)
         return sum;
     const struct model_layer *tensors = &model->layers[layer];
@@ -230,6 +233,8 @@ static enum status load_weights(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          model->shape.n_layers);
     enum status status = load_globals(loading);
+    if (status == STATUS_OK)
+        status = relative_bias_create(forward, loading->error);
     for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
         status = load_layer(loading, layer);
     return status;
@@ -333,7 +338,7 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page_positions, int32_t n_pages,
                                    enum kv_type kv_type)
 {
-    return (struct kv_shape){.n_layers = shape->n_layers,
+    return (struct kv_shape){.n_layers = shape->bidirectional ? 1 : shape->n_layers,
                              .n_kv_heads = shape->attention.n_kv_heads,
                              .key_dim = shape->attention.key_dim,
                              .value_dim = shape->attention.value_dim,
@@ -359,8 +364,7 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
         uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);
         bytes = (items + (uint64_t)(shape->attention.key_dim % 2)) * item_bytes + 2 * sizeof(float);
     }
-    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions *
-           (uint64_t)shape->n_layers;
+    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions * (uint64_t)kv.n_layers;
 }
 
 // ---- create, destroy ----
@@ -376,6 +380,11 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
                          model_family_name(forward->model), forward->backend->device.name);
+    if (shape->bidirectional && !forward->backend->operations.attends_both_ways)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
+                         model_family_name(forward->model), forward->backend->device.name);
+    assert(!shape->bidirectional || forward->limits.hidden_only);
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
@@ -422,6 +431,7 @@ static void destroy_weight(struct backend *backend, struct weight *weight)
 
 static void destroy_weights(struct forward *forward)
 {
+    destroy_weight(forward->backend, forward->relative_bias);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));
     for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)

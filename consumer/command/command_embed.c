@@ -10,6 +10,7 @@
 #include "consumer/observe/log.h"
 #include "consumer/worker/runtime.h"
 #include "engine/embedding.h"
+#include "engine/embedding_head.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 #include "schemas/value.h"
@@ -292,7 +293,7 @@ static enum status choose_pooling(const struct settings *settings, const struct 
 static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
                                      struct error *error)
 {
-    int32_t n_embd = embed->runtime->model->shape.n_embd;
+    int32_t n_embd = embedding_width(embed->runtime->model);
     enum status status =
         settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
     if (status != STATUS_OK)
@@ -404,6 +405,7 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     options.forward = runtime->forward;
     options.limits = runtime->plan.forward;
     options.n_dimensions = embed->n_dimensions;
+    options.n_longest = embed->n_longest;
     status = embedder_create(&embed->embedder, &options, error);
     embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)options.limits.n_tokens_max;
     embed->group.items = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.items);

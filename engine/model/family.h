@@ -19,13 +19,19 @@ enum residual_kind {
 struct family {
     const char *name; // general.architecture
     enum norm_kind norm;
-    enum activation_kind activation;
+    enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
     uint32_t biased;             // weights whose bias is required; other biases are used if present
     bool has_position_embd;      // learned positions
+    bool has_token_types;        // the embeddings of token types may be present
     bool has_embd_norm;          // a norm right after the embedding
+    bool has_relative_bias;      // scores have a bias by distance, the same in all layers
+    bool bidirectional;          // an encoder
+    bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
+    bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights
+    bool first_unnormed;         // layer 0 has no attn_norm: the embedding is normalized already
     bool has_output_bias;
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
@@ -44,7 +50,8 @@ struct family {
     bool half_pages;            // reference logits use keys and values in half precision (engine/logits.h)
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
-    int32_t window_pattern;      // every n-th layer has full attention
+    int32_t window_pattern;      // every n-th layer has full attention, the last of n
+    bool full_first;             // the first of n instead
     double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none

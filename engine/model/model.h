@@ -17,7 +17,7 @@ struct family;
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind {
     ACTIVATION_SILU,
-    ACTIVATION_GELU,
+    ACTIVATION_GELU, // with the error function
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
     // The tanh form from half precision to half precision; x <= -10 gives 0, x >= 10 gives x. These are the
@@ -59,7 +59,9 @@ struct latent_shape {
 };
 
 struct window_shape {
-    int32_t n_positions; // positions that a windowed layer sees; 0: no windows
+    // positions that a windowed layer sees, the own one last, or if bidirectional in the middle of one more;
+    // 0: no windows
+    int32_t n_positions;
     int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
@@ -82,6 +84,8 @@ struct model_shape {
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;
+    enum activation_kind activation;
+    bool bidirectional; // a token also attends to the later tokens of its text
     struct attention_shape attention;
     struct experts_shape experts;
     struct latent_shape latent;
@@ -138,12 +142,20 @@ struct model_layer {
     bool unrotated; // the layer does not rotate queries and keys
 };
 
+// Tensors of linear layers after the pooling are dense_2, dense_3, ... (their places in modules.json).
+enum { MODEL_DENSE_FIRST = 2, MODEL_DENSE_MAX = 4 };
+
 struct model {
     struct gguf *gguf;
     const struct family *family;
     struct model_shape shape;
-    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
-        output_bias;
+    struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
+        output_norm_bias, output, output_bias;
+    // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.h)
+    struct tensor relative_bias;
+    struct {
+        struct tensor weight, bias;
+    } dense[MODEL_DENSE_MAX];   // linear layers after the pooling of an embedding model, in order
     struct model_layer *layers; // [n_layers]
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others

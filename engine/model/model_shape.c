@@ -241,7 +241,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
     shape->window.pattern = pattern;
     for (int32_t i = 0; i < shape->n_layers; i++)
-        model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
+        model->layers[i].windowed =
+            pattern < 2 || (family->full_first ? i % pattern > 0 : i % pattern < pattern - 1);
 }
 
 static void set_unrotated(struct model *model)
@@ -287,10 +288,6 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
     }
-    if (!read_bool(reader, "attention.causal", true) && reader->status == STATUS_OK)
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "%s.attention.causal is false: the model does not generate text", reader->family);
 }
 
 // A token without an embedding row would be read outside the table. Rows without a token are padding.
@@ -303,6 +300,49 @@ static enum status check_vocabulary(const struct model *model, struct error *err
                          "tensor token_embd.weight: %d rows for %zu tokens", model->shape.n_vocab,
                          tokens.n_items);
     return status;
+}
+
+// The names are those of transformers, activations.py.
+static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    static const struct {
+        const char *name;
+        enum activation_kind kind;
+    } kinds[] = {
+        {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
+        {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"relu2", ACTIVATION_RELU_SQUARED},
+    };
+    struct text name = {0};
+    bool found = false;
+    char key[128];
+    shape->activation = family->activation;
+    make_key(reader, "hidden_activation", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_text(reader->gguf, key, &name, &found, reader->error);
+    if (reader->status != STATUS_OK || !found)
+        return;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (text_equals_string(name, kinds[i].name)) {
+            shape->activation = kinds[i].kind;
+            return;
+        }
+    reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
+                               key, (int)(name.size < 64 ? name.size : 64), name.data);
+}
+
+// The file's attention.causal, else the family's kind of attention. A family that is always an encoder has no
+// causal variant.
+static void read_direction(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    bool causal = read_bool(reader, "attention.causal", !family->bidirectional);
+    if (causal && family->bidirectional && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.attention.causal is true, which this version can't compute in that "
+                                   "family",
+                                   reader->family);
+    shape->bidirectional = !causal;
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -354,6 +394,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
+    read_activation(&reader, family, shape);
+    read_direction(&reader, family, shape);
     refuse_unknown_arithmetic(&reader, family);
     if (reader.status != STATUS_OK)
         return reader.status;
