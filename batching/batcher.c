@@ -59,6 +59,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     const struct batch_limits *limits = &config->limits;
     assert(limits->n_sequences_max > 0 && limits->n_tokens_max >= limits->n_sequences_max);
     assert(limits->n_jobs_max > 0 && limits->n_pages > 0 && limits->page_positions > 0);
+    assert(limits->n_state_slots == 0 || limits->n_drafts_max == 0);
     struct batcher *b = calloc(1, sizeof *b);
     if (!b)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
@@ -76,6 +77,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
                            limits->n_sequences_max);
     if (status == STATUS_OK)
         status = page_stack_init(&b->pages, limits->n_pages, error);
+    if (status == STATUS_OK && limits->n_state_slots)
+        status = page_stack_init(&b->slots, limits->n_state_slots, error);
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages, error);
     if (status != STATUS_OK) {
@@ -83,6 +86,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
         return status;
     }
     b->window.tree = &b->tree;
+    b->window.unshared = limits->n_state_slots > 0;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     b->constraints.compile = config->compile;
@@ -100,6 +104,7 @@ void batcher_destroy(struct batcher *b)
     if (b->tree.roots[0])
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
+    page_stack_finish(&b->slots);
     constraint_cache_finish(&b->constraints);
     speculation_finish(&b->speculation);
     free(b->masks.tasks);

@@ -82,6 +82,7 @@ static inline void faults_note_memory(struct batcher_faults *faults, const char 
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
+    struct page_stack slots; // free slots of recurrent states; empty in models without recurrent layers
     struct prefix_tree tree;
     struct window window;
     struct batcher_jobs jobs;

@@ -18,7 +18,10 @@ enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 // Default: float32 for float32 weights, else 16 bits.
 static enum kv_type default_kv_type(const struct model *model)
 {
-    return model->layers[0].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
+    int32_t i = 0;
+    while (model->layers[i].recurrent)
+        i++;
+    return model->layers[i].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
 
 static int32_t at_least(int32_t value, int32_t least)
@@ -54,7 +57,7 @@ enum { DEVICE, HOST, N_BACKENDS };
 // Memory that a placement needs on one backend.
 struct memory {
     uint64_t available_bytes;
-    uint64_t weight_bytes, matrix_bytes, draft_bytes;
+    uint64_t weight_bytes, matrix_bytes, draft_bytes, state_bytes;
     uint64_t page_bytes; // of one page, with the attention scratch for its positions
 };
 
@@ -107,6 +110,26 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     }
 }
 
+// Recurrent states: a slot for each sequence. Unless the batch size was given, it is limited so that they take
+// a quarter of the memory that the weights leave; the KV pages of the same sequences take as much or more.
+static void set_states(const struct attempt *attempt, struct batch_limits *batch)
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    if (attempt->model->shape.delta.n_layers == 0)
+        return;
+    // 0: the backend refuses such models later
+    uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
+    struct memory memory[N_BACKENDS] = {{0}};
+    count_weights(attempt, memory);
+    uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 1;
+    if (attempt->available_bytes > weight_bytes && slot_bytes)
+        n_slots = (attempt->available_bytes - weight_bytes) / 4 / slot_bytes;
+    if (!wanted->n_sequences_max && n_slots < (uint64_t)batch->n_sequences_max)
+        batch->n_sequences_max = at_least((int32_t)n_slots, 1);
+    batch->n_state_slots = wanted->n_state_slots ? wanted->n_state_slots : batch->n_sequences_max;
+    batch->n_drafts_max = 0;
+}
+
 static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan,
                         uint64_t one_page_bytes, struct memory memory[N_BACKENDS])
 {
@@ -125,6 +148,8 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
     if (plan->batch.n_drafts_max > 0) // only a CPU drafts, whose device memory is the host's
         memory[DEVICE].draft_bytes =
             speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
+    memory[DEVICE].state_bytes =
+        (uint64_t)plan->batch.n_state_slots * forward_state_bytes(attempt->model, wanted->backend);
     int32_t n_layers = attempt->model->shape.n_layers;
     int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
     uint64_t layer_bytes = one_page_bytes / (uint64_t)n_layers;
@@ -147,7 +172,7 @@ static void count_pages(const struct attempt *attempt, const struct limits_plan 
     *unasked = pages_a_sequence * (uint64_t)plan->batch.n_sequences_max;
     for (int i = 0; i < N_BACKENDS; i++) {
         const struct memory *one = &memory[i];
-        uint64_t fixed_bytes = one->weight_bytes + one->matrix_bytes + one->draft_bytes,
+        uint64_t fixed_bytes = one->weight_bytes + one->matrix_bytes + one->draft_bytes + one->state_bytes,
                  left_bytes = one->available_bytes > fixed_bytes ? one->available_bytes - fixed_bytes : 0;
         uint64_t share_bytes = i == DEVICE && attempt->wanted->device ? left_bytes / 20 * 19 : left_bytes / 2;
         if (fixed_bytes > one->available_bytes)
@@ -175,10 +200,12 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     *plan = (struct limits_plan){.placement = attempt->placement};
     struct batch_limits *batch = &plan->batch;
     set_counts(batch, wanted, attempt->large);
+    set_states(attempt, batch);
     plan->forward = (struct forward_limits){.n_tokens_max = batch->n_tokens_max,
                                             .n_outputs_max = batch->n_sequences_max + batch->n_drafts_max,
                                             .n_sequences_max = batch->n_sequences_max + batch->n_drafts_max,
                                             .page_positions = batch->page_positions,
+                                            .n_state_slots = batch->n_state_slots,
                                             .kv_type = wanted->kv_type ? *wanted->kv_type
                                                                        : default_kv_type(attempt->model),
                                             .hidden_only = wanted->hidden_only};
@@ -197,6 +224,7 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     plan->weight_bytes = memory[DEVICE].weight_bytes;
     plan->matrix_bytes = memory[DEVICE].matrix_bytes;
     plan->draft_bytes = memory[DEVICE].draft_bytes;
+    plan->state_bytes = memory[DEVICE].state_bytes;
     plan->host_weight_bytes = memory[HOST].weight_bytes;
     plan->host_page_bytes = n_pages * memory[HOST].page_bytes;
     plan->page_bytes = n_pages * one_page_bytes;
@@ -350,7 +378,7 @@ static enum status check_page(const struct attempt *attempt, struct error *error
 static enum status refuse_plan(const struct attempt *attempt, const struct limits_plan *plan,
                                struct error *error)
 {
-    char advice[256], host[128] = "";
+    char advice[256], host[128] = "", states[96] = "";
     uint64_t one_page_bytes = forward_page_bytes(attempt->model, attempt->wanted->backend,
                                                  plan->batch.page_positions, plan->forward.kv_type);
     advise_options(attempt, advice, sizeof advice);
@@ -358,12 +386,15 @@ static enum status refuse_plan(const struct attempt *attempt, const struct limit
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
                  (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
                  (double)attempt->wanted->host_available_bytes / 1e6);
+    if (plan->state_bytes)
+        snprintf(states, sizeof states, "the recurrent states of %d sequences %.1f MB, ",
+                 plan->batch.n_state_slots, (double)plan->state_bytes / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-        "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, and "
+        "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, %sand "
         "the KV pages %.1f MB (one page of %d positions: %.2f MB)%s; would fit: %s",
         (double)attempt->available_bytes / 1e6, (double)plan->weight_bytes / 1e6, plan->batch.n_tokens_max,
-        (double)plan->matrix_bytes / 1e6, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
+        (double)plan->matrix_bytes / 1e6, states, (double)(plan->page_bytes - plan->host_page_bytes) / 1e6,
         plan->batch.page_positions, (double)one_page_bytes / 1e6, host, advice);
 }
 

@@ -23,6 +23,7 @@ struct limits_wanted {       // 0: derive
     int32_t n_jobs_max;
     int32_t n_drafts_max;        // not derived: 0 is none
     bool hidden_only;            // of struct forward_limits: as many outputs as tokens
+    int32_t n_state_slots;       // in models with recurrent layers; 0: one for each sequence
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
@@ -37,8 +38,9 @@ struct limits_plan {
     struct batch_limits batch;
     struct forward_limits forward;
     struct placement placement; // all zero: one backend computes everything
-    // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation
-    uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes;
+    // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation;
+    // state_bytes: recurrent states
+    uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes, state_bytes;
     uint64_t host_weight_bytes, host_page_bytes; // host part of a hybrid
 };
 

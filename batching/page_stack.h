@@ -1,4 +1,4 @@
-// Free KV pages: a stack of page numbers. Reference counts are kept by the prefix tree, not here.
+// Free KV pages, or free slots of recurrent states: a stack of their numbers. Reference counts are kept by the prefix tree, not here.
 // Thread: engine.
 #pragma once
 

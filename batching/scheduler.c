@@ -16,6 +16,8 @@ static void leave_pages(struct batcher *b, struct sequence *sequence)
     for (int32_t i = sequence->node->depth; i < sequence->cache.n_pages; i++)
         page_stack_give(&b->pages, sequence->cache.pages[i]);
     prefix_unuse(&b->tree, sequence->node, sequence);
+    if (b->config.limits.n_state_slots)
+        page_stack_give(&b->slots, sequence->cache.state);
     sequence->cache.n_pages = 0;
     sequence->cache.n_computed = sequence->cache.n_stored = 0;
     sequence->node = NULL;
@@ -134,6 +136,8 @@ static void admit_sequence(struct batcher *b, struct sequence *sequence, int32_t
     sequence->node = node;                                         // still valid: prefix_use holds it
     prefix_claim(&b->tree, node, sequence, sequence->cache.pages); // they were counted as available
     sequence->cache.n_pages = node->depth;
+    if (b->config.limits.n_state_slots)
+        sequence->cache.state = page_stack_take(&b->slots); // schedule_waiting has checked that one is free
     prompt->job->figures.prefix_hash =
         prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
     // Rows that score or draw are computed, to the same bytes, even if their keys and values are cached.
@@ -282,6 +286,8 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
                                .position = sequence->cache.n_computed,
                                .n_stored = sequence->cache.n_stored,
                                .pages = sequence->cache.pages,
+                               .state_in = sequence->cache.state,
+                               .state_out = sequence->cache.state,
                                .long_context = sequence->prompt->long_context};
     int32_t n_prefill = n_prompt - sequence->cache.n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
@@ -366,6 +372,8 @@ static void schedule_waiting(struct batcher *b)
 {
     int32_t n_ending = count_ending(b);
     while (step_has_room(b) && b->n_running - n_ending < b->config.limits.n_sequences_max) {
+        if (b->config.limits.n_state_slots && b->slots.n_free == 0)
+            return;
         struct sequence *sequence = window_next(&b->window);
         if (!sequence)
             return;

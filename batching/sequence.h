@@ -74,6 +74,7 @@ struct sequence_cache {
     int32_t n_pages, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including the positions of the step being built
     int32_t n_stored;   // positions whose pages were ready at admission
+    int32_t state;      // slot of its recurrent state while it runs, in models with recurrent layers
     int32_t n_shared;   // in the prompt's first sequence: positions of n_computed taken from the prefix cache
 };
 

@@ -103,7 +103,7 @@ static struct prefix_node *wait_for_path(struct window *window, const struct seq
 {
     // The last prompt token is never taken from the cache: its logits give the first token of the answer.
     const struct token_array *tokens = &sequence->prompt->tokens;
-    int32_t n_pages = ((int32_t)tokens->n_ids - 1) / window->tree->page_positions;
+    int32_t n_pages = window->unshared ? 0 : ((int32_t)tokens->n_ids - 1) / window->tree->page_positions;
     return prefix_wait(window->tree, tokens->ids, n_pages, sequence->prompt->long_context);
 }
 

@@ -27,6 +27,7 @@ struct window_level {
 
 struct window {
     struct prefix_tree *tree;
+    bool unshared;                // no prompt shares a prefix: all are at the root
     struct window_level **levels; // [n_levels], the most urgent first; none is empty
     int32_t n_levels, levels_capacity;
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting

@@ -1,13 +1,13 @@
-// The device interface: about 20 operations on float matrices, weights and KV pages. The forward pass
+// The device interface: about 25 operations on float matrices, weights, KV pages and recurrent states. The forward pass
 // (engine/forward.c) is written once over this table; engine/cpu/ and gpu/ implement it.
 //
-// Order of calls: at start create weights, matrices and pages, then call ready. For each step: begin,
+// Order of calls: at start create weights, matrices, pages and states, then call ready. For each step: begin,
 // operations, end. An operation only enqueues; the first error is latched and returned by end. Nothing is
 // allocated between begin and end.
 //
 // An operation computes rows [0, n_rows); a row holds one token of the batch. Every backend is
-// batch-invariant: the result for a row depends only on that row, the pages of its sequence and the weights,
-// not on n_rows, the other rows, the thread or the chunks in which the prompt was prefilled.
+// batch-invariant: the result for a row depends only on that row, the pages and the state of its sequence and
+// the weights, not on n_rows, the other rows, the thread or the chunks in which the prompt was prefilled.
 //
 // Thread: engine.
 #pragma once
@@ -50,6 +50,16 @@ struct kv_shape {
     int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
 };
 
+// Recurrent states in float32. A slot holds the state of one sequence after some number of its tokens, in all
+// recurrent layers: of the convolution the last n_taps - 1 input rows [n_channels], of each head a matrix
+// [key_dim, value_dim].
+struct state_shape {
+    int32_t n_layers; // recurrent layers
+    int32_t n_slots;
+    int32_t n_channels, n_taps;
+    int32_t n_heads, key_dim, value_dim;
+};
+
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
 struct step_sequence {
     int32_t first_row, n_tokens;
@@ -65,6 +75,11 @@ struct step_sequence {
     // Bidirectional attention: positions of the whole text, which every row sees and the pages hold before the
     // first attend. 0: causal, a row sees the positions up to its own.
     int32_t n_text;
+    // In models with recurrent layers: the slot with the state after `position` tokens, and the slot that gets
+    // the state after position + n_tokens tokens. They may be equal; if they differ, state_in is unchanged, so
+    // it can serve other sequences too. At position 0 state_in is not read: a sequence begins with the zero
+    // state. No other sequence of the step reads or writes state_out.
+    int32_t state_in, state_out;
 };
 
 // Input of the sampler for one token. The draw depends only on this and the logits.
@@ -176,6 +191,14 @@ struct route_parameters {
     int32_t n_groups, n_groups_used;
 };
 
+// The gated delta rule (struct delta_shape of engine/model/model.h).
+struct delta_parameters {
+    int32_t layer; // number among the recurrent layers
+    int32_t n_key_heads;
+    bool tiled;
+    const struct weight *decay, *step_bias; // [n_heads]
+};
+
 // Columns of the heads in a row: head h begins at column first + h * step.
 struct head_columns {
     int32_t first, step;
@@ -236,7 +259,14 @@ struct backend_device {
     // Writes the same arrays to the pages. NULL: not implemented.
     void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
                      const float *keys, const float *values);
-    // Called once after all weights, matrices and pages were created: allocates the scratch of a step.
+    // NULL: models with recurrent layers are refused.
+    enum status (*states_create)(struct backend *backend, const struct state_shape *shape,
+                                 struct error *error);
+    // Called between steps: copies a slot's state in all layers. NULL without states_create.
+    void (*state_copy)(struct backend *backend, int32_t to, int32_t from);
+    // Bytes of one slot in all layers. NULL without states_create.
+    uint64_t (*state_bytes)(struct backend *backend, const struct state_shape *shape);
+    // Called once after all weights, matrices, pages and states were created: allocates the scratch of a step.
     // Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*available_bytes)(struct backend *backend); // bytes left for weights, matrices and pages
@@ -312,6 +342,21 @@ struct backend_operations {
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
+    // Recurrent layers (engine/forward_delta.c); NULL without states_create. `layer`: number among these.
+    //
+    // Short causal convolution of each column over the rows of a sequence, then SiLU; rows before the step's
+    // are in the state:
+    //   out[r][c] = silu(sum over j < n_taps of kernel[j][c] * in[r - (n_taps - 1) + j][c])
+    void (*convolve)(struct backend *backend, struct matrix *out, const struct matrix *in,
+                     const struct weight *kernel, int32_t layer);
+    // The gated delta rule, token by token in one order, for prefill and decode alike. A row of `qkv` holds
+    // the queries and the keys of all key heads, then the values of all heads. q and k are normalized to
+    // length 1 (x / sqrt(x . x + 1e-6)), q also divided by sqrt(key_dim); then for each head, with state S:
+    //   a = exp(decay * softplus(alpha + step_bias)), b = sigmoid(beta)
+    //   S = a S + k (b (v - (a S)^T k))^T, out = S^T q
+    // qkv, alpha and beta are undefined afterwards.
+    void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                       struct matrix *beta, const struct delta_parameters *parameters);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
     // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
     // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two

@@ -83,6 +83,10 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
     if (!backend->device.kv_read || !host->device.kv_write)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read",
                          backend->device.name);
+    if (model->shape.delta.n_layers)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                         "--check-cpu: family %s has recurrent states, which can't be read",
+                         model_family_name(model));
     struct cross_check *check = calloc(1, sizeof *check);
     if (!check)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
@@ -174,7 +178,7 @@ static enum status copy_pages(struct cross_check *check, struct error *error)
             check->pages.to[n_held] = i;
             check->pages.held[n_held++] = check->pages.from[i]; // from here on a list of pages
         }
-    for (int32_t layer = 0; layer < check->model->shape.n_layers; layer++)
+    for (int32_t layer = 0; layer < check->model->shape.attention.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {
             int32_t n = n_held - first < PAGES_AT_ONCE ? n_held - first : PAGES_AT_ONCE;
             enum status status =

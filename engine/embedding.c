@@ -244,6 +244,8 @@ static void add_tokens(struct embedder *embedder, struct step *step, const struc
     sequence->n_tokens = n;
     sequence->position = place->position;
     sequence->n_text = shape->bidirectional ? text->n_ids : 0;
+    // the step's texts follow each other, at most n_sequences_max
+    sequence->state_in = sequence->state_out = place->text % embedder->options.limits.n_sequences_max;
     sequence->long_context = text->n_ids > shape->n_context_original;
     for (int32_t i = 0; i < n; i++, place->position++) {
         int32_t row = step->n_tokens++;

@@ -93,11 +93,20 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    struct product products[] = {slot_product(m->q, layer, SLOT_ATTN_Q),
+    bool gated = shape->attention.gated;
+    struct product products[] = {slot_product(gated ? m->gated.query_gate : m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V)};
     bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
     pass->operations->products(pass->backend, products + !queries, queries + 2 * keys, input, pass->n_rows);
+    if (gated && queries) {
+        int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
+        struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
+        pass->operations->copy_columns(pass->backend, m->q, to, m->gated.query_gate, query, n_heads, dim,
+                                       pass->n_rows);
+        pass->operations->copy_columns(pass->backend, m->gated.gate, to, m->gated.query_gate, gate, n_heads,
+                                       dim, pass->n_rows);
+    }
     enter_phase(pass, PHASE_ATTENTION);
     if (queries)
         normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
@@ -124,18 +133,12 @@ static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
                                shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
 }
 
-// Bidirectional: pages hold the keys and values of one layer at a time.
-static int32_t page_layer(const struct pass *pass, int32_t index)
-{
-    return pass->shape->bidirectional ? 0 : index;
-}
-
 static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     int32_t window = shape->bidirectional ? shape->window.n_positions / 2 + 1 : shape->window.n_positions;
-    struct attention_parameters parameters = {.layer = page_layer(pass, index),
+    struct attention_parameters parameters = {.layer = tensors->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
@@ -145,19 +148,22 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
+    if (shape->attention.gated)
+        pass->operations->activate(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
+                                   pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
 
-// In the last layer, only the output rows are computed after attention.
-static void keep_outputs(struct pass *pass, bool normed_wanted)
+// In the last layer, only the output rows are computed after attention; their heads are put in `heads`.
+static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     if (pass->step->n_outputs == pass->n_rows)
         return;
-    pass->operations->gather(pass->backend, m->out.heads, pass->heads);
+    pass->operations->gather(pass->backend, heads, pass->heads);
     pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
-    pass->heads = m->out.heads;
+    pass->heads = heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
     pass->n_rows = pass->step->n_outputs;
@@ -232,10 +238,50 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
         normalize_slot(pass, pass->x, pass->x, layer, post_norm, false);
 }
 
-void pass_project(struct pass *pass, int32_t index, unsigned parts)
+// branch = attention(input). False: only the keys and values are wanted, as of a last layer without outputs.
+static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts,
+                          bool normed_wanted)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
+    bool last = index == pass->shape->n_layers - 1;
+    pass->heads = m->heads;
+    if (pass->shape->latent.dim)
+        latent_project(pass, layer, input);
+    else
+        project_heads(pass, index, input, parts);
+    rotate_heads(pass, index, parts);
+    if (parts & PASS_KEYS)
+        pass->operations->kv_store(pass->backend, pass->forward->model->layers[index].store, m->k, m->v);
+    if (!(parts & PASS_QUERIES) || (last && pass->step->n_outputs == 0))
+        return false;
+    attend_pages(pass, index);
+    enter_phase(pass, PHASE_PRODUCTS);
+    if (last)
+        keep_outputs(pass, m->out.heads, normed_wanted);
+    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
+                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    return true;
+}
+
+// branch = delta rule(input). False: a last layer without outputs, of which only the state is needed.
+static bool run_recurrent(struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    bool last = index == pass->shape->n_layers - 1;
+    pass->heads = m->delta.heads;
+    delta_run(pass, index, input);
+    if (last && pass->step->n_outputs == 0)
+        return false;
+    if (last)
+        keep_outputs(pass, m->out.delta, false);
+    multiply_rows(pass, slot_product(m->branch, &pass->forward->layers[index], SLOT_DELTA_OUT), pass->heads);
+    return true;
+}
+
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
     bool parallel = pass->shape->parallel_residual;
     bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
@@ -243,26 +289,10 @@ void pass_project(struct pass *pass, int32_t index, unsigned parts)
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
-    if (pass->shape->latent.dim)
-        latent_project(pass, layer, seen);
-    else
-        project_heads(pass, index, seen, parts);
-    rotate_heads(pass, index, parts);
-    if (parts & PASS_KEYS)
-        pass->operations->kv_store(pass->backend, page_layer(pass, index), m->k, m->v);
-}
-
-void pass_finish_layer(struct pass *pass, int32_t index)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct forward_matrices *m = &pass->forward->matrices;
-    bool parallel = pass->shape->parallel_residual, ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
-    attend_pages(pass, index);
-    enter_phase(pass, PHASE_PRODUCTS);
-    if (index == pass->shape->n_layers - 1)
-        keep_outputs(pass, parallel && !ffn_normed);
-    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    if (pass->forward->model->layers[index].recurrent
+            ? !run_recurrent(pass, index, seen)
+            : !run_attention(pass, index, seen, parts, parallel && !ffn_normed))
+        return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
@@ -276,14 +306,6 @@ void pass_finish_layer(struct pass *pass, int32_t index)
     else
         run_mlp(pass, layer, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
-}
-
-static void run_layer(struct pass *pass, int32_t index)
-{
-    pass_project(pass, index, PASS_QUERIES | PASS_KEYS);
-    // after the last layer's keys and values, only outputs are needed
-    if (index < pass->shape->n_layers - 1 || pass->step->n_outputs > 0)
-        pass_finish_layer(pass, index);
 }
 
 // Calls await_masks, either before or during the step: a backend with reads_masks_late computes while the
@@ -325,6 +347,23 @@ static void fill_rope(struct forward *forward, struct step *step)
         step->rope[table] = forward->rope[table];
     }
     step->n_rope_dims = model->shape.rope.n_dims;
+}
+
+// Asserts the slots of recurrent states: a slot that is written belongs to one sequence of the step.
+static void check_slots(const struct forward *forward, const struct step *step)
+{
+    for (int32_t i = 0; i < step->n_sequences && forward->model->shape.delta.n_layers; i++) {
+        const struct step_sequence *sequence = &step->sequences[i];
+        assert(sequence->state_out >= 0 && sequence->state_out < forward->limits.n_state_slots);
+        assert(sequence->position == 0 ||
+               (sequence->state_in >= 0 && sequence->state_in < forward->limits.n_state_slots));
+        for (int32_t j = 0; j < step->n_sequences; j++) {
+            const struct step_sequence *other = &step->sequences[j];
+            assert(j == i || (other->state_out != sequence->state_out &&
+                              (other->position == 0 || other->state_in != sequence->state_out)));
+            (void)other;
+        }
+    }
 }
 
 // Asserts the caller's arguments; jobs were checked earlier.
@@ -369,6 +408,7 @@ static void check_step(const struct forward *forward, const struct step *step)
 struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
+    check_slots(forward, step);
     fill_rope(forward, step);
     step->stops = stops;
     struct pass pass = {.forward = forward,
@@ -391,7 +431,7 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
     struct pass pass = pass_begin(forward, step, stops);
     pass_embed(&pass);
     for (int32_t i = 0; i < pass.shape->n_layers; i++)
-        run_layer(&pass, i);
+        pass_run_layer(&pass, i, PASS_QUERIES | PASS_KEYS);
     return pass;
 }
 

@@ -14,6 +14,7 @@ struct forward_limits {
     int32_t n_sequences_max;
     int32_t page_positions;
     int32_t n_pages;
+    int32_t n_state_slots; // slots of recurrent states; used by models with recurrent layers only
     enum kv_type kv_type;
     bool hidden_only; // only forward_hidden is called: no output weight, no logits
 };
@@ -30,6 +31,9 @@ void forward_destroy(struct forward *forward);
 // Bytes of one page in all layers.
 uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
                             enum kv_type kv_type);
+// Bytes of one slot of recurrent states in all layers; 0: the model has none, or the backend refuses such
+// models.
+uint64_t forward_state_bytes(const struct model *model, struct backend *backend);
 // Bytes of the weights in the backend's memory.
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
 // Bytes of one layer's weights, or of LAYER_BEFORE or LAYER_AFTER.
@@ -37,8 +41,8 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
 // Bytes of the matrices for these limits, without pages.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 
-// Computes one step. Sets step->rope; the caller sets the other fields, with ids, rows and pages in range
-// (asserted). With step->samples, `results` [n_outputs] are set to the sampled tokens. `logits` [n_outputs,
+// Computes one step. Sets step->rope; the caller sets the other fields, with ids, rows, pages and slots in
+// range (asserted). With step->samples, `results` [n_outputs] are set to the sampled tokens. `logits` [n_outputs,
 // n_vocab] are set if not NULL. Errors: STATUS_RESTART if the device failed; the results are then invalid.
 enum status forward_step(struct forward *forward, struct step *step, struct sample_result *results,
                          float *logits, struct error *error) WARN_UNUSED;
@@ -53,6 +57,9 @@ enum status forward_hidden(struct forward *forward, struct step *step, float *hi
 // [n_tokens, n_embd] for such a text, of which the output rows are set; else [n_outputs, n_embd].
 enum status forward_text(struct forward *forward, struct step *step, float *hidden,
                          struct error *error) WARN_UNUSED;
+
+// Between steps: copies the recurrent state of slot `from` to slot `to`, for models with recurrent layers.
+void forward_copy_state(struct forward *forward, int32_t to, int32_t from);
 
 // A step with samples in several calls, for asynchronous backends (struct engine in batching/batcher.h). At
 // most two steps are submitted and not yet collected. With step->samples_apart, forward_submit_sampling

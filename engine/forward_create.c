@@ -114,10 +114,10 @@ static enum weight_role slot_role(enum layer_slot slot)
     return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
 }
 
-// True for all slots but the one that latent_split divides in two.
+// True for all slots but those that latent_split divides in two and delta_load_convolution transposes.
 static bool slot_is_loaded(enum layer_slot slot)
 {
-    return slot != SLOT_ATTN_KV_B;
+    return slot != SLOT_ATTN_KV_B && slot != SLOT_DELTA_CONVOLUTION;
 }
 
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
@@ -132,7 +132,7 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
         return sum;
     const struct model_layer *tensors = &model->layers[layer];
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        if (slot_is_loaded(slot))
+        if (slot != SLOT_ATTN_KV_B)
             sum += weight_bytes(&tensors->tensors[slot], backend, slot_role(slot));
         sum += weight_bytes(&tensors->biases[slot], backend, WEIGHT_VECTOR);
     }
@@ -150,7 +150,7 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-// The norm whose output is the input of a layer's gate and up projections (run_layer). Its items are copied
+// The norm whose output is the input of a layer's gate and up projections (pass_run_layer). Its items are copied
 // when they are loaded, because tensors that are computed on loading exist in memory one at a time.
 struct gate_input {
     enum layer_slot norm; // SLOT_COUNT: no such norm, or the backend does not need it
@@ -221,6 +221,8 @@ static enum status load_layer(struct weight_loading *loading, int32_t index)
         status = load_slot(loading, tensors, layer, slot, &input);
     free(input.weight);
     free(input.bias);
+    if (status == STATUS_OK)
+        status = delta_load_convolution(loading->forward, index, loading->error);
     return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 
@@ -260,6 +262,10 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_ff = shape->experts.n && shape->experts.n_layers_dense == 0 ? 0 : shape->n_ff;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
     bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
+    const struct delta_shape *delta = &shape->delta;
+    int64_t inner = (int64_t)delta->n_heads * delta->value_dim;
+    bool ends_recurrent = model->layers[shape->n_layers - 1].recurrent;
+    int64_t gates = shape->attention.gated ? heads_out : 0;
     bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
     int i = 0;
 #define PLAN(field, n_rows, n_cols)                                                                          \
@@ -275,6 +281,15 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.query, rows, shape->latent.query_dim);
     PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
+    PLAN(gated.query_gate, rows, 2 * gates);
+    PLAN(gated.gate, rows, gates);
+    PLAN(delta.qkv, rows, delta->n_channels);
+    PLAN(delta.convolved, rows, delta->n_channels);
+    PLAN(delta.gate, rows, inner);
+    PLAN(delta.heads, rows, inner);
+    PLAN(delta.beta, rows, delta->n_heads);
+    PLAN(delta.alpha, rows, delta->n_heads);
+    PLAN(delta.beta_alpha, rows, delta->tiled ? 0 : 2 * (int64_t)delta->n_heads);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
     PLAN(experts.router, rows, shape->experts.n);
@@ -288,6 +303,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
+    PLAN(out.delta, outputs, ends_recurrent ? inner : 0);
     PLAN(out.logits, outputs, limits->hidden_only ? 0 : shape->n_vocab);
 #undef PLAN
     assert(i == MATRICES);
@@ -338,7 +354,7 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
 static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page_positions, int32_t n_pages,
                                    enum kv_type kv_type)
 {
-    return (struct kv_shape){.n_layers = shape->bidirectional ? 1 : shape->n_layers,
+    return (struct kv_shape){.n_layers = shape->attention.n_layers,
                              .n_kv_heads = shape->attention.n_kv_heads,
                              .key_dim = shape->attention.key_dim,
                              .value_dim = shape->attention.value_dim,
@@ -364,7 +380,8 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
         uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);
         bytes = (items + (uint64_t)(shape->attention.key_dim % 2)) * item_bytes + 2 * sizeof(float);
     }
-    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions * (uint64_t)kv.n_layers;
+    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions *
+           (uint64_t)shape->attention.n_layers;
 }
 
 // ---- create, destroy ----
@@ -384,12 +401,19 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
+    struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
+    if (states.n_layers && !forward->backend->device.states_create)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: only the CPU computes its recurrent layers",
+                         model_family_name(forward->model), forward->backend->device.name);
     assert(!shape->bidirectional || forward->limits.hidden_only);
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK)
         status = forward->backend->device.kv_create(forward->backend, &kv, loading->error);
+    if (status == STATUS_OK && states.n_layers)
+        status = forward->backend->device.states_create(forward->backend, &states, loading->error);
     if (status == STATUS_OK)
         status = forward->backend->device.ready(forward->backend, loading->error);
     return status;
@@ -403,6 +427,7 @@ enum status forward_create(struct forward **forward, const struct model *model, 
     assert(limits->n_tokens_max > 0 && limits->n_outputs_max > 0 &&
            limits->n_outputs_max <= limits->n_tokens_max);
     assert(limits->n_sequences_max > 0 && limits->n_pages > 0);
+    assert(limits->n_state_slots > 0 || model->shape.delta.n_layers == 0);
     assert(limits->page_positions >= 16 && ATTENTION_SEGMENT % limits->page_positions == 0);
     *forward = NULL;
     struct forward *created = calloc(1, sizeof *created);

@@ -1,5 +1,5 @@
 // Private state of a forward pass: the model's weights in the backend and the matrices of a step. Created and
-// destroyed by forward_create.c, used by forward.c and forward_latent.c.
+// destroyed by forward_create.c, used by forward.c, forward_delta.c and forward_latent.c.
 #pragma once
 
 #include "engine/forward.h"
@@ -18,6 +18,19 @@ struct latent_matrices {
     struct matrix *head_values;  // [R, heads x value_dim]
 };
 
+// Layers with gated attention, and recurrent layers.
+struct gated_matrices {
+    struct matrix *query_gate; // [R, heads x 2 key_dim]
+    struct matrix *gate;       // [R, heads x value_dim]
+};
+
+struct delta_matrices {
+    struct matrix *qkv, *convolved; // [R, n_channels]
+    struct matrix *gate, *heads;    // [R, heads x value_dim]
+    struct matrix *beta, *alpha;    // [R, heads]
+    struct matrix *beta_alpha;      // [R, 2 heads]
+};
+
 struct expert_matrices {
     struct matrix *router;                  // [R, n]
     struct matrix *pair_gate, *pair_up;     // [P, n_ff]
@@ -30,6 +43,7 @@ struct expert_matrices {
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
+    struct matrix *delta;      // [O, heads x value_dim] of a recurrent last layer
     struct matrix *logits;     // [O, n_vocab]
 };
 
@@ -39,6 +53,8 @@ struct forward_matrices {
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
     struct latent_matrices latent;
+    struct gated_matrices gated;
+    struct delta_matrices delta;
     struct expert_matrices experts;
     struct output_matrices out;
 };
@@ -70,10 +86,8 @@ enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
 // `stops`: see struct step.
 struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
 void pass_embed(struct pass *pass);
-// A layer up to rope, and its keys and values to the pages.
-void pass_project(struct pass *pass, int32_t index, unsigned parts);
-// The rest, from attention on.
-void pass_finish_layer(struct pass *pass, int32_t index);
+// A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
 // Reads the hidden states of the pass's rows, after the output norm.
 void pass_read_hidden(struct pass *pass, float *hidden);
 
@@ -94,3 +108,10 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
 void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
+
+// Recurrent layers (forward_delta.c).
+// Creates SLOT_DELTA_CONVOLUTION of a layer, if it has one, with the taps as rows.
+enum status delta_load_convolution(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+struct state_shape delta_state_shape(const struct model_shape *shape, int32_t n_slots);
+// Computes the layer up to its output product; the result is in matrices.delta.heads.
+void delta_run(const struct pass *pass, int32_t index, const struct matrix *input);

@@ -65,7 +65,7 @@ static enum status store_chunk(const struct long_text *text, int32_t layer, int3
     struct step step = chunk_step(text, first, &sequence);
     struct pass pass = pass_begin(text->forward, &step, true);
     pass.operations->write(pass.backend, pass.x, pass.n_rows, rows_at(text, first));
-    pass_project(&pass, layer, PASS_KEYS);
+    pass_run_layer(&pass, layer, PASS_KEYS);
     return pass.operations->end(pass.backend, NULL, text->error);
 }
 
@@ -78,8 +78,7 @@ static enum status finish_chunk(const struct long_text *text, int32_t layer, int
         return STATUS_OK;
     struct pass pass = pass_begin(text->forward, &step, true);
     pass.operations->write(pass.backend, pass.x, pass.n_rows, rows_at(text, first));
-    pass_project(&pass, layer, PASS_QUERIES);
-    pass_finish_layer(&pass, layer);
+    pass_run_layer(&pass, layer, PASS_QUERIES);
     if (last)
         pass_read_hidden(&pass, rows_at(text, first));
     else

@@ -64,6 +64,7 @@ enum status logits_open(struct logits_reader **reader, const struct model *model
                                     .n_sequences_max = 1,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = n_pages,
+                                    .n_state_slots = 1,
                                     .kv_type = kv_type};
     enum status status = forward_create(&created->forward, model, backend, &limits, NULL, NULL, error);
     if (status == STATUS_OK)

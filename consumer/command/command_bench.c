@@ -122,7 +122,9 @@ static enum status prefill_batch(struct command_bench *bench, int32_t batch, str
                 (struct step_sequence){.first_row = step.n_tokens,
                                        .n_tokens = n,
                                        .position = position,
-                                       .pages = bench->pages + sequence * bench->n_pages_each};
+                                       .pages = bench->pages + sequence * bench->n_pages_each,
+                                       .state_in = sequence,
+                                       .state_out = sequence};
             for (int32_t i = 0; i < n; i++, position++) {
                 bench->tokens[step.n_tokens] = prompt_token(bench, sequence, position);
                 bench->positions[step.n_tokens++] = position;
@@ -153,7 +155,9 @@ static struct step decode_step(struct command_bench *bench, int32_t batch, int32
         sequences[i] = (struct step_sequence){.first_row = i,
                                               .n_tokens = 1,
                                               .position = positions[i],
-                                              .pages = bench->pages + i * bench->n_pages_each};
+                                              .pages = bench->pages + i * bench->n_pages_each,
+                                              .state_in = i,
+                                              .state_out = i};
         tokens[i] = pending ? -1 - i : bench->drawn[i];
         bench->output_rows[i] = i;
     }
@@ -284,6 +288,7 @@ static enum status plan_batches(struct command_bench *bench, const struct settin
                                             .n_sequences_max = *batch_max,
                                             .page_positions = LIMITS_PAGE_POSITIONS,
                                             .n_pages = *batch_max * bench->n_pages_each,
+                                            .n_state_slots = *batch_max,
                                             .kv_type = KV_F16};
     if (!allocate_bench(bench, *batch_max))
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "bench: out of memory");

@@ -330,8 +330,9 @@ static enum status place_model(struct command_embed *embed, const struct setting
     struct runtime *runtime = embed->runtime;
     enum kv_type kv_type;
     int32_t n_rows = (int32_t)settings->engine.n_tokens_max; // 0: derived
-    struct limits_wanted wanted = {.n_sequences_max =
-                                       n_rows && n_rows < TEXTS_A_STEP_MAX ? n_rows : TEXTS_A_STEP_MAX,
+    int32_t n_texts = n_rows && n_rows < TEXTS_A_STEP_MAX ? n_rows : TEXTS_A_STEP_MAX;
+    bool recurrent = runtime->model->shape.delta.n_layers > 0; // fewer texts: each has a state in memory
+    struct limits_wanted wanted = {.n_sequences_max = recurrent ? 0 : n_texts,
                                    .n_tokens_max = n_rows,
                                    .page_bytes = settings->engine.kv_memory_bytes,
                                    .hidden_only = true};

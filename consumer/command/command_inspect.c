@@ -91,6 +91,10 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
            shape->attention.key_dim, shape->n_ff);
     if (shape->experts.n)
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
+    if (shape->delta.n_layers)
+        printf("recurrent   %d layers of %d heads (%d key) of %d x %d; a state of %.1f MB a sequence\n",
+               shape->delta.n_layers, shape->delta.n_heads, shape->delta.n_key_heads, shape->delta.key_dim,
+               shape->delta.value_dim, (double)forward_state_bytes(model, NULL) / 1e6);
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
@@ -106,10 +110,12 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
                (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
     }
     if (plan->batch.n_pages)
-        printf("memory      weights %.1f MB, matrices %.1f MB, KV %.1f MB for %d pages; %.1f KB a token\n",
-               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
-               (double)plan->page_bytes / 1e6, plan->batch.n_pages,
-               (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+        printf(
+            "memory      weights %.1f MB, matrices %.1f MB, states %.1f MB, KV %.1f MB for %d pages; %.1f KB "
+            "a token\n",
+            (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
+            (double)plan->state_bytes / 1e6, (double)plan->page_bytes / 1e6, plan->batch.n_pages,
+            (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
@@ -145,9 +151,11 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
             first = false;
         }
     buffer_add_format(&out,
-                      "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"pages\":%llu,\"n_pages\":%d},",
+                      "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"states\":%llu,\"pages\":%llu,"
+                      "\"n_pages\":%d},",
                       (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
-                      (unsigned long long)plan->page_bytes, plan->batch.n_pages);
+                      (unsigned long long)plan->state_bytes, (unsigned long long)plan->page_bytes,
+                      plan->batch.n_pages);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
                       (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
     fwrite(out.data, 1, out.size, stdout);

@@ -71,6 +71,7 @@ static enum status place_model(struct runtime *runtime, const struct token_array
     uint64_t n_pages = n_ids / LIMITS_PAGE_POSITIONS + 2;
     struct limits_wanted wanted = {.n_sequences_max = LOGITS_CHUNK_TOKENS, // each token is an output
                                    .n_tokens_max = LOGITS_CHUNK_TOKENS,
+                                   .n_state_slots = 1,
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
                                                                               LIMITS_PAGE_POSITIONS, KV_F32)};

@@ -98,6 +98,7 @@ static enum status load_model(struct perplexity *perplexity, int at, struct erro
     struct limits_wanted wanted = {
         .n_sequences_max = LOGITS_CHUNK_TOKENS,
         .n_tokens_max = LOGITS_CHUNK_TOKENS,
+        .n_state_slots = 1,
         .kv_type = &kv_type,
         .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, kv_type)};
     status = runtime_plan(runtime, perplexity->settings, &wanted, error);

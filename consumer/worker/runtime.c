@@ -466,9 +466,18 @@ static void say_plan(const struct runtime *runtime)
     char drafts[48] = "";
     if (plan->draft_bytes)
         snprintf(drafts, sizeof drafts, "drafts %.1f MB, ", (double)plan->draft_bytes / 1e6);
-    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, %sKV %.1f MB (%d pages of %d positions)",
-              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, drafts,
+    char states[64] = "";
+    if (plan->state_bytes)
+        snprintf(states, sizeof states, "recurrent states %.1f MB (%d slots), ",
+                 (double)plan->state_bytes / 1e6, plan->batch.n_state_slots);
+    log_write(LOG_INFO,
+              "memory: weights %.1f MB, matrices %.1f MB, %s%sKV %.1f MB (%d pages of %d positions)",
+              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, drafts, states,
               (double)plan->page_bytes / 1e6, plan->batch.n_pages, plan->batch.page_positions);
+    if (plan->state_bytes)
+        log_write(LOG_INFO,
+                  "family %s has recurrent layers: prompts share no prefixes, and no tokens are drafted",
+                  model_family_name(runtime->model));
     int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions,
             n_context = runtime->model->shape.n_context;
     if (n_positions < n_context)
@@ -588,6 +597,12 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     struct draft_numbers drafts = {0};
     if (status == STATUS_OK)
         status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+    if (status == STATUS_OK && drafts.n_fixed && runtime->model->shape.delta.n_layers)
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                      "--speculate %d: family %s has recurrent layers, whose states can't go back when a "
+                      "draft token is refused; expected auto or off",
+                      drafts.n_fixed, model_family_name(runtime->model));
     wanted.n_drafts_max = drafts.n_max;
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;

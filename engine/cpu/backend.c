@@ -208,6 +208,22 @@ static void kv_write(struct backend *base, int32_t layer, const int32_t *list, i
         }
 }
 
+static enum status create_states(struct backend *base, const struct state_shape *shape, struct error *error)
+{
+    assert(!cpu_backend_of(base)->states.memory);
+    return states_create(&cpu_backend_of(base)->states, shape, error);
+}
+
+static void copy_state(struct backend *base, int32_t to, int32_t from)
+{
+    states_copy(&cpu_backend_of(base)->states, to, from);
+}
+
+static uint64_t state_bytes(struct backend *base, const struct state_shape *shape)
+{
+    return (uint64_t)states_slot_items(shape) * sizeof(float) * (uint64_t)shape->n_layers;
+}
+
 static uint64_t available_bytes(struct backend *base)
 {
     return machine_available_bytes();
@@ -350,6 +366,7 @@ static void destroy_backend(struct backend *base)
     free(backend->buffers.samplers);
     attention_destroy(backend->attention);
     pages_finish(&backend->pages);
+    states_finish(&backend->states);
     prepared_finish(&backend->prepared);
     routing_finish(&backend->routing);
     free(backend->buffers.gathered_x);
@@ -372,6 +389,9 @@ static const struct backend_device device_cpu = {.destroy = destroy_backend,
                                                  .kv_create = kv_create,
                                                  .kv_read = kv_read,
                                                  .kv_write = kv_write,
+                                                 .states_create = create_states,
+                                                 .state_copy = copy_state,
+                                                 .state_bytes = state_bytes,
                                                  .available_bytes = available_bytes,
                                                  .trace = trace_steps};
 
@@ -394,6 +414,8 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .gate_rows = cpu_gate_rows,
                                                          .head_products = cpu_head_products,
                                                          .copy_columns = cpu_copy_columns,
+                                                         .convolve = cpu_convolve,
+                                                         .delta_rule = cpu_delta_rule,
                                                          .reads_masks_late = true,
                                                          .output_product = cpu_output_product,
                                                          .sample = cpu_sample,

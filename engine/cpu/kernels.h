@@ -29,7 +29,17 @@ enum cpu_level {
     CPU_I8MM = CPU_AVX512
 };
 
-enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind
+enum { ACTIVATION_COUNT = 7 }; // of enum activation_kind
+
+// One token of the gated delta rule, for at most 16 values of a head.
+struct delta_block {
+    float *state; // [key_dim, 16]
+    int32_t key_dim, n_values;
+    const float *query, *key; // [key_dim]
+    const float *value;       // [n_values]
+    float *out;               // [n_values]
+    float decay, beta;
+};
 
 // Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.
@@ -55,6 +65,16 @@ struct row_kernels {
     // Quantizes x with one scale: integers of magnitude up to `largest`, with a 2-norm of at most `norm`
     // apart from rounding. Returns the scale; NaN, with zeros, if x has an infinity or a NaN.
     float (*quantize_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
+    // x *= scale / sqrt(x . x + epsilon)
+    void (*normalize_length)(float *x, int32_t n, float epsilon, float scale);
+    // out[i] = silu(sum of kernel[tap][i] * rows[tap][i]), fused, in order of taps; a row NULL: zeros. kernel
+    // [n_taps, n]
+    void (*convolve_silu)(float *out, const float *const *rows, const float *kernel, int32_t n_taps,
+                          int32_t n);
+    // With s[k] a row of the state: d = beta * (value - decay * (sum of s[k] * key[k])), s[k] = decay * s[k] +
+    // key[k] * d, out = sum of s[k] * query[k]. Each sum over k has four partial sums by k mod 4, added
+    // pairwise; products are fused with additions.
+    void (*delta_rule)(const struct delta_block *block);
 };
 
 struct cpu_kernels {

@@ -142,6 +142,7 @@ ACTIVATE(activate_gelu, gelu_lanes)
 ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
 ACTIVATE(activate_gelu_half, gelu_half)
+ACTIVATE(activate_sigmoid, lanes_sigmoid)
 
 static inline struct lanes not_above(struct lanes x, struct lanes most)
 {
@@ -264,6 +265,58 @@ static void rope_halves(float *x, int32_t n_heads, int32_t head_dim, const float
     }
 }
 
+static void normalize_length(float *x, int32_t n, float epsilon, float scale)
+{
+    const struct lanes factor = lanes_set(scale / sqrtf(sum_of_squares(x, n, 0.0f) + epsilon));
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, lanes_multiply(load_some(x + i, count), factor), count);
+    }
+}
+
+static void convolve_silu(float *out, const float *const *rows, const float *kernel, int32_t n_taps,
+                          int32_t n)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes sum = lanes_set(0.0f);
+        for (int32_t tap = 0; tap < n_taps; tap++)
+            if (rows[tap])
+                sum = lanes_fma(load_some(rows[tap] + i, count),
+                                load_some(kernel + (ptrdiff_t)tap * n + i, count), sum);
+        store_some(out + i, silu_lanes(sum), count);
+    }
+}
+
+static inline struct lanes sum_of_four(const struct lanes parts[4])
+{
+    return lanes_add(lanes_add(parts[0], parts[1]), lanes_add(parts[2], parts[3]));
+}
+
+static void delta_rule(const struct delta_block *block)
+{
+    const struct lanes zero = lanes_set(0.0f), decay = lanes_set(block->decay);
+    struct lanes parts[4] = {zero, zero, zero, zero};
+    float *state = block->state;
+    int32_t n = block->key_dim;
+    for (int32_t k = 0; k < n; k += 4)
+        for (int j = 0; j < 4 && k + j < n; j++)
+            parts[j] = lanes_fma(lanes_load(state + (k + j) * LANES), lanes_set(block->key[k + j]), parts[j]);
+    struct lanes known = lanes_multiply(decay, sum_of_four(parts));
+    struct lanes delta = lanes_subtract(load_some(block->value, block->n_values), known);
+    delta = lanes_multiply(lanes_set(block->beta), delta);
+    for (int j = 0; j < 4; j++)
+        parts[j] = zero;
+    for (int32_t k = 0; k < n; k += 4)
+        for (int j = 0; j < 4 && k + j < n; j++) {
+            struct lanes s = lanes_multiply(decay, lanes_load(state + (k + j) * LANES));
+            s = lanes_fma(lanes_set(block->key[k + j]), delta, s);
+            lanes_store(state + (k + j) * LANES, s);
+            parts[j] = lanes_fma(s, lanes_set(block->query[k + j]), parts[j]);
+        }
+    store_some(block->out, sum_of_four(parts), block->n_values);
+}
+
 static void widen_f16(float *out, const uint16_t *x, int32_t n)
 {
     int32_t i = 0;
@@ -317,7 +370,8 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
                      [ACTIVATION_GELU_HALF] = activate_gelu_half,
-                     [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped},
+                     [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped,
+                     [ACTIVATION_SIGMOID] = activate_sigmoid},
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,
@@ -328,5 +382,8 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .widen_f16 = widen_f16,
         .convert_f16 = convert_f16,
         .quantize_i16 = quantize_i16,
+        .normalize_length = normalize_length,
+        .convolve_silu = convolve_silu,
+        .delta_rule = delta_rule,
     };
 }

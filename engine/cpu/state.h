@@ -8,6 +8,7 @@
 #include "engine/cpu/pages.h"
 #include "engine/cpu/product/memory.h"
 #include "engine/cpu/product/product.h"
+#include "engine/cpu/states.h"
 
 struct sampler;
 
@@ -73,6 +74,7 @@ struct cpu_backend {
     struct memory_stack weight_memory;
     struct pages pages;
     struct attention *attention;
+    struct states states;
     struct prepared prepared;
     struct routing routing;
     struct step_buffers buffers;
@@ -126,6 +128,12 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
+
+// recurrent.c
+void cpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                  const struct weight *kernel, int32_t layer);
+void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                    struct matrix *beta, const struct delta_parameters *parameters);
 
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed

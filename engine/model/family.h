@@ -15,6 +15,13 @@ enum residual_kind {
     RESIDUAL_BY_FFN_NORM, // parallel if the layers have no ffn_norm
 };
 
+// Order of the value heads that share a key head.
+enum delta_heads {
+    DELTA_NONE,    // no recurrent layers
+    DELTA_GROUPED, // one after the other; beta and alpha are in one matrix
+    DELTA_TILED,   // n_key_heads apart; beta and alpha are separate
+};
+
 // A row of the table in family.c. Flat, not grouped, because the table is read row by row.
 struct family {
     const char *name; // general.architecture
@@ -36,9 +43,12 @@ struct family {
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
-    bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense or
-                                // for speculation; other families refuse such keys
+    bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
+                                // other families refuse such keys
     enum route_kind route_kind; // if the file names none
+    bool layers_beyond;         // the file's nextn_predict_layers last layers are for speculation; not used
+    enum delta_heads delta;     // recurrent layers; the file's keys say which
+    bool gated_attention;       // attn_q holds, for each head, its query, then a gate for its output
     bool latent_attention;      // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
     bool ffn_norm_as_post;      // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;    // every n-th layer is not rotated; 0: all are

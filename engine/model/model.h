@@ -27,6 +27,7 @@ enum activation_kind {
     // gpt-oss: g sigmoid(1.702 g) (u + 1), with g clamped to at most 7 and u to -7..7; without u: g
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
+    ACTIVATION_SIGMOID,
 };
 enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
 enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are selected from some of them
@@ -34,6 +35,8 @@ enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are sele
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
+    int32_t n_layers;            // layers with pages: those with attention; 1 if bidirectional
+    bool gated;                  // the output is multiplied by sigmoid(gate), a gate per item, from attn_q
     float scale;                 // multiplies q.k
     float softcap;               // 0: none
     float alibi_bias_max;        // 0: none
@@ -56,6 +59,18 @@ struct latent_shape {
     int32_t query_dim; // 0: queries are projected from the embedding directly
     // of one head, before its projection into the latent; key_dim without the rotated dims
     int32_t key_dim, value_dim;
+};
+
+// Recurrent layers: a short causal convolution over queries, keys and values, then the gated delta rule (Yang,
+// Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10). Several value heads share a key head. n_layers 0:
+// none.
+struct delta_shape {
+    int32_t n_layers;
+    int32_t n_heads, n_key_heads; // value heads, each with a state [key_dim, value_dim]; key heads
+    int32_t key_dim, value_dim;
+    int32_t n_channels; // of the convolution: all queries, all keys, all values
+    int32_t n_taps;     // rows that the convolution sees, including the row's own
+    bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
 };
 
 struct window_shape {
@@ -89,6 +104,7 @@ struct model_shape {
     struct attention_shape attention;
     struct experts_shape experts;
     struct latent_shape latent;
+    struct delta_shape delta;
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
@@ -132,6 +148,16 @@ enum layer_slot {
     SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
+    SLOT_DELTA_QKV, // recurrent layers: all queries, all keys, all values
+    SLOT_DELTA_GATE,
+    SLOT_DELTA_BETA, // beta and alpha: separate, or in one matrix
+    SLOT_DELTA_ALPHA,
+    SLOT_DELTA_BETA_ALPHA, // of each key head in turn: its heads' beta, then their alpha
+    SLOT_DELTA_CONVOLUTION,
+    SLOT_DELTA_STEP_BIAS,
+    SLOT_DELTA_DECAY,
+    SLOT_DELTA_NORM,
+    SLOT_DELTA_OUT,
     SLOT_COUNT,
 };
 
@@ -140,6 +166,8 @@ struct model_layer {
     struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
     bool unrotated; // the layer does not rotate queries and keys
+    bool recurrent; // the gated delta rule in place of attention
+    int32_t store;  // number among the layers with attention, or among the recurrent layers; bidirectional: 0
 };
 
 // Tensors of linear layers after the pooling are dense_2, dense_3, ... (their places in modules.json).
@@ -172,6 +200,8 @@ enum {
     MODEL_HEAD_DIM_MAX = 1024,
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
+    MODEL_TAPS_MAX = 16,
+    MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
 };
 
 // Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or

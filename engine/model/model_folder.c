@@ -103,9 +103,13 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {
         folder_copy_transposed(from, item_bytes(from->type), out);
+    } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
+        folder_copy_columns(&folder->config.shape, from, out);
+    } else if (origin->rule->form == FORM_DELTA_DECAY) {
+        folder_make_decay(&folder->config.shape, from, data);
     } else {
-        uint64_t n_rows = from->n_dims == 1 ? from->dims[0] : tensor_n_rows(from);
-        uint64_t row_bytes = from->size_bytes / n_rows;
+        uint64_t n_rows = tensor->n_dims == 1 ? tensor->dims[0] : tensor_n_rows(tensor);
+        uint64_t row_bytes = tensor->size_bytes / n_rows;
         for (uint64_t row = 0; row < n_rows; row++)
             memcpy(out + row * row_bytes,
                    (const char *)from->data +
@@ -125,13 +129,32 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
+// Shape and size of a tensor of reordered rows.
+static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
+{
+    if (form == FORM_DELTA_TAPS) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = tensor->dims[2];
+        tensor->dims[2] = 1;
+    } else if (form == FORM_DELTA_DECAY) {
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * sizeof(float);
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE) {
+        tensor->size_bytes /= tensor->dims[1];
+        tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
+        tensor->size_bytes *= tensor->dims[1];
+    }
+}
+
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
                             const struct tensor *from, struct error *error)
 {
     struct tensor *tensor = &made->tensor;
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
-        if (origin->rule->form == FORM_TRANSPOSED || origin->rule->form >= FORM_FIRST_HALF)
+        enum folder_form form = origin->rule->form;
+        if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
+            form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -176,6 +199,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     default:
         if (!folder_rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
+        set_rows(folder, tensor, origin->rule->form);
         break;
     }
     tensor->data = NULL;
@@ -258,7 +282,7 @@ static enum status find_blocks(struct folder *folder, struct origin *origin, int
 
 static void take_source(struct folder *folder, struct origin *origin, size_t index)
 {
-    bool again = origin->rule->form >= FORM_FIRST_HALF; // at most two parts, so `sources` has room
+    bool again = origin->rule->form >= FORM_DELTA_QKV; // at most two parts, so `sources` has room
     if (!folder->used[index] || again)
         folder->sources[folder->n_sources++] = index;
     folder->used[index] = true;

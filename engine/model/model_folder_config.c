@@ -10,7 +10,8 @@
 
 struct config {
     const struct value *json;
-    struct value defaults; // the model_type's
+    const struct value *outer; // of a vision-language model; NULL: none
+    struct value defaults;     // the model_type's
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;
@@ -196,7 +197,85 @@ static void read_sizes(struct config *config)
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
                     read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
-    shape->tied = read_truth(config, "tie_word_embeddings", config->out->family->tied);
+    const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
+    bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
+    shape->tied = read_truth(config, "tie_word_embeddings", otherwise);
+}
+
+static bool is_linear(const struct value *type)
+{
+    return type->kind == VALUE_STRING && text_equals_string(type->text, "linear_attention");
+}
+
+// Recurrent layers among layers with attention: every n-th layer has attention, or a truth value for each.
+static void put_recurrent_layers(struct config *config)
+{
+    const struct value *types = find_setting(config, "layer_types");
+    bool recurrent[MODEL_LAYERS_MAX];
+    char name[128];
+    int64_t n_layers = config->out->shape.n_layers, interval = 1;
+    if (!types) {
+        put_integer(config, "full_attention_interval", read_integer(config, "full_attention_interval", 4));
+        return;
+    }
+    bool fits = types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers, regular = true;
+    for (int64_t i = 0; fits && i < n_layers; i++) {
+        const struct value *type = &types->array.items[i];
+        recurrent[i] = is_linear(type);
+        fits =
+            recurrent[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
+    }
+    while (fits && interval < n_layers && recurrent[interval - 1])
+        interval++;
+    for (int64_t i = 0; fits && i < n_layers; i++)
+        regular = regular && recurrent[i] == ((i + 1) % interval != 0);
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, "layer_types", types);
+    else if (regular)
+        put_integer(config, "full_attention_interval", interval);
+    else
+        gguf_writer_bools(config->keys, format_key(config, "attention.recurrent_layers", name), recurrent,
+                          (size_t)n_layers);
+}
+
+// M-RoPE's sections, of which text needs none, because its three positions are equal; other engines want
+// them.
+static void put_rope_sections(struct config *config)
+{
+    const struct value *rope = find_setting(config, "rope_parameters rope_scaling");
+    const struct value *list = rope && rope->kind == VALUE_OBJECT ? find_in(rope, "mrope_section") : NULL;
+    int32_t sections[4] = {11, 11, 10, 0};
+    char name[128];
+    for (size_t i = 0; list && list->kind == VALUE_ARRAY && i < 4 && i < list->array.n_items; i++)
+        sections[i] = list->array.items[i].kind == VALUE_INTEGER ? (int32_t)list->array.items[i].integer : 0;
+    gguf_writer_i32s(config->keys, format_key(config, "rope.dimension_sections", name), sections, 4);
+}
+
+static void put_delta(struct config *config)
+{
+    struct folder_delta *delta = &config->out->shape.delta;
+    const char *names[] = {"linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim",
+                           "linear_value_head_dim"};
+    int64_t *sizes[] = {&delta->n_heads, &delta->n_key_heads, &delta->key_dim, &delta->value_dim};
+    for (int i = 0; i < 4; i++) {
+        int64_t most = i < 2 ? MODEL_HEADS_MAX : MODEL_HEAD_DIM_MAX;
+        *sizes[i] = read_integer(config, names[i], 0);
+        if (*sizes[i] < 1 || *sizes[i] > most)
+            refuse_setting(config, ERROR_LIMIT_EXCEEDED, names[i], find_setting(config, names[i]));
+    }
+    if (config->status == STATUS_OK && delta->n_heads % delta->n_key_heads != 0)
+        refuse_setting(config, ERROR_MODEL_FILE, names[0], find_setting(config, names[0]));
+    if (config->status != STATUS_OK)
+        return;
+    delta->tiled = !is_model_type(config, "qwen3_next");
+    put_integer(config, "ssm.conv_kernel", read_integer(config, "linear_conv_kernel_dim", 0));
+    put_integer(config, "ssm.time_step_rank", delta->n_heads);
+    put_integer(config, "ssm.group_count", delta->n_key_heads);
+    put_integer(config, "ssm.state_size", delta->key_dim);
+    put_integer(config, "ssm.inner_size", delta->n_heads * delta->value_dim);
+    put_recurrent_layers(config);
+    if (delta->tiled)
+        put_rope_sections(config);
 }
 
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
@@ -255,7 +334,8 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe"))
+    if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe") ||
+        is_model_type(config, "qwen3_next"))
         gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                          read_truth(config, "norm_topk_prob", false));
     if (find_setting(config, "scoring_func"))
@@ -601,7 +681,10 @@ static void read_rope(struct config *config)
 // Returns the settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
-    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
+                                           {"mistral3", "mistral"},
+                                           {"qwen3_5", "qwen3_5_text"},
+                                           {"qwen3_5_moe", "qwen3_5_moe_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!text_equals_string(*type, kinds[i][0]))
             continue;
@@ -616,6 +699,7 @@ static enum status take_text_config(struct config *config, const struct value *j
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
         config->json = part;
+        config->outer = json;
         config->out->language_part = true;
     }
     return config->status;
@@ -645,6 +729,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     read_sizes(&config);
     out->n_layers_used =
         read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
+    if (config.status == STATUS_OK && find_setting(&config, "linear_num_value_heads"))
+        put_delta(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

@@ -62,7 +62,8 @@ static const struct folder_key keys[] = {
      "moe_intermediate_size shared_expert_intermediate_size routed_scaling_factor scoring_func topk_method "
      "norm_topk_prob first_k_dense_replace n_group topk_group decoder_sparse_step moe_layer_freq "
      "mlp_only_layers swiglu_limit swiglu_alpha kv_lora_rank q_lora_rank qk_nope_head_dim qk_rope_head_dim "
-     "v_head_dim num_nextn_predict_layers",
+     "v_head_dim num_nextn_predict_layers linear_num_value_heads linear_num_key_heads linear_key_head_dim "
+     "linear_value_head_dim linear_conv_kernel_dim full_attention_interval",
      NULL},
     {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
@@ -71,8 +72,10 @@ static const struct folder_key keys[] = {
      "add_cross_attention qk_layernorm",
      NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
-    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""}, // StarCoder2
-    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},     //
+    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},       // Qwen3.5
+    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""}, //
+    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},    // StarCoder2
+    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},        //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
     {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
@@ -80,7 +83,8 @@ static const struct folder_key keys[] = {
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers",
+     "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
+     "mtp_use_dedicated_embeddings",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -101,6 +105,7 @@ static const struct folder_key keys[] = {
     // used for images, which are not supported
     {"config.json", KEY_NO_PART,
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
+     "video_token_id vision_start_token_id vision_end_token_id "
      "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
      NULL},
 

@@ -39,6 +39,13 @@
     {                                                                                                        \
         "model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED                             \
     }
+#define SHARED_EXPERT                                                                                        \
+    {"model.layers.*.mlp.shared_expert_gate", "ffn_gate_inp_shexp", FORM_AS_IS},                             \
+        {"model.layers.*.mlp.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                        \
+        {"model.layers.*.mlp.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},                            \
+    {                                                                                                        \
+        "model.layers.*.mlp.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS                           \
+    }
 #define END                                                                                                  \
     {                                                                                                        \
         0                                                                                                    \
@@ -82,19 +89,44 @@ static const struct folder_rule mixtral_layers[] = {
     END};
 static const struct folder_rule qwen2_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   GATED_MLP, END};
-static const struct folder_rule qwen2_moe_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    EXPERTS,
-    {"model.layers.*.mlp.shared_expert_gate", "ffn_gate_inp_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
-    END};
+static const struct folder_rule qwen2_moe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                      EXPERTS, SHARED_EXPERT, END};
 static const struct folder_rule qwen3_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   HEAD_NORMS(FORM_AS_IS), GATED_MLP, END};
 static const struct folder_rule qwen3_moe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                       HEAD_NORMS(FORM_AS_IS), EXPERTS, END};
+#define QWEN3_NEXT_LAYER                                                                                     \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},                                           \
+        {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_ADD_ONE},                    \
+        SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS), HEAD_NORMS(FORM_ADD_ONE),                                    \
+        {"model.layers.*.linear_attn.conv1d", "ssm_conv1d", FORM_DELTA_TAPS},                                \
+        {"=model.layers.*.linear_attn.A_log", "ssm_a", FORM_DELTA_DECAY},                                    \
+        {"=model.layers.*.linear_attn.dt_bias", "ssm_dt.bias", FORM_DELTA_HEADS},                            \
+        {"model.layers.*.linear_attn.norm", "ssm_norm", FORM_AS_IS},                                         \
+        {"model.layers.*.linear_attn.out_proj", "ssm_out", FORM_DELTA_COLUMNS},                              \
+        {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},               \
+        {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},                \
+    {                                                                                                        \
+        "=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS                          \
+    }
+static const struct folder_rule qwen3_next_layers[] = {
+    QWEN3_NEXT_LAYER,
+    {"model.layers.*.linear_attn.in_proj_qkvz", "attn_qkv", FORM_DELTA_QKV},
+    {"model.layers.*.linear_attn.in_proj_qkvz", "attn_gate", FORM_DELTA_GATE},
+    {"model.layers.*.linear_attn.in_proj_ba", "ssm_ba", FORM_AS_IS},
+    EXPERTS,
+    SHARED_EXPERT,
+    END};
+static const struct folder_rule qwen3_5_layers[] = {
+    QWEN3_NEXT_LAYER,
+    {"model.layers.*.linear_attn.in_proj_qkv", "attn_qkv", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_z", "attn_gate", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_b", "ssm_beta", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_a", "ssm_alpha", FORM_DELTA_HEADS},
+    GATED_MLP,
+    EXPERTS,
+    SHARED_EXPERT,
+    END};
 static const struct folder_rule gemma_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
     {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},
@@ -338,6 +370,17 @@ static const struct folder_rule olmo2_layers[] = {
 #define QWEN3_MOE_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,\"num_experts_per_tok\":8,"        \
     "\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
+#define QWEN3_DELTA                                                                                          \
+    "\"rms_norm_eps\":1e-6,\"head_dim\":256,\"partial_rotary_factor\":0.25,\"linear_conv_kernel_dim\":4,"    \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                 \
+    "\"linear_num_value_heads\":32,\"max_position_embeddings\":32768"
+#define QWEN3_NEXT_DEFAULTS                                                                                  \
+    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":512,\"num_experts_per_tok\":10,"             \
+    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,\"norm_topk_prob\":true}"
+#define QWEN3_5_DEFAULTS "{" QWEN3_DELTA ",\"num_key_value_heads\":4}"
+#define QWEN3_5_MOE_DEFAULTS                                                                                 \
+    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":256,\"num_experts_per_tok\":8,"              \
+    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
 #define PHI_DEFAULTS                                                                                         \
     "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
 #define GPT2_DEFAULTS                                                                                        \
@@ -384,6 +427,12 @@ static const struct folder_family families[] = {
     {"qwen3", "qwen3", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN3_DEFAULTS},
     {"qwen3_moe", "qwen3moe", llama_globals, qwen3_moe_layers, false, true, SILU, WINDOWS_IF_USED, true,
      QWEN3_MOE_DEFAULTS},
+    {"qwen3_next", "qwen3next", gemma_globals, qwen3_next_layers, false, true, SILU, WINDOWS_NEVER, true,
+     QWEN3_NEXT_DEFAULTS},
+    {"qwen3_5_text", "qwen35", gemma_globals, qwen3_5_layers, false, true, SILU, WINDOWS_NEVER, true,
+     QWEN3_5_DEFAULTS},
+    {"qwen3_5_moe_text", "qwen35moe", gemma_globals, qwen3_5_layers, false, true, SILU, WINDOWS_NEVER, true,
+     QWEN3_5_MOE_DEFAULTS},
     {"gemma", "gemma", gemma_globals, gemma_layers, true, true, GELU, WINDOWS_NEVER, true, GEMMA_DEFAULTS},
     {"gemma2", "gemma2", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true,
      GEMMA2_DEFAULTS},
@@ -464,11 +513,12 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
         if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)
             return true;
     }
-    return is_beyond(name, n_layers_used);
+    return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
 }
 
 bool folder_is_sight(struct text name)
 {
     return begins_with(name, "vision_tower.") || begins_with(name, "model.vision_tower.") ||
-           begins_with(name, "multi_modal_projector.") || begins_with(name, "model.multi_modal_projector.");
+           begins_with(name, "multi_modal_projector.") || begins_with(name, "model.multi_modal_projector.") ||
+           begins_with(name, "visual.") || begins_with(name, "model.visual.");
 }

@@ -18,8 +18,16 @@ enum folder_form {
     FORM_ROWS_BY_HEAD,  // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
     FORM_STACKED,       // a tensor for each "{}" from 0 on, stacked into one
-    // Selects a part of each expert's rows from a tensor that holds the matrices of all experts. Several
-    // rules may use the same tensor.
+    // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
+    FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
+    FORM_DELTA_COLUMNS, // the value heads' columns
+    FORM_DELTA_DECAY,   // float32: x becomes -exp(x)
+    FORM_DELTA_TAPS,    // a convolution's [channels, 1, taps] -> [channels, taps]
+    // Several rules from here on may use the same tensor.
+    // Rows of each key head together: query, key, its value heads' values, their gates
+    FORM_DELTA_QKV,  // -> all queries, all keys, all values
+    FORM_DELTA_GATE, // -> all gates
+    // Selects a part of each expert's rows from a tensor that holds the matrices of all experts.
     FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up; this is gate
     FORM_SECOND_HALF, // up
     // gpt-oss: rows of gate and up alternate. Shapes in the folder:
@@ -55,13 +63,21 @@ struct folder_family {
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
-// Tensors that are ignored: buffers in older files, and layers for speculation after the last layer.
+// Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
+// their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
 // Whether the tensor belongs to the vision part of a vision-language model, which is not computed.
 bool folder_is_sight(struct text name);
 
+// Recurrent layers: value heads and key heads, and their dimensions.
+struct folder_delta {
+    int64_t n_heads, n_key_heads, key_dim, value_dim;
+    bool tiled; // GGUF's order of the value heads
+};
+
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
+    struct folder_delta delta;
     bool tied;
 };
 
@@ -82,11 +98,16 @@ enum status folder_read_config(struct folder_config *config, const struct value 
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
 
-// model_folder_rows.c. Returns the folder's row from which row `row` of n_rows is copied.
+// model_folder_rows.c. Number of rows that the form makes of n_rows rows.
+uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form form, uint64_t n_rows);
+// Returns the folder's row from which row `row` of n_rows is copied.
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
+void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
+void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 

@@ -1,5 +1,6 @@
 // The order of a matrix's rows in the folder and in GGUF; transposition.
 #include "engine/model/model_folder_parts.h"
+#include "schemas/base/elementary.h"
 
 #include <string.h>
 
@@ -17,12 +18,84 @@ void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out
                            n_bytes);
 }
 
+// Value head of the folder at place `head` of GGUF's order: tiled, from groups of one key head's heads.
+static uint64_t source_head(const struct folder_delta *delta, uint64_t head)
+{
+    uint64_t n_keys = (uint64_t)delta->n_key_heads, n_each = (uint64_t)delta->n_heads / n_keys;
+    return delta->tiled ? head % n_keys * n_each + head / n_keys : head;
+}
+
+// The value heads' rows, of which each head has the same number, are the last ones.
+static uint64_t delta_head_row(const struct folder_delta *delta, uint64_t row, uint64_t n_rows)
+{
+    uint64_t n = (uint64_t)delta->n_heads, width = n_rows == n ? 1 : (uint64_t)delta->value_dim;
+    uint64_t first = n_rows - n * width;
+    return row < first ? row
+                       : first + source_head(delta, (row - first) / width) * width + (row - first) % width;
+}
+
+// `row` of all queries, all keys, all values, all gates. A key head's rows in the folder: query, key, the
+// values of its value heads, their gates.
+static uint64_t delta_part_row(const struct folder_delta *delta, uint64_t row)
+{
+    uint64_t key = (uint64_t)delta->key_dim, n_keys = (uint64_t)delta->n_key_heads;
+    uint64_t n_values = (uint64_t)(delta->n_heads / delta->n_key_heads * delta->value_dim); // of one key head
+    uint64_t group = 2 * key + 2 * n_values, part;
+    if (row < 2 * n_keys * key) {
+        part = row / (n_keys * key) * key;
+        row %= n_keys * key;
+        return row / key * group + part + row % key;
+    }
+    row -= 2 * n_keys * key;
+    part = 2 * key + row / (n_keys * n_values) * n_values;
+    row %= n_keys * n_values;
+    return row / n_values * group + part + row % n_values;
+}
+
+static uint64_t qkv_rows(const struct folder_delta *delta)
+{
+    return (uint64_t)(2 * delta->n_key_heads * delta->key_dim + delta->n_heads * delta->value_dim);
+}
+
+uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form form, uint64_t n_rows)
+{
+    return form == FORM_DELTA_QKV    ? qkv_rows(&shape->delta)
+           : form == FORM_DELTA_GATE ? n_rows - qkv_rows(&shape->delta)
+                                     : n_rows;
+}
+
+void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out)
+{
+    const struct folder_delta *delta = &shape->delta;
+    size_t n_bytes = (size_t)delta->value_dim * tensor_traits(from->type)->block_bytes;
+    const char *row = from->data;
+    for (uint64_t i = 0; i < from->dims[1]; i++, row += tensor_row_bytes(from))
+        for (int64_t head = 0; head < delta->n_heads; head++, out += n_bytes)
+            memcpy(out, row + source_head(delta, (uint64_t)head) * n_bytes, n_bytes);
+}
+
+void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out)
+{
+    for (int64_t head = 0; head < shape->delta.n_heads; head++) {
+        uint64_t source = source_head(&shape->delta, (uint64_t)head);
+        float item;
+        tensor_traits(from->type)
+            ->dequantize((const char *)from->data + source * tensor_traits(from->type)->block_bytes, &item,
+                         1);
+        out[head] = (float)-elementary_exp((double)item);
+    }
+}
+
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows)
 {
+    uint64_t n_heads = (uint64_t)shape->n_heads, n_kv = (uint64_t)shape->n_kv_heads;
+    if (form == FORM_DELTA_HEADS || form == FORM_DELTA_TAPS)
+        return delta_head_row(&shape->delta, row, n_rows);
+    if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE)
+        return delta_part_row(&shape->delta, row + (form == FORM_DELTA_GATE ? qkv_rows(&shape->delta) : 0));
     if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP)
         return row;
-    uint64_t n_heads = (uint64_t)shape->n_heads, n_kv = (uint64_t)shape->n_kv_heads;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
         uint64_t width = n_rows / (form == FORM_ROWS_Q ? n_heads : n_kv), at = row % width;
         return row - at + at % 2 * (width / 2) + at / 2;
@@ -39,9 +112,22 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
 {
     uint64_t n_rows = from->n_dims == 1 ? from->dims[0] : tensor_n_rows(from), n = (uint64_t)shape->n_heads;
     uint64_t n_kv = (uint64_t)shape->n_kv_heads;
-    if (from->n_dims > 2)
+    const struct folder_delta *delta = &shape->delta;
+    uint64_t n_values = (uint64_t)(delta->n_heads * delta->value_dim);
+    if (from->n_dims > 2 && form != FORM_DELTA_TAPS)
         return false;
     switch (form) {
+    case FORM_DELTA_HEADS:
+        return n_rows == (uint64_t)delta->n_heads || n_rows == n_values || n_rows == qkv_rows(delta);
+    case FORM_DELTA_COLUMNS:
+        return from->n_dims == 2 && from->dims[0] == n_values;
+    case FORM_DELTA_DECAY:
+        return from->n_dims == 1 && n_rows == (uint64_t)delta->n_heads;
+    case FORM_DELTA_TAPS:
+        return from->n_dims == 3 && from->dims[1] == 1 && n_rows == qkv_rows(delta);
+    case FORM_DELTA_QKV:
+    case FORM_DELTA_GATE:
+        return from->n_dims == 2 && n_rows == qkv_rows(delta) + n_values;
     case FORM_ROWS_Q:
         return n_rows % (2 * n) == 0;
     case FORM_ROWS_K:

@@ -212,6 +212,24 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
                       (double)shape->scales.logits);
 }
 
+// Finds a key with a truth value for each of n_layers layers. False: no such array; a wrong one is an error.
+static bool find_layer_truths(struct key_reader *reader, const char *suffix, int32_t n_layers,
+                              struct gguf_array *truths)
+{
+    bool is_array = false;
+    struct error ignored;
+    char key[128];
+    make_key(reader, suffix, key);
+    if (reader->status != STATUS_OK ||
+        gguf_array(reader->gguf, key, truths, &is_array, &ignored) != STATUS_OK || !is_array)
+        return false;
+    if (truths->kind == GGUF_BOOL && truths->n_items == (size_t)n_layers)
+        return true;
+    reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                               "%s: expected a truth value for each of %d layers", key, n_layers);
+    return false;
+}
+
 // Reads which layers are windowed. The pattern is a number n (layers n-1, 2n-1, ... have full attention) or
 // one truth value per layer (true: windowed).
 static void read_windows(struct key_reader *reader, const struct family *family, struct model *model)
@@ -220,29 +238,71 @@ static void read_windows(struct key_reader *reader, const struct family *family,
     shape->window.n_positions = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
     if (reader->status != STATUS_OK || shape->window.n_positions == 0)
         return;
-    struct gguf_array array = {0};
-    bool is_array = false;
-    struct error ignored;
-    char key[128];
-    make_key(reader, "attention.sliding_window_pattern", key);
-    if (gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK)
-        is_array = false;
-    if (is_array) {
-        bool fits = array.kind == GGUF_BOOL && array.n_items == (size_t)shape->n_layers;
-        for (int32_t i = 0; fits && i < shape->n_layers; i++)
-            model->layers[i].windowed = gguf_array_integer(&array, (size_t)i) != 0;
-        if (!fits)
-            reader->status =
-                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                          "%s: expected a truth value for each of %d layers", key, shape->n_layers);
+    struct gguf_array truths = {0};
+    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, &truths)) {
+        for (int32_t i = 0; i < shape->n_layers; i++)
+            model->layers[i].windowed = gguf_array_integer(&truths, (size_t)i) != 0;
         return;
     }
+    if (reader->status != STATUS_OK)
+        return;
     int32_t pattern =
         read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
     shape->window.pattern = pattern;
     for (int32_t i = 0; i < shape->n_layers; i++)
         model->layers[i].windowed =
             pattern < 2 || (family->full_first ? i % pattern > 0 : i % pattern < pattern - 1);
+}
+
+// Reads which layers are recurrent: a truth value for each, or every n-th layer has attention (llama.cpp,
+// src/models/qwen35.cpp); and numbers the layers of either kind.
+static void read_layer_kinds(struct key_reader *reader, const struct family *family, struct model *model)
+{
+    enum { INTERVAL = 4 };
+    struct model_shape *shape = &model->shape;
+    struct gguf_array truths = {0};
+    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0;
+    bool given = family->delta && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
+    if (family->delta && !given)
+        interval = read_size(reader, "full_attention_interval", INTERVAL, 1, MODEL_LAYERS_MAX);
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        struct model_layer *layer = &model->layers[i];
+        layer->recurrent =
+            given ? gguf_array_integer(&truths, (size_t)i) != 0 : interval > 0 && (i + 1) % interval != 0;
+        layer->store = layer->recurrent ? shape->delta.n_layers++ : shape->attention.n_layers++;
+        if (shape->bidirectional) // pages hold the keys and values of one layer at a time
+            layer->store = 0, shape->attention.n_layers = 1;
+    }
+    if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "none of %d layers has attention: expected at least one", shape->n_layers);
+}
+
+// Reads the recurrent layers' sizes. ssm.inner_size is the width of all heads' values.
+static void read_delta(struct key_reader *reader, const struct family *family, struct delta_shape *shape)
+{
+    shape->tiled = family->delta == DELTA_TILED;
+    shape->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
+    shape->n_heads = read_size(reader, "ssm.time_step_rank", -1, 1, MODEL_HEADS_MAX);
+    shape->n_key_heads = read_size(reader, "ssm.group_count", -1, 1, MODEL_HEADS_MAX);
+    shape->key_dim = read_size(reader, "ssm.state_size", -1, 1, MODEL_HEAD_DIM_MAX);
+    int32_t inner = read_size(reader, "ssm.inner_size", -1, 1, MODEL_WIDTH_MAX);
+    if (reader->status != STATUS_OK)
+        return;
+    shape->value_dim = inner / shape->n_heads;
+    shape->n_channels = 2 * shape->n_key_heads * shape->key_dim + inner;
+    int64_t n_items = (int64_t)shape->key_dim * inner;
+    if (shape->n_heads % shape->n_key_heads != 0 || inner % shape->n_heads != 0)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "recurrent layers: %d values can't be divided evenly by %d heads with %d "
+                                   "key heads",
+                                   inner, shape->n_heads, shape->n_key_heads);
+    else if (shape->value_dim > MODEL_HEAD_DIM_MAX || n_items > MODEL_STATE_ITEMS_MAX)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "recurrent layers: states of %d heads of %d x %d items; at most %d items, "
+                                   "and heads of %d",
+                                   shape->n_heads, shape->key_dim, shape->value_dim, MODEL_STATE_ITEMS_MAX,
+                                   MODEL_HEAD_DIM_MAX);
 }
 
 static void set_unrotated(struct model *model)
@@ -261,11 +321,15 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         const char *suffix;
         int32_t neutral;     // allowed, as is 0
         bool latent, routed; // the key is read by families with latent attention, with routed experts
+        bool beyond;         // with layers for speculation
     } integers[] = {
-        {"expert_gating_func", 1, false, true},        {"expert_group_count", 1, false, true},
-        {"leading_dense_block_count", 0, false, true}, {"nextn_predict_layers", 0, false, true},
-        {"expert_shared_count", 0, false, true},       {"attention.q_lora_rank", 0, true, false},
-        {"attention.kv_lora_rank", 0, true, false},
+        {"expert_gating_func", 1, false, true, false},
+        {"expert_group_count", 1, false, true, false},
+        {"leading_dense_block_count", 0, false, true, false},
+        {"nextn_predict_layers", 0, false, false, true},
+        {"expert_shared_count", 0, false, true, false},
+        {"attention.q_lora_rank", 0, true, false, false},
+        {"attention.kv_lora_rank", 0, true, false, false},
     };
     static const struct {
         const char *suffix;
@@ -276,7 +340,8 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
         bool known = (integers[i].latent && family->latent_attention) ||
-                     (integers[i].routed && family->routed_by_keys);
+                     (integers[i].routed && family->routed_by_keys) ||
+                     (integers[i].beyond && family->layers_beyond);
         if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        integers[i].suffix, (double)value);
@@ -342,6 +407,11 @@ static void read_direction(struct key_reader *reader, const struct family *famil
                                    "%s.attention.causal is true, which this version can't compute in that "
                                    "family",
                                    reader->family);
+    if (!causal && family->delta && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.attention.causal is false, which this version can't compute in a family "
+                                   "with recurrent layers",
+                                   reader->family);
     shape->bidirectional = !causal;
 }
 
@@ -378,7 +448,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     struct key_reader reader = {.gguf = model->gguf, .family = family->name, .error = error};
     shape->n_vocab = (int32_t)embedding->dims[1];
     shape->n_layers = read_size(&reader, "block_count", -1, 1, MODEL_LAYERS_MAX);
-    if (family->routed_by_keys) {
+    if (family->layers_beyond) {
         shape->n_layers_beyond =
             read_size(&reader, "nextn_predict_layers", 0, 0, shape->n_layers > 1 ? shape->n_layers - 1 : 0);
         shape->n_layers -= shape->n_layers_beyond;
@@ -387,8 +457,17 @@ enum status model_read_shape(struct model *model, struct error *error)
     shape->n_context = read_size(&reader, "context_length", -1, 1, MODEL_CONTEXT_MAX);
     shape->n_context_original =
         read_size(&reader, "rope.scaling.original_context_length", shape->n_context, 1, MODEL_CONTEXT_MAX);
-    shape->n_ff = read_size(&reader, "feed_forward_length", -1, 1, MODEL_WIDTH_MAX);
+    bool has_experts; // files without dense layers may give only their experts' width
+    int32_t n_ff_expert = read_integer(&reader, "expert_feed_forward_length", -1, &has_experts);
+    shape->n_ff =
+        read_size(&reader, "feed_forward_length", has_experts ? n_ff_expert : -1, 1, MODEL_WIDTH_MAX);
     read_heads(&reader, shape);
+    shape->attention.gated = family->gated_attention;
+    if (shape->attention.gated && shape->attention.key_dim != shape->attention.value_dim &&
+        reader.status == STATUS_OK)
+        reader.status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                  "gated attention: heads of %d and %d dimensions; expected as many",
+                                  shape->attention.key_dim, shape->attention.value_dim);
     if (family->latent_attention && reader.status == STATUS_OK)
         read_latent(&reader, shape);
     read_experts(&reader, family, shape);
@@ -397,6 +476,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_activation(&reader, family, shape);
     read_direction(&reader, family, shape);
     refuse_unknown_arithmetic(&reader, family);
+    if (family->delta)
+        read_delta(&reader, family, &shape->delta);
     if (reader.status != STATUS_OK)
         return reader.status;
     model->layers = calloc((size_t)shape->n_layers, sizeof *model->layers);
@@ -404,6 +485,7 @@ enum status model_read_shape(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          shape->n_layers);
     read_windows(&reader, family, model);
+    read_layer_kinds(&reader, family, model);
     set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

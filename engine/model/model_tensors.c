@@ -32,6 +32,12 @@ enum width {
     LATENT_VALUE,
     QUERY_LATENT,
     HEADS_KEY_VALUE,
+    DELTA_CHANNELS, // from here on: recurrent layers
+    DELTA_INNER,
+    DELTA_HEADS,
+    DELTA_HEADS_TWICE,
+    DELTA_VALUE,
+    DELTA_TAPS,
     WIDTH_COUNT
 };
 
@@ -76,10 +82,21 @@ static const struct {
     [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
     [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
     [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
+    [SLOT_DELTA_QKV] = {"attn_qkv", MATRIX_UNBIASED, {EMBD, DELTA_CHANNELS, ONE}},
+    [SLOT_DELTA_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, DELTA_INNER, ONE}},
+    [SLOT_DELTA_BETA] = {"ssm_beta", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
+    [SLOT_DELTA_ALPHA] = {"ssm_alpha", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
+    [SLOT_DELTA_BETA_ALPHA] = {"ssm_ba", MATRIX_UNBIASED, {EMBD, DELTA_HEADS_TWICE, ONE}},
+    [SLOT_DELTA_CONVOLUTION] = {"ssm_conv1d", VECTOR_UNBIASED, {DELTA_TAPS, DELTA_CHANNELS, ONE}},
+    [SLOT_DELTA_STEP_BIAS] = {"ssm_dt", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
+    [SLOT_DELTA_DECAY] = {"ssm_a", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
+    [SLOT_DELTA_NORM] = {"ssm_norm", VECTOR_UNBIASED, {DELTA_VALUE, ONE, ONE}},
+    [SLOT_DELTA_OUT] = {"ssm_out", MATRIX_UNBIASED, {DELTA_INNER, EMBD, ONE}},
 };
 
 enum {
     QKV = SLOT(ATTN_Q) | SLOT(ATTN_K) | SLOT(ATTN_V),
+    ATTENTION = QKV | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) | SLOT(ATTN_OUT),
     GATE_UP = SLOT(FFN_GATE) | SLOT(FFN_UP),
     MLP = GATE_UP | SLOT(FFN_DOWN),
     MOE = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
@@ -114,7 +131,7 @@ static void set_widths(struct tensor_search *search)
     widths[CONTEXT] = shape->n_context;
     int32_t latent_rope = shape->attention.key_dim - shape->latent.dim;
     int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + latent_rope : shape->attention.key_dim;
-    widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim;
+    widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim * (shape->attention.gated ? 2 : 1);
     widths[KEY] = (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim;
     widths[VALUE] = (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim;
     widths[HEADS_OUT] = (int64_t)shape->attention.n_heads *
@@ -132,6 +149,12 @@ static void set_widths(struct tensor_search *search)
     widths[QUERY_LATENT] = shape->latent.query_dim;
     widths[HEADS_KEY_VALUE] =
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
+    widths[DELTA_CHANNELS] = shape->delta.n_channels;
+    widths[DELTA_INNER] = (int64_t)shape->delta.n_heads * shape->delta.value_dim;
+    widths[DELTA_HEADS] = shape->delta.n_heads;
+    widths[DELTA_HEADS_TWICE] = 2 * (int64_t)shape->delta.n_heads;
+    widths[DELTA_VALUE] = shape->delta.value_dim;
+    widths[DELTA_TAPS] = shape->delta.n_taps;
 }
 
 static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
@@ -238,9 +261,10 @@ static enum status take_vector(struct tensor_search *search, const char *name, b
     return take_vectors(search, name, required, n_items, 1, out);
 }
 
+// `kind` NULL: neither ".weight" nor ".bias".
 static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
 {
-    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s.%s", index, slot, kind);
+    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
 }
 
 // The slot's name in the family's files.
@@ -433,6 +457,38 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// The tensors of a recurrent layer; ssm_a has no ".weight".
+static enum status take_delta(struct tensor_search *search, int32_t index)
+{
+    bool tiled = search->model->shape.delta.tiled;
+    const struct {
+        bool there;
+        enum layer_slot slot;
+        const char *kind;
+    } weights[] = {
+        {true, SLOT_DELTA_QKV, "weight"},          {true, SLOT_DELTA_GATE, "weight"},
+        {tiled, SLOT_DELTA_BETA, "weight"},        {tiled, SLOT_DELTA_ALPHA, "weight"},
+        {!tiled, SLOT_DELTA_BETA_ALPHA, "weight"}, {true, SLOT_DELTA_CONVOLUTION, "weight"},
+        {true, SLOT_DELTA_STEP_BIAS, "bias"},      {true, SLOT_DELTA_DECAY, NULL},
+        {true, SLOT_DELTA_NORM, "weight"},         {true, SLOT_DELTA_OUT, "weight"},
+    };
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++) {
+        enum layer_slot slot = weights[i].slot;
+        struct tensor *out = &search->model->layers[index].tensors[slot];
+        int64_t dims[3];
+        char name[NAME_BYTES];
+        if (!weights[i].there)
+            continue;
+        for (int j = 0; j < 3; j++)
+            dims[j] = search->widths[slots[slot].dims[j]];
+        layer_name(name, index, slots[slot].name, weights[i].kind);
+        status = model_slot_is_vector(slot) ? take_vectors(search, name, true, dims[0], dims[1], out)
+                                            : take_matrix(search, name, true, dims, out);
+    }
+    return status;
+}
+
 static enum status take_layer(struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
@@ -454,7 +510,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         optional |= SLOT(ATTN_NORM);
     }
     enum status status = STATUS_OK;
-    if (has_qkv(search, index)) {
+    bool recurrent = search->model->layers[index].recurrent;
+    if (recurrent)
+        required &= ~(uint32_t)ATTENTION;
+    if (!recurrent && has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);
     }
@@ -472,6 +531,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_pick_bias(search, index);
     if (status == STATUS_OK && family->latent_attention)
         status = take_latent(search, index);
+    if (status == STATUS_OK && recurrent)
+        status = take_delta(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
     return status;

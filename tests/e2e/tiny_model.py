@@ -6,6 +6,7 @@ signed bytes behind a half-precision scale.
 """
 import functools
 import json
+import math
 import os
 import random
 import struct
@@ -145,16 +146,22 @@ def folder_name(name):
     return f"{layer}{FOLDER_NAMES[parts[-1]]}.weight"
 
 
-def write_folder(path, files=None, seed=1):
-    """files: {name: object}, written as JSON, or {name: text}; None leaves out one of those that there are otherwise."""
+def folder_tensors():
+    """[(name, shape)]"""
+    return [(folder_name(name), [columns] if rows == 1 else [rows, columns]) for name, rows, columns, _ in tensors(N_VOCAB)]
+
+
+def write_folder(path, files=None, seed=1, listed=None):
+    """files: {name: object}, written as JSON, or {name: text}; None leaves out one of those that there are otherwise. listed: the
+    tensors [(name, shape)], instead of a llama's; vectors are near 1."""
     os.makedirs(path)
     rng = random.Random(seed)
     header, data = {}, b""
-    for name, rows, columns, kind in tensors(N_VOCAB):
-        mean, width = (1, 0.2) if kind == F32 else (0, 3 / columns ** 0.5)
-        values = struct.pack(f"<{rows * columns}f", *(mean + rng.uniform(-width, width) for _ in range(rows * columns)))
-        header[folder_name(name)] = {"dtype": "F32", "shape": [columns] if rows == 1 else [rows, columns],
-                                     "data_offsets": [len(data), len(data) + len(values)]}
+    for name, shape in listed or folder_tensors():
+        mean, width = (1, 0.2) if len(shape) == 1 else (0, 3 / shape[-1] ** 0.5)
+        n = math.prod(shape)
+        values = struct.pack(f"<{n}f", *(mean + rng.uniform(-width, width) for _ in range(n)))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
         data += values
     head = json.dumps(header).encode()
     with open(os.path.join(path, "model.safetensors"), "wb") as file:

@@ -60,6 +60,7 @@ RUN_ACTIVATE(run_gelu_tanh, ACTIVATION_GELU_TANH)
 RUN_ACTIVATE(run_gelu_half, ACTIVATION_GELU_HALF)
 RUN_ACTIVATE(run_relu_squared, ACTIVATION_RELU_SQUARED)
 RUN_ACTIVATE(run_swiglu_clamped, ACTIVATION_SWIGLU_CLAMPED)
+RUN_ACTIVATE(run_activate_sigmoid, ACTIVATION_SIGMOID)
 
 static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
@@ -117,6 +118,33 @@ static void run_i16(const struct row_kernels *kernels, struct rows *rows, int32_
         rows->out[offset + i] = items[i];
 }
 
+static void run_normalize_length(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->normalize_length(rows->x + offset, n, 1e-6f, 0.25f);
+}
+
+// Four taps, the second of a row of zeros.
+static void run_convolve(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    const float *taps[] = {rows->x + offset, NULL, rows->y + offset, rows->bias + offset};
+    kernels->convolve_silu(rows->out + offset, taps, rows->weight + offset, 4, n / 4);
+}
+
+// Few values a block, too; the state is in x.
+static void run_delta_rule(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    struct delta_block block = {.state = rows->x + offset,
+                                .key_dim = n / 16,
+                                .n_values = 1 + n % 16,
+                                .query = rows->y + offset,
+                                .key = rows->weight + offset,
+                                .value = rows->bias + offset,
+                                .out = rows->out + offset,
+                                .decay = 0.9f,
+                                .beta = 0.7f};
+    kernels->delta_rule(&block);
+}
+
 static const struct row_call calls[] = {
     {"norm_rms", run_norm_rms, false},
     {"norm_rms in place", run_norm_rms_in_place, false},
@@ -128,6 +156,10 @@ static const struct row_call calls[] = {
     {"gelu_half", run_gelu_half, false},
     {"relu_squared", run_relu_squared, false},
     {"swiglu_clamped", run_swiglu_clamped, false},
+    {"sigmoid of a gate", run_activate_sigmoid, false},
+    {"normalize_length", run_normalize_length, false},
+    {"convolve_silu", run_convolve, false},
+    {"delta_rule", run_delta_rule, false},
     {"add_scaled", run_add_scaled, false},
     {"scale", run_scale, false},
     {"scale_cap", run_scale_cap, false},
@@ -385,6 +417,8 @@ static double exact_activation(enum activation_kind kind, double x)
         return x > 0 ? x * x : 0;
     case ACTIVATION_SWIGLU_CLAMPED:
         return fmin(x, 7) / (1 + exp(-1.702 * fmin(x, 7)));
+    case ACTIVATION_SIGMOID:
+        return 1 / (1 + exp(-x));
     }
     return 0;
 }

@@ -12,7 +12,9 @@ enum { LONG = 1 << 20 }; // a slot written by a sequence with long_context
 
 struct fake_model {
     int32_t n_pages, page_positions;
-    int32_t *slots; // token at [page][position]
+    int32_t *slots;   // token at [page][position]
+    uint64_t *states; // hash of a sequence's tokens so far, in each slot of recurrent states; NULL: none
+    int32_t n_states;
     int64_t n_rows, n_rows_ahead, n_steps, n_samplings, fail_step, fail_sampling;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
@@ -65,6 +67,7 @@ void fake_model_destroy(struct fake_model *model)
     free(model->drawn);
     pthread_mutex_destroy(&model->gate);
     free(model->slots);
+    free(model->states);
     free(model);
 }
 
@@ -107,6 +110,29 @@ static int32_t *page_slot(struct fake_model *model, const struct step_sequence *
     assert(page >= 0 && page < model->n_pages);
     return &model->slots[(size_t)page * (size_t)model->page_positions +
                          (size_t)(position % model->page_positions)];
+}
+
+void fake_model_keep_states(struct fake_model *model, int32_t n_slots)
+{
+    model->states = malloc((size_t)n_slots * sizeof *model->states);
+    memset(model->states, 0xA5, (size_t)n_slots * sizeof *model->states);
+    model->n_states = n_slots;
+}
+
+// Extends a sequence's state, which must be the one of the tokens that its pages hold.
+static void advance_state(struct fake_model *model, const struct step *step, int32_t s)
+{
+    const struct step_sequence *sequence = &step->sequences[s];
+    assert(sequence->state_out >= 0 && sequence->state_out < model->n_states);
+    for (int32_t i = 0; i < s; i++)
+        assert(step->sequences[i].state_out != sequence->state_out);
+    uint64_t hash = 0;
+    for (int32_t p = 0; p < sequence->position; p++)
+        hash = extend(hash, *page_slot(model, sequence, p) & ~LONG);
+    assert(sequence->position == 0 || model->states[sequence->state_in] == hash);
+    for (int32_t i = 0; i < sequence->n_tokens; i++)
+        hash = extend(hash, step->tokens[sequence->first_row + i]);
+    model->states[sequence->state_out] = hash;
 }
 
 static void draw_output(struct fake_model *model, const struct step *step,
@@ -172,6 +198,8 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
         }
     }
     assert(row == step->n_tokens);
+    for (int32_t s = 0; s < step->n_sequences && model->states; s++)
+        advance_state(model, step, s);
     int32_t output = 0;
     for (int32_t s = 0; s < step->n_sequences; s++) {
         const struct step_sequence *sequence = &step->sequences[s];

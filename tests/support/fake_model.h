@@ -16,6 +16,8 @@ void fake_tokenizer_hold(bool is_held);
 int fake_tokenizer_n_texts(bool held_ones); // of which tokenizing has begun so far
 
 struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions);
+// From now on it also has recurrent states; one that is another sequence's or another position's ends the test.
+void fake_model_keep_states(struct fake_model *model, int32_t n_slots);
 void fake_model_destroy(struct fake_model *model);
 struct engine fake_model_engine(struct fake_model *model);
 // Computes ahead, as late as it may: a step that was submitted runs when it is waited for.

@@ -18,6 +18,7 @@ enum {
 struct running {
     int32_t ids[LENGTH_MAX + 1], pages[PAGES_EACH];
     int32_t length, done, chunk;
+    int32_t state; // slot of its recurrent state; it moves between two of its own from step to step
 };
 
 static inline void start_sequences(struct running *running, int n_sequences, int length, int chunk)
@@ -25,6 +26,7 @@ static inline void start_sequences(struct running *running, int n_sequences, int
     for (int s = 0; s < n_sequences; s++) {
         // The first one is always the same; the others are shorter and cut differently.
         running[s] = (struct running){.length = s ? length / 3 + 7 * s : length, .chunk = s ? 3 * s : chunk};
+        running[s].state = 2 * s;
         for (int i = 0; i < LENGTH_MAX; i++)
             running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
@@ -56,8 +58,13 @@ static inline bool make_step(struct made_step *made, struct running *running, in
         int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
         if (n <= 0)
             continue;
-        made->sequences[step->n_sequences++] = (struct step_sequence){
-            .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
+        made->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_tokens,
+                                                                      .n_tokens = n,
+                                                                      .position = r->done,
+                                                                      .pages = r->pages,
+                                                                      .state_in = r->state,
+                                                                      .state_out = r->state ^ turn % 2};
+        r->state ^= turn % 2;
         if (s == 0)
             made->first_output = step->n_outputs, made->n_first_outputs = n;
         for (int32_t j = 0; j < n; j++) {

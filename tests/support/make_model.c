@@ -9,7 +9,7 @@
 
 enum { TENSORS_MAX = 1024, NAME_BYTES = 64 };
 
-enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS };
+enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS, MADE_DECAY };
 
 struct made_tensor {
     char name[NAME_BYTES];
@@ -81,7 +81,9 @@ static void add_string(struct maker *maker, const char *key, const char *string)
         put_made_key(maker, &(struct made_key){.key = whole, .kind = GGUF_STRING, .string = string});
 }
 
-#define EXPERT_FAMILIES "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1"
+#define EXPERT_FAMILIES                                                                                      \
+    "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"
+#define RECURRENT_FAMILIES "qwen3next qwen35 qwen35moe"
 
 static int32_t expert_width(const struct maker *maker)
 {
@@ -94,6 +96,25 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 }; // latent attention
+
+// Recurrent layers: heads, key heads, and odd dimensions, which fill no vector.
+enum { MADE_DELTA_HEADS = 6, MADE_DELTA_KEYS = 2, MADE_DELTA_KEY = 18, MADE_DELTA_VALUE = 20, MADE_TAPS = 4 };
+
+static void add_delta_keys(struct maker *maker)
+{
+    add_key(maker, "ssm.conv_kernel", GGUF_U32, MADE_TAPS);
+    add_key(maker, "ssm.state_size", GGUF_U32, MADE_DELTA_KEY);
+    add_key(maker, "ssm.group_count", GGUF_U32, MADE_DELTA_KEYS);
+    add_key(maker, "ssm.time_step_rank", GGUF_U32, MADE_DELTA_HEADS);
+    add_key(maker, "ssm.inner_size", GGUF_U32, MADE_DELTA_HEADS * MADE_DELTA_VALUE);
+    if (maker->recipe.n_beyond)
+        add_key(maker, "nextn_predict_layers", GGUF_U32, maker->recipe.n_beyond);
+}
+
+static bool is_recurrent(const struct maker *maker, int32_t layer)
+{
+    return is_of(maker, RECURRENT_FAMILIES) && (layer + 1) % 4 != 0;
+}
 
 static void add_latent_keys(struct maker *maker)
 {
@@ -144,7 +165,10 @@ static void add_scaling_keys(struct maker *maker)
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is_of(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss")) {
+    if (is_of(maker, RECURRENT_FAMILIES))
+        add_delta_keys(maker);
+    if (is_of(maker,
+              "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " RECURRENT_FAMILIES)) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
     }
@@ -176,9 +200,9 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1"))
+    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
-    if (is_of(maker, "qwen2moe"))
+    if (is_of(maker, "qwen2moe qwen3next qwen35moe"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
 
@@ -196,10 +220,11 @@ static void add_keys(struct maker *maker)
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
     if (!is_of(maker, "gpt2 bloom")) {
-        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox") ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe")        ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2")           ? MADE_ROPE_DIMS
-                                                               : maker->head_dim;
+        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " RECURRENT_FAMILIES)
+                             ? maker->head_dim / 4 / 2 * 2
+                         : is_of(maker, "glm4 glm4moe") ? maker->head_dim / 2
+                         : is_of(maker, "deepseek2")    ? MADE_ROPE_DIMS
+                                                        : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
@@ -380,6 +405,31 @@ static void add_latent_attention(struct maker *maker, const char *prefix)
     add_matrix(maker, prefix, "attn_output", n_embd, heads * MADE_HEAD_VALUE, false);
 }
 
+static void add_delta(struct maker *maker, const char *prefix)
+{
+    enum {
+        INNER = MADE_DELTA_HEADS * MADE_DELTA_VALUE,
+        CHANNELS = 2 * MADE_DELTA_KEYS * MADE_DELTA_KEY + INNER
+    };
+    int32_t n_embd = maker->recipe.n_embd;
+    char whole[NAME_BYTES];
+    add_norm(maker, prefix, "attn_norm", n_embd);
+    add_matrix(maker, prefix, "attn_qkv", CHANNELS, n_embd, false);
+    add_matrix(maker, prefix, "attn_gate", INNER, n_embd, false);
+    if (is_of(maker, "qwen3next")) {
+        add_matrix(maker, prefix, "ssm_ba", 2 * MADE_DELTA_HEADS, n_embd, false);
+    } else {
+        add_matrix(maker, prefix, "ssm_alpha", MADE_DELTA_HEADS, n_embd, false);
+        add_matrix(maker, prefix, "ssm_beta", MADE_DELTA_HEADS, n_embd, false);
+    }
+    snprintf(whole, sizeof whole, "%sssm_conv1d.weight", prefix);
+    add_tensor(maker, whole, MADE_PLAIN_MATRIX, MADE_TAPS, CHANNELS, 1);
+    add_vector(maker, prefix, "ssm_dt.bias", MADE_BIAS, MADE_DELTA_HEADS);
+    add_vector(maker, prefix, "ssm_a", MADE_DECAY, MADE_DELTA_HEADS);
+    add_norm(maker, prefix, "ssm_norm", MADE_DELTA_VALUE);
+    add_matrix(maker, prefix, "ssm_out", n_embd, INNER, false);
+}
+
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -387,6 +437,7 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_latent_attention(maker, prefix);
         return;
     }
+    bool gated = is_of(maker, RECURRENT_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
     bool full_norm = is_of(maker, "olmo2"),
          bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe");
@@ -397,11 +448,12 @@ static void add_attention(struct maker *maker, const char *prefix)
     if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
-        add_matrix(maker, prefix, "attn_q", q, r->n_embd, bias);
+        add_matrix(maker, prefix, "attn_q", gated ? 2 * q : q, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_k", kv, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_v", kv, r->n_embd, bias);
     }
-    if (full_norm || is_of(maker, "qwen3 qwen3moe gemma3 dots1") || (is_of(maker, "glm4moe") && r->larger)) {
+    if (full_norm || gated || is_of(maker, "qwen3 qwen3moe gemma3 dots1") ||
+        (is_of(maker, "glm4moe") && r->larger)) {
         add_norm(maker, prefix, "attn_q_norm", full_norm ? q : d);
         add_norm(maker, prefix, "attn_k_norm", full_norm ? kv : d);
     }
@@ -438,11 +490,12 @@ static void add_experts(struct maker *maker, const char *prefix)
     }
     if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
-    if (!is_of(maker, "qwen2moe deepseek2 glm4moe dots1"))
+    bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe");
+    if (!gated && !is_of(maker, "deepseek2 glm4moe dots1"))
         return;
-    int32_t n_shared = is_of(maker, "qwen2moe") ? r->n_ff : 2 * expert_width(maker);
+    int32_t n_shared = gated ? r->n_ff : 2 * expert_width(maker);
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
-    if (is_of(maker, "qwen2moe"))
+    if (gated)
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
     add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_up_shexp", n_shared, r->n_embd, false);
@@ -454,7 +507,7 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     const struct model_recipe *r = &maker->recipe;
     bool gated = !maker->layer_norm || is_of(maker, "stablelm command-r cohere2");
     bool bias = !gated && !is_of(maker, "falcon");
-    if (is_of(maker, "gpt-oss glm4moe seed_oss"))
+    if (is_of(maker, "gpt-oss glm4moe seed_oss " RECURRENT_FAMILIES))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
     else if (!is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
@@ -511,7 +564,10 @@ static void add_tensors(struct maker *maker)
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
-        add_attention(maker, prefix);
+        if (is_recurrent(maker, i))
+            add_delta(maker, prefix);
+        else
+            add_attention(maker, prefix);
         add_mlp(maker, prefix, i);
     }
     for (int32_t i = 0; i < r->n_layers && r->scaled; i++)
@@ -676,10 +732,11 @@ static void put_weights(struct buffer *out, const struct maker *maker, int index
     uint64_t n_items = tensor->size / 4;
     for (uint64_t i = 0; i < n_items; i++) {
         float noise = 0.1f * next_normal(&stream);
-        put_float(out, tensor->kind == MADE_NORM   ? 1.0f + noise
-                       : tensor->kind == MADE_BIAS ? noise
-                       : i < n_items / 2           ? 1
-                                                   : 8);
+        put_float(out, tensor->kind == MADE_NORM    ? 1.0f + noise
+                       : tensor->kind == MADE_BIAS  ? noise
+                       : tensor->kind == MADE_DECAY ? -expf(10 * noise)
+                       : i < n_items / 2            ? 1
+                                                    : 8);
     }
 }
 
@@ -694,7 +751,7 @@ static void fill_recipe(struct maker *maker)
 {
     struct model_recipe *r = &maker->recipe;
     r->family = r->family ? r->family : "llama";
-    r->n_layers = given_or(r->n_layers, 2);
+    r->n_layers = given_or(r->n_layers, is_of(maker, RECURRENT_FAMILIES) ? 4 : 2);
     r->n_embd = given_or(r->n_embd, 64);
     r->n_heads = given_or(r->n_heads, 4);
     r->n_kv_heads = is_of(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : given_or(r->n_kv_heads, 2);

@@ -25,7 +25,7 @@ struct model_recipe {
     enum tensor_type gate_type;    // of the MLP's gate [type]
     enum tensor_type more_type; // of values and of the MLP's down matrix [type], as in the mixtures of files
     uint64_t seed;
-    int32_t n_layers, n_embd, n_heads, n_kv_heads; // [2, 64, 4, 2]
+    int32_t n_layers, n_embd, n_heads, n_kv_heads; // [2, 64, 4, 2; 4 layers if some are recurrent]
     int32_t head_dim, n_ff, n_vocab, n_context;    // [n_embd / n_heads, 96, 320, 512]
     int32_t n_experts, n_experts_used;             // [4, 2] in the families that have them
     int32_t window;                                // sliding window [24] in the families that have one

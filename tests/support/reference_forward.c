@@ -275,6 +275,7 @@ static double alibi_slope(const struct reference *r, int head)
 struct heads {
     const double *q, *k, *v;
     int n_kv, key, value; // key-value heads and dims of a head
+    const double *gates;  // multiply the heads' results; NULL: none
 };
 
 // out of one query over the keys it sees; a sink is one more logit without a value.
@@ -313,6 +314,8 @@ static double *attend(const struct reference *r, int layer, const struct heads *
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < r->n_heads; h++)
             attend_row(r, layer, p, h, heads, sinks, all + (size_t)p * (size_t)width + h * heads->value);
+    for (int i = 0; heads->gates && i < r->n * width; i++)
+        all[i] *= heads->gates[i];
     double *out = multiply(r, layer, "attn_output", all, r->n, width, 0, r->n_embd);
     free(all);
     free(sinks);
@@ -356,11 +359,114 @@ static double *latent_attention(const struct reference *r, int layer, const doub
             }
             memcpy(k_row + plain, rotated + p * rope, (size_t)rope * sizeof *k_row);
         }
-    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value});
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL});
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     return out;
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+static void scale_to_length(double *x, int n, double length)
+{
+    double square = 1e-6;
+    for (int i = 0; i < n; i++)
+        square += x[i] * x[i];
+    for (int i = 0; i < n; i++)
+        x[i] *= length / sqrt(square);
+}
+
+// What a recurrent layer's heads read of a position.
+struct delta_row {
+    const double *q, *k, *v;
+    double decay, beta;
+};
+
+// The gated delta rule (arXiv:2412.06464, equation 10) of one head and position; state [key, value].
+static void delta_rule(double *state, const struct delta_row *row, int key, int value, double *out)
+{
+    for (int j = 0; j < value; j++) {
+        double known = 0.0;
+        for (int i = 0; i < key; i++)
+            known += (state[i * value + j] *= row->decay) * row->k[i];
+        for (int i = 0; i < key; i++)
+            out[j] += (state[i * value + j] += row->k[i] * row->beta * (row->v[j] - known)) * row->q[i];
+    }
+}
+
+// SiLU of the causal convolution of every channel, whose taps are together.
+static double *convolve(const struct reference *r, int layer, const double *x, int n_channels, int n_taps)
+{
+    double *taps = load(r, layer, "ssm_conv1d.weight"), *out = zeros((size_t)(r->n * n_channels));
+    for (int p = 0; p < r->n; p++)
+        for (int c = 0; c < n_channels; c++) {
+            double sum = 0.0;
+            for (int tap = 0; tap < n_taps; tap++)
+                if (p + tap >= n_taps - 1)
+                    sum += taps[c * n_taps + tap] * x[(p + tap - (n_taps - 1)) * n_channels + c];
+            out[p * n_channels + c] = sum * sigmoid(sum);
+        }
+    free(taps);
+    return out;
+}
+
+static double *recurrent(const struct reference *r, int layer, const double *x)
+{
+    int n_heads = (int)number_of_key(r, "ssm.time_step_rank", 0), n = r->n;
+    int n_keys = (int)number_of_key(r, "ssm.group_count", 0),
+        key = (int)number_of_key(r, "ssm.state_size", 0);
+    int inner = (int)number_of_key(r, "ssm.inner_size", 0), value = inner / n_heads, each = n_heads / n_keys;
+    int n_channels = 2 * n_keys * key + inner;
+    bool grouped = is_of(r, "qwen3next"); // else the heads of one key head are n_keys apart
+    double *qkv = multiply(r, layer, "attn_qkv", x, n, r->n_embd, 0, n_channels);
+    double *mixed = convolve(r, layer, qkv, n_channels, (int)number_of_key(r, "ssm.conv_kernel", 0));
+    double *gate = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, inner);
+    double *beta = multiply(r, layer, grouped ? "ssm_ba" : "ssm_beta", x, n, r->n_embd, 0,
+                            grouped ? 2 * n_heads : n_heads);
+    double *alpha = grouped ? NULL : multiply(r, layer, "ssm_alpha", x, n, r->n_embd, 0, n_heads);
+    double *decay = load(r, layer, "ssm_a"), *step = load(r, layer, "ssm_dt.bias");
+    double *all = zeros((size_t)(n * inner)), *states = zeros((size_t)(n_heads * key * value));
+    for (int p = 0; p < n; p++) {
+        double *row = mixed + p * n_channels;
+        for (int i = 0; i < 2 * n_keys; i++)
+            scale_to_length(row + i * key, key, i < n_keys ? 1.0 / sqrt(key) : 1.0);
+        for (int h = 0; h < n_heads; h++) {
+            int k = grouped ? h / each : h % n_keys;
+            double a =
+                grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
+            double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
+            struct delta_row item = {row + k * key, row + (n_keys + k) * key,
+                                     row + 2 * n_keys * key + h * value,
+                                     exp(decay[h] * log1p(exp(a + step[h]))), sigmoid(b)};
+            delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
+        }
+    }
+    normalize(r, layer, "ssm_norm", all, n * n_heads, value);
+    for (int i = 0; i < n * inner; i++)
+        all[i] *= gate[i] * sigmoid(gate[i]);
+    double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
+    double *made[] = {qkv, mixed, gate, beta, alpha, decay, step, all, states};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    return out;
+}
+
+// Of queries with gates: the queries alone, and the gates' sigmoids.
+static double *split_gates(const struct reference *r, double **q)
+{
+    int d = r->head_dim, n = r->n * r->n_heads;
+    double *queries = zeros((size_t)(n * d)), *gates = zeros((size_t)(n * d));
+    for (int i = 0; i < n * d; i++) {
+        queries[i] = (*q)[i / d * 2 * d + i % d];
+        gates[i] = sigmoid((*q)[i / d * 2 * d + d + i % d]);
+    }
+    free(*q);
+    *q = queries;
+    return gates;
 }
 
 static double *attention(const struct reference *r, int layer, const double *x)
@@ -371,7 +477,10 @@ static double *attention(const struct reference *r, int layer, const double *x)
     if (!divisors)
         divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
     const char *names[] = {"attn_q", "attn_k", "attn_v"};
-    double *q = multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, q_width);
+    bool gated = is_of(r, "qwen3next qwen35 qwen35moe");
+    double *q =
+        multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
+    double *gates = gated ? split_gates(r, &q) : NULL;
     double *k =
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
@@ -387,7 +496,8 @@ static double *attention(const struct reference *r, int layer, const double *x)
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
-    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim});
+    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim, gates});
+    free(gates);
     free(fused);
     free(divisors);
     free(q);
@@ -506,8 +616,11 @@ static void run_layer(const struct reference *r, int layer, double *x)
     double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
-    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is_of(r, "deepseek2") ? latent_attention(r, layer, input) : attention(r, layer, input);
+    bool mixed = is_of(r, "qwen3next qwen35 qwen35moe");          // every fourth layer has attention
+    bool as_post = mixed || is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
+    double *branch = is_of(r, "deepseek2")           ? latent_attention(r, layer, input)
+                     : mixed && (layer + 1) % 4 != 0 ? recurrent(r, layer, input)
+                                                     : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);

@@ -22,6 +22,8 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
 {
     struct bench bench = {.model = fake_model_create(limits.n_pages, limits.page_positions)};
     struct error error;
+    if (limits.n_state_slots)
+        fake_model_keep_states(bench.model, limits.n_state_slots);
     assert_ok(pool_create(&bench.pool, 2, &error), &error);
     struct batcher_config config = {
         .engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),

@@ -46,6 +46,7 @@ TEST(sequences_that_give_their_pages_back_answer_as_if_they_had_not)
                                              .n_tokens_max = n + (int32_t)random_below(&random_state, 6),
                                              .n_jobs_max = 300,
                                              .n_pages = 64,
+                                             .n_state_slots = seed % 2 ? n : 0,
                                              .page_positions = 4});
         int32_t tokens[100];
         for (int j = 0; j < 300; j++) {
@@ -94,6 +95,62 @@ TEST(a_prompt_that_gives_its_pages_back_in_its_middle_answers_as_if_it_had_not)
     for (const struct job *job = bench.finished.first; job; job = job->next)
         if (!text_equals_string(job->job_id, "short"))
             check_answer(job);
+    bench_close(&bench);
+}
+
+// The fake model's states follow each sequence's tokens: a slot that another sequence has, or a state that is
+// behind the pages, ends the test. A slot that is not given back stops the batcher.
+TEST(recurrent_states_are_each_sequence_s_own_and_their_slots_are_given_back)
+{
+    const struct batch_limits cases[] = {
+        {.n_sequences_max = 1, .n_tokens_max = 7, .n_state_slots = 1, .n_pages = 64},
+        {.n_sequences_max = 16, .n_tokens_max = 40, .n_state_slots = 16, .n_pages = 400},
+        {.n_sequences_max = 16,
+         .n_tokens_max = 40,
+         .n_state_slots = 3,
+         .n_pages = 400}, // fewer than sequences
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (uint64_t seed = 1; seed <= 5; seed++) {
+            struct batch_limits limits = cases[c];
+            limits.n_jobs_max = 200;
+            limits.page_positions = 4;
+            random_state = seed;
+            struct bench bench = bench_open(limits);
+            random_jobs(&bench, 200, 120);
+            run_to_end(&bench);
+            assert_int_equal(bench.finished.n_jobs, 200);
+            for (const struct job *job = bench.finished.first; job; job = job->next) {
+                check_answer(job);
+                assert_int_equal(job->figures.cached_tokens, 0);
+            }
+            assert_true(fake_model_largest_batch(bench.model) <= limits.n_state_slots);
+            bench_close(&bench);
+        }
+}
+
+TEST(cancelled_jobs_give_the_slots_of_their_states_back)
+{
+    struct bench bench = bench_open((struct batch_limits){.n_sequences_max = 2,
+                                                          .n_tokens_max = 4,
+                                                          .n_state_slots = 2,
+                                                          .n_jobs_max = 8,
+                                                          .n_pages = 64,
+                                                          .page_positions = 4});
+    struct step_figures figures;
+    struct error error;
+    for (int i = 0; i < 6; i++) {
+        int32_t tokens[20];
+        for (int32_t j = 0; j < 20; j++)
+            tokens[j] = 20 + i + j;
+        batcher_take(bench.batcher, job_of(tokens, 20, 5, "cancelled"));
+        batcher_take(bench.batcher, job_of(tokens, 20, 5, "other"));
+        for (int j = 0; j <= i; j++)
+            assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
+        batcher_cancel(bench.batcher, TEXT("test"), TEXT("cancelled"), INT64_MAX);
+        run_to_end(&bench);
+        check_answer(bench.finished.last);
+    }
     bench_close(&bench);
 }
 

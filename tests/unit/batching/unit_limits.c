@@ -534,6 +534,46 @@ static int open_model(void **state)
     return 0;
 }
 
+// A quarter of what the weights leave, unless the batch size is given.
+TEST(recurrent_states_have_their_memory_and_limit_the_batch)
+{
+    char directory[64], path[96];
+    struct error error = {0};
+    struct model *recurrent;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &(struct model_recipe){.family = "qwen35"});
+    assert_ok(model_open(&recurrent, path, &error), &error);
+    // 3 layers: 3 rows of 192 channels; 6 heads of 18 x 20 items
+    const uint64_t slot = 3 * sizeof(float) * (3 * 192 + 6 * 18 * 20);
+    assert_int_equal(forward_state_bytes(recurrent, NULL), slot);
+    assert_int_equal(forward_state_bytes(model, NULL), 0);
+    struct limits_wanted wanted = {.n_tokens_max = 64, .n_drafts_max = 8};
+    struct limits_plan plan;
+    assert_ok(limits_derive(&plan, recurrent, PLENTY, &wanted, &error), &error);
+    assert_int_equal(plan.batch.n_state_slots, plan.batch.n_sequences_max);
+    assert_int_equal(plan.forward.n_state_slots, plan.batch.n_state_slots);
+    assert_int_equal(plan.state_bytes, (uint64_t)plan.batch.n_state_slots * slot);
+    assert_int_equal(plan.batch.n_drafts_max, 0);
+    int32_t n_most = plan.batch.n_sequences_max;
+    uint64_t available = plan.weight_bytes + plan.matrix_bytes + 40 * slot;
+    assert_ok(limits_derive(&plan, recurrent, available, &wanted, &error), &error);
+    assert_true(plan.batch.n_sequences_max > 1 && plan.batch.n_sequences_max < n_most);
+    assert_true(plan.state_bytes <= (available - plan.weight_bytes) / 4);
+    assert_true(plan.weight_bytes + plan.matrix_bytes + plan.state_bytes + plan.page_bytes <= available);
+    wanted.n_sequences_max = n_most;
+    wanted.n_tokens_max = n_most;
+    assert_int_equal(limits_derive(&plan, recurrent, model_weight_bytes(recurrent) + 40 * slot, &wanted,
+                                   &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "the recurrent states of 64 sequences"));
+    wanted.n_state_slots = 1;
+    assert_ok(limits_derive(&plan, recurrent, PLENTY, &wanted, &error), &error);
+    assert_int_equal(plan.state_bytes, slot);
+    model_close(recurrent);
+    remove_directory(directory);
+}
+
 static int close_model(void **state)
 {
     model_close(model);

@@ -20,7 +20,8 @@ struct forward_bench {
     struct forward *forward;
     uint64_t done_bytes, total_bytes;
     int32_t pages[N_PAGES];
-    int32_t n_stored; // of the next steps' sequence
+    int32_t n_stored;            // of the next steps' sequence
+    int32_t state_in, state_out; // of the next steps' sequence
 };
 
 static bool note_progress(void *context, uint64_t done_bytes, uint64_t total_bytes)
@@ -37,6 +38,7 @@ static const struct forward_limits usual_limits = {.n_tokens_max = ROWS_MAX,
                                                    .n_sequences_max = 4,
                                                    .page_positions = PAGE_POSITIONS,
                                                    .n_pages = N_PAGES,
+                                                   .n_state_slots = 4,
                                                    .kv_type = KV_F16};
 
 static void bench_init(struct forward_bench *bench, const struct model_recipe *recipe)
@@ -81,8 +83,12 @@ static void run_part(struct forward_bench *bench, const int32_t *ids, int32_t fi
         positions[i] = first + i;
     for (int32_t i = 0; i < n_outputs; i++)
         rows[i] = n - n_outputs + i;
-    struct step_sequence sequence = {
-        .n_tokens = n, .position = first, .n_stored = bench->n_stored, .pages = bench->pages + page};
+    struct step_sequence sequence = {.n_tokens = n,
+                                     .position = first,
+                                     .n_stored = bench->n_stored,
+                                     .pages = bench->pages + page,
+                                     .state_in = bench->state_in,
+                                     .state_out = bench->state_out};
     struct step step = {.n_tokens = n,
                         .tokens = ids + first,
                         .positions = positions,
@@ -95,7 +101,7 @@ static void run_part(struct forward_bench *bench, const int32_t *ids, int32_t fi
 
 TEST(a_prompt_computed_without_outputs_leaves_the_same_pages)
 {
-    static const char *const families[] = {"llama", "gemma2", "phi2", "qwen2moe", "gpt2"};
+    static const char *const families[] = {"llama", "gemma2", "phi2", "qwen2moe", "gpt2", "qwen35"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct forward_bench bench;
         int32_t ids[50];
@@ -111,6 +117,51 @@ TEST(a_prompt_computed_without_outputs_leaves_the_same_pages)
         assert_memory_equal(last, whole + 49 * N_VOCAB, sizeof last);
         bench_finish(&bench);
     }
+}
+
+// A state that is read and not written serves several continuations; so does a copy of it.
+TEST(a_state_that_is_kept_serves_every_sequence_that_begins_alike)
+{
+    enum { N = 40, BRANCH = 25 };
+    static const char *const families[] = {"qwen3next", "qwen35moe"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        struct forward_bench bench;
+        int32_t ids[2][N];
+        static float whole[N * N_VOCAB], part[N * N_VOCAB];
+        for (int i = 0; i < N; i++) {
+            ids[0][i] = (i * 37 + 5) % N_VOCAB;
+            ids[1][i] = i < BRANCH ? ids[0][i] : (i * 11 + 3) % N_VOCAB;
+        }
+        bench_init(&bench, &(struct model_recipe){.family = families[f], .seed = 1});
+        bench_load(&bench);
+        run_part(&bench, ids[0], 0, BRANCH, 0, 0, NULL);
+        forward_copy_state(bench.forward, 3, 0);
+        for (int turn = 0; turn < 4; turn++) { // each continuation from the kept state, then from its copy
+            int branch = turn % 2;
+            bench.state_in = turn < 2 ? 0 : 3;
+            bench.state_out = 1;
+            run_part(&bench, ids[branch], BRANCH, N - BRANCH, 0, N - BRANCH, part);
+            bench.state_out = 2;
+            run_part(&bench, ids[branch], 0, N, 8, N, whole);
+            assert_memory_equal(part, whole + BRANCH * N_VOCAB,
+                                (size_t)(N - BRANCH) * N_VOCAB * sizeof *part);
+        }
+        bench_finish(&bench);
+    }
+}
+
+TEST(a_device_without_recurrent_states_refuses_models_that_have_them)
+{
+    struct forward_bench bench;
+    struct error error = {0};
+    bench_init(&bench, &(struct model_recipe){.family = "qwen35"});
+    bench.backend->device.states_create = NULL;
+    assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,
+                                    &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "family qwen35 can't be computed on cpu/"));
+    assert_non_null(strstr(error.text, "recurrent"));
+    bench_finish(&bench);
 }
 
 // As a prompt whose tokens are scored and whose pages others read: the same logits, and no page changes.

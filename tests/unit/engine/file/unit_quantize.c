@@ -306,6 +306,12 @@ TEST(vectors_stay_float_and_rows_that_do_not_fit_get_another_type)
     assert_int_equal(type_of(gguf, "output.weight"), TENSOR_Q6_K);
     assert_int_equal(type_of(gguf, "token_embd.weight"), TENSOR_Q4_K);
     gguf_close(gguf);
+    make_model(path, &(struct model_recipe){.family = "qwen35", .n_embd = 256});
+    gguf = open_quantized(path, TENSOR_F16, NULL);
+    assert_int_equal(type_of(gguf, "blk.0.ssm_conv1d.weight"), TENSOR_F32);
+    assert_int_equal(type_of(gguf, "blk.0.ssm_a"), TENSOR_F32);
+    assert_int_equal(type_of(gguf, "blk.0.ssm_out.weight"), TENSOR_F16);
+    gguf_close(gguf);
     make_model(path,
                &(struct model_recipe){.n_embd = 52, .n_heads = 2, .head_dim = 26, .n_ff = 64, .tied = true});
     gguf = open_quantized(path, TENSOR_Q8_0, NULL);

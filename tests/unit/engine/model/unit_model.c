@@ -66,7 +66,7 @@ TEST(every_family_of_the_table_opens)
         struct model *model = open_recipe(state, &(struct model_recipe){.family = family->name});
         assert_string_equal(model_family_name(model), family->name);
         assert_string_equal(model->name, "made for a test");
-        assert_int_equal(model->shape.n_layers, 2);
+        assert_int_equal(model->shape.n_layers, family->delta ? 4 : 2);
         assert_int_equal(model->shape.n_vocab, 320);
         model_close(model);
     }
@@ -199,6 +199,92 @@ TEST(dimensions_have_limits)
     open_and_close(
         state, &(struct model_recipe){
                    .keys = {{.key = "llama.context_length", .kind = GGUF_U32, .number = MODEL_CONTEXT_MAX}}});
+}
+
+TEST(recurrent_layers_have_limits)
+{
+    static const struct {
+        const char *key;
+        double value;
+        enum error_code code;
+        const char *words;
+    } cases[] = {
+        {"qwen35.ssm.conv_kernel", 1, ERROR_LIMIT_EXCEEDED, "ssm.conv_kernel: expected 2 to 16, got 1"},
+        {"qwen35.ssm.conv_kernel", MODEL_TAPS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 17"},
+        {"qwen35.ssm.conv_kernel", 5, ERROR_MODEL_FILE, "ssm_conv1d.weight: expected 192x5"},
+        {"qwen35.ssm.state_size", 0, ERROR_LIMIT_EXCEEDED, "ssm.state_size: expected 1 to 1024, got 0"},
+        {"qwen35.ssm.state_size", MODEL_HEAD_DIM_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"qwen35.ssm.group_count", 0, ERROR_LIMIT_EXCEEDED, "ssm.group_count: expected 1 to 1024, got 0"},
+        {"qwen35.ssm.group_count", 4, ERROR_MODEL_FILE, "evenly by 6 heads with 4 key heads"},
+        {"qwen35.ssm.time_step_rank", 0, ERROR_LIMIT_EXCEEDED, "ssm.time_step_rank: expected 1 to 1024"},
+        {"qwen35.ssm.time_step_rank", MODEL_HEADS_MAX + 1, ERROR_LIMIT_EXCEEDED, "got 1025"},
+        {"qwen35.ssm.inner_size", 0, ERROR_LIMIT_EXCEEDED, "ssm.inner_size: expected 1 to 1048576, got 0"},
+        {"qwen35.ssm.inner_size", 121, ERROR_MODEL_FILE, "121 values can't be divided evenly by 6 heads"},
+        {"qwen35.ssm.inner_size", 1025 * 6, ERROR_LIMIT_EXCEEDED, "6 heads of 18 x 1025 items"},
+        {"qwen35.ssm.inner_size", 1024 * 6, ERROR_MODEL_FILE, "attn_qkv.weight: expected"},
+        {"qwen35.full_attention_interval", 0, ERROR_LIMIT_EXCEEDED, "expected 1 to 1024, got 0"},
+        {"qwen35.full_attention_interval", 5, ERROR_MODEL_FILE, "none of 4 layers has attention"},
+        {"qwen35.attention.value_length", 12, ERROR_MODEL_FILE, "gated attention: heads of 16 and 12"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model_recipe recipe = {
+            .family = "qwen35", .keys = {{.key = cases[i].key, .kind = GGUF_U32, .number = cases[i].value}}};
+        refuse_model(state, &recipe, cases[i].code, cases[i].words);
+    }
+    // 1024 heads of 1024 x 1024 items are 4 GB a layer and sequence
+    struct model_recipe recipe = {.family = "qwen35",
+                                  .keys = {{"qwen35.ssm.time_step_rank", GGUF_U32, 1024, NULL},
+                                           {"qwen35.ssm.inner_size", GGUF_U32, 1024 * 1024, NULL},
+                                           {"qwen35.ssm.state_size", GGUF_U32, 1024, NULL}}};
+    refuse_model(state, &recipe, ERROR_LIMIT_EXCEEDED, "states of 1024 heads of 1024 x 1024 items; at most");
+}
+
+TEST(recurrent_layers_need_their_keys_and_tensors)
+{
+    static const char *const keys[] = {"qwen3next.ssm.conv_kernel", "qwen3next.ssm.state_size",
+                                       "qwen3next.ssm.group_count", "qwen3next.ssm.time_step_rank",
+                                       "qwen3next.ssm.inner_size"};
+    static const char *const grouped[] = {"blk.0.attn_qkv.weight", "blk.0.attn_gate.weight",
+                                          "blk.1.ssm_ba.weight",   "blk.0.ssm_conv1d.weight",
+                                          "blk.2.ssm_dt.bias",     "blk.0.ssm_a",
+                                          "blk.0.ssm_norm.weight", "blk.1.ssm_out.weight"};
+    static const char *const tiled[] = {"blk.0.ssm_alpha.weight", "blk.1.ssm_beta.weight"};
+    char words[128];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(words, sizeof words, "key %s is missing", keys[i]);
+        refuse_model(state, &(struct model_recipe){.family = "qwen3next", .drop_key = keys[i]},
+                     ERROR_MODEL_FILE, words);
+    }
+    for (size_t i = 0; i < sizeof grouped / sizeof *grouped; i++) {
+        snprintf(words, sizeof words, "tensor %s is missing", grouped[i]);
+        refuse_model(state, &(struct model_recipe){.family = "qwen3next", .drop_tensor = grouped[i]},
+                     ERROR_MODEL_FILE, words);
+    }
+    for (size_t i = 0; i < sizeof tiled / sizeof *tiled; i++) {
+        snprintf(words, sizeof words, "tensor %s is missing", tiled[i]);
+        refuse_model(state, &(struct model_recipe){.family = "qwen35", .drop_tensor = tiled[i]},
+                     ERROR_MODEL_FILE, words);
+    }
+    // a layer has tensors of its own kind only
+    refuse_model(state, &(struct model_recipe){.family = "qwen35", .extra_tensor = "blk.0.attn_q.weight"},
+                 ERROR_MODEL_FILE, "blk.0.attn_q.weight has no place");
+    refuse_model(state, &(struct model_recipe){.family = "qwen35", .extra_tensor = "blk.3.ssm_a"},
+                 ERROR_MODEL_FILE, "blk.3.ssm_a has no place");
+}
+
+TEST(layers_of_either_kind_are_numbered_apart)
+{
+    struct model *model =
+        open_recipe(state, &(struct model_recipe){.family = "qwen35", .n_layers = 6, .n_beyond = 1});
+    static const int32_t stores[] = {0, 1, 2, 0, 3, 4};
+    assert_int_equal(model->shape.n_layers, 6);
+    assert_int_equal(model->shape.attention.n_layers, 1);
+    assert_int_equal(model->shape.delta.n_layers, 5);
+    for (int32_t i = 0; i < 6; i++) {
+        assert_int_equal(model->layers[i].recurrent, i != 3);
+        assert_int_equal(model->layers[i].store, stores[i]);
+    }
+    model_close(model);
 }
 
 TEST(keys_of_the_wrong_kind_are_refused)

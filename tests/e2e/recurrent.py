@@ -1,0 +1,95 @@
+"""Models with recurrent layers: Qwen3.5's mixture of experts, as the language model of a vision-language folder, and as GGUF."""
+import json
+import os
+
+import tiny_model
+from session import case, error_of, varied_jobs
+from tiny_model import N_VOCAB, WIDTH
+
+N_LAYERS, N_EXPERTS, N_FF, HEAD_DIM = 4, 3, 32, 16
+KEY_HEADS, VALUE_HEADS, STATE = 2, 4, 8
+TEXT_CONFIG = {
+    "model_type": "qwen3_5_moe_text", "hidden_size": WIDTH, "vocab_size": N_VOCAB, "num_hidden_layers": N_LAYERS,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": HEAD_DIM, "num_experts": N_EXPERTS, "num_experts_per_tok": 2,
+    "moe_intermediate_size": N_FF, "shared_expert_intermediate_size": N_FF, "linear_num_key_heads": KEY_HEADS,
+    "linear_num_value_heads": VALUE_HEADS, "linear_key_head_dim": STATE, "linear_value_head_dim": STATE,
+    "linear_conv_kernel_dim": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"], "attn_output_gate": True,
+    "mamba_ssm_dtype": "float32", "mtp_num_hidden_layers": 1, "rms_norm_eps": 1e-6, "max_position_embeddings": 256,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_section": [1, 1, 0],
+                        "mrope_interleaved": True}}
+CONFIG = {"architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe", "text_config": TEXT_CONFIG,
+          "vision_config": {}, "tie_word_embeddings": False}
+
+
+def tensors():
+    """(name, shape), with a vision tower and a draft head, which are left out."""
+    keys, values = KEY_HEADS * STATE, VALUE_HEADS * STATE
+    yield "model.language_model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.language_model.norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    yield "model.visual.patch_embed.proj.weight", [2, 2]
+    yield "mtp.fc.weight", [WIDTH, 2 * WIDTH]
+    attention = {"q_proj.weight": [2 * 4 * HEAD_DIM, WIDTH], "k_proj.weight": [2 * HEAD_DIM, WIDTH], "v_proj.weight": [2 * HEAD_DIM, WIDTH],
+                 "o_proj.weight": [WIDTH, 4 * HEAD_DIM], "q_norm.weight": [HEAD_DIM], "k_norm.weight": [HEAD_DIM]}
+    recurrent = {"in_proj_qkv.weight": [2 * keys + values, WIDTH], "in_proj_z.weight": [values, WIDTH],
+                 "in_proj_a.weight": [VALUE_HEADS, WIDTH], "in_proj_b.weight": [VALUE_HEADS, WIDTH],
+                 "conv1d.weight": [2 * keys + values, 1, 4], "A_log": [VALUE_HEADS], "dt_bias": [VALUE_HEADS],
+                 "norm.weight": [STATE], "out_proj.weight": [WIDTH, values]}
+    mlp = {"gate.weight": [N_EXPERTS, WIDTH], "experts.gate_up_proj": [N_EXPERTS, 2 * N_FF, WIDTH],
+           "experts.down_proj": [N_EXPERTS, WIDTH, N_FF], "shared_expert_gate.weight": [1, WIDTH],
+           "shared_expert.gate_proj.weight": [N_FF, WIDTH], "shared_expert.up_proj.weight": [N_FF, WIDTH],
+           "shared_expert.down_proj.weight": [WIDTH, N_FF]}
+    for layer in range(N_LAYERS):
+        prefix = f"model.language_model.layers.{layer}."
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            yield f"{prefix}{name}.weight", [WIDTH]
+        room, parts = ("self_attn", attention) if layer == N_LAYERS - 1 else ("linear_attn", recurrent)
+        for part, group in ((room, parts), ("mlp", mlp)):
+            for name, shape in group.items():
+                yield f"{prefix}{part}.{name}", shape
+
+
+def write(test, name="qwen"):
+    folder = test.path(name)
+    tiny_model.write_folder(folder, {"config.json": CONFIG}, listed=list(tensors()))
+    return folder
+
+
+def run(test, model, *options):
+    """The answers by custom_id, and what was said."""
+    name = f"out-{len(test.processes)}.jsonl"
+    err = test.run("run", "in.jsonl", "-o", name, "--model", model, *options).err
+    answers = {answer["custom_id"]: answer for answer in test.answers(name)}
+    assert all(error_of(answer) is None for answer in answers.values()), answers
+    return {key: answer["response"]["body"]["choices"] for key, answer in answers.items()}, err
+
+
+@case
+def answers_are_the_same_in_every_batch_and_from_either_file(test):
+    folder = write(test)
+    test.write("in.jsonl", varied_jobs(24))
+    alone, _ = run(test, folder, "--max-batch", "1", "--threads", "1")
+    together, err = run(test, folder, "--max-batch", "8", "--threads", "2")
+    assert alone == together
+    assert "recurrent states" in err and "(8 slots)" in err and "prompts share no prefixes" in err, err
+    assert len({json.dumps(choices) for choices in alone.values()}) > 12, alone
+    test.run("quantize", folder, "model.gguf", "--type", "f32")
+    assert run(test, "model.gguf")[0] == alone
+    # pages for hardly more than one sequence: others are preempted and computed again
+    assert run(test, folder, "--max-batch", "8", "--kv-memory", "40K")[0] == alone
+
+
+@case
+def what_such_a_model_cannot_do_is_said_by_name(test):
+    folder = write(test)
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    err = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", folder, "--speculate", "4", status=2).err
+    assert "--speculate 4: family qwen35moe has recurrent layers" in err, err
+    shown = test.run("inspect", folder).out
+    assert "recurrent   3 layers of 4 heads (2 key) of 8 x 8" in shown and "its language model alone" in shown, shown
+    memory = json.loads(test.run("inspect", folder, "--json").out)["memory"]
+    assert memory["states"] > 0, memory
+    config = os.path.join(folder, "config.json")
+    with open(config, "w", encoding="utf-8") as file:
+        json.dump({**CONFIG, "text_config": {**TEXT_CONFIG, "attn_output_gate": False}}, file)
+    assert "attn_output_gate" in test.run("inspect", folder, status=1).err
