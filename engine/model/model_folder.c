@@ -1,6 +1,7 @@
 #include "engine/model/model_folder.h"
 
 #include "engine/file/gguf_made.h"
+#include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "schemas/base/hash.h"
 
@@ -32,6 +33,8 @@ struct folder {
     bool *used;   // [tensor of the folder] some made tensor uses it
     int naming;   // index into language_names
     bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+    struct folder_dense dense[MODEL_DENSE_MAX];
+    int n_dense;
     uint64_t keys_hash;
     struct buffer unknown; // unknown keys of the folder's files
 };
@@ -139,7 +142,7 @@ static void set_rows(const struct folder *folder, struct tensor *tensor, enum fo
     } else if (form == FORM_DELTA_DECAY) {
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE) {
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS) {
         tensor->size_bytes /= tensor->dims[1];
         tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];
@@ -435,6 +438,21 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
+// The linear layers after the pooling, which were read with the folder's small files.
+static enum status add_dense(struct folder *folder, struct error *error)
+{
+    for (int i = 0; i < folder->n_dense; i++) {
+        const struct tensor *parts[] = {&folder->dense[i].weight, &folder->dense[i].bias};
+        for (int part = 0; part < 2 && parts[part]->data; part++) {
+            if (!reserve_tensors(folder))
+                return out_of_memory(error);
+            folder->origins[folder->n_made] = (struct origin){0};
+            folder->made[folder->n_made++].tensor = *parts[part];
+        }
+    }
+    return STATUS_OK;
+}
+
 static bool is_unused_output(const struct folder *folder, struct text name)
 {
     return folder->config.shape.tied &&
@@ -448,7 +466,8 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
             (folder->config.nvfp4 && folder_nvfp4_ignores(name)) || is_unused_output(folder, name) ||
-            (folder->config.language_part && folder_is_sight(name)))
+            (folder->config.language_part && folder_is_sight(name)) ||
+            (folder->config.encoder && folder_is_head(name)))
             continue;
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %.*s has no place in model_type %s: without it the results would be wrong",
@@ -456,7 +475,8 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                          folder->config.family->model_type);
     }
     for (size_t i = 0; i < folder->n_made; i++)
-        if (folder->config.shape.tied || text_equals_string(folder->made[i].tensor.name, "output.weight"))
+        if (folder->config.shape.tied || folder->config.headless ||
+            text_equals_string(folder->made[i].tensor.name, "output.weight"))
             return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                      "the output matrix is missing, and \"tie_word_embeddings\" is not true");
@@ -471,12 +491,18 @@ static enum status add_tensors(struct folder *folder, struct error *error)
         return out_of_memory(error);
     struct text embedding = TEXT("model.language_model.embed_tokens.weight");
     folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
-    folder->is_bare = safetensors_find(folder->weights, TEXT("embed_tokens.weight")) != SIZE_MAX;
+    folder->is_bare = true;
+    for (size_t i = 0; i < n; i++) {
+        struct text name = safetensors_at(folder->weights, i)->tensor.name;
+        folder->is_bare = folder->is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
+    }
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
+    if (status == STATUS_OK)
+        status = add_dense(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;
 }
 
@@ -498,15 +524,26 @@ static enum status read_quantization(struct folder *folder, const struct folder_
 
 // Adds the keys of model_folder.h that describe the pooling of an embedding model (sentence-transformers).
 static enum status read_pooling(struct folder *folder, const struct folder_files *files,
-                                const struct value *config, struct gguf_writer *keys, struct error *error)
+                                struct gguf_writer *keys, struct error *error)
 {
-    struct folder_embedding embedding = {.files = files, .config = config};
+    struct folder_embedding embedding = {.files = files};
     char key[128];
     enum status status = folder_read_embedding(&embedding, error);
     if (status != STATUS_OK)
         return status;
+    folder->n_dense = embedding.n_dense;
+    memcpy(folder->dense, embedding.dense, sizeof folder->dense);
+    for (int i = 0; i < embedding.n_dense && embedding.dense[i].activation; i++) {
+        snprintf(key, sizeof key, "%s.dense_%d_activation", folder->config.family->name,
+                 MODEL_DENSE_FIRST + i);
+        gguf_writer_text(keys, key, text_from_string(embedding.dense[i].activation));
+    }
     if (embedding.refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
+    if (folder->config.headless)
+        gguf_writer_bool(keys, MODEL_FOLDER_NO_OUTPUT, true);
+    if (embedding.prompts.size)
+        gguf_writer_text(keys, MODEL_FOLDER_PROMPTS, embedding.prompts);
     if (embedding.pooling_refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_POOLING, embedding.pooling_refused);
     if (embedding.dimensions_refused.data)
@@ -587,7 +624,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
-        status = read_pooling(folder, &files, &config, keys, error);
+        status = read_pooling(folder, &files, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
@@ -606,6 +643,11 @@ static enum status hash_keys(struct folder *folder, const struct gguf_writer *ke
         if (folder->config.divisors[i])
             folder->keys_hash = hash_bytes(folder->config.divisors[i],
                                            folder->config.n_divisors * sizeof(float), folder->keys_hash);
+    for (int i = 0; i < folder->n_dense; i++) {
+        const struct folder_dense *dense = &folder->dense[i];
+        folder->keys_hash = hash_bytes(dense->weight.data, dense->weight.size_bytes, folder->keys_hash);
+        folder->keys_hash = hash_bytes(dense->bias.data, dense->bias.size_bytes, folder->keys_hash);
+    }
     buffer_finish(&encoded);
     return status;
 }

@@ -1,5 +1,6 @@
 // config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
 // github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
+#include "engine/model/family.h"
 #include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "schemas/base/elementary.h"
@@ -159,12 +160,31 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
 }
 
+// RoBERTa's positions begin after the padding token's id.
+static void read_first_position(struct config *config)
+{
+    static const char *const types[] = {"roberta", "xlm-roberta", "camembert", "mpnet"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (is_model_type(config, types[i]))
+            config->out->shape.first_position = read_integer(config, "pad_token_id", 1) + 1;
+}
+
+static int64_t read_context(struct config *config)
+{
+    int64_t n = read_integer(config, "max_position_embeddings n_positions n_ctx", 0),
+            first = config->out->shape.first_position;
+    if (n <= first && first)
+        refuse_setting(config, ERROR_MODEL_FILE, "max_position_embeddings",
+                       find_setting(config, "max_position_embeddings"));
+    return n - first;
+}
+
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
-    int64_t n_embd = read_integer(config, "hidden_size n_embd", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer", 0);
-    shape->n_heads = read_integer(config, "num_attention_heads n_head", 0);
+    int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
+    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", 0);
+    shape->n_heads = read_integer(config, "num_attention_heads n_head n_heads", 0);
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -193,13 +213,13 @@ static void read_sizes(struct config *config)
         put_integer(config, "attention.value_length", shape->head_dim);
     }
     put_integer(config, "feed_forward_length",
-                read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
+                read_integer(config, "intermediate_size n_inner ffn_hidden_size hidden_dim", 4 * n_embd));
+    read_first_position(config);
     if (!is_dynamic(config)) // else put_dynamic writes it
-        put_integer(config, "context_length",
-                    read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
+        put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
-    shape->tied = read_truth(config, "tie_word_embeddings", otherwise);
+    shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
 }
 
 static bool is_linear(const struct value *type)
@@ -308,7 +328,7 @@ static void read_numbers(struct config *config)
         const char *from, *to;
     } numbers[] = {
         {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
-        {"layer_norm_eps layer_norm_epsilon norm_epsilon", "attention.layer_norm_epsilon"},
+        {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"attention_multiplier", "attention.scale"},
@@ -316,7 +336,6 @@ static void read_numbers(struct config *config)
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale", "logit_scale"},
         {"routed_scaling_factor", "expert_weights_scale"},
-        {"rope_local_base_freq", "rope.freq_base_swa"},
     };
     static const struct {
         const char *from, *to;
@@ -384,7 +403,12 @@ static void refuse_unknown(struct config *config)
         {"phi", "qk_layernorm", false},
         {"falcon", "alibi", false},
         {"falcon", "parallel_attn", true},
-        {"gemma3_text", "use_bidirectional_attention", false},
+        {"bert", "is_decoder", false},
+        {"roberta", "is_decoder", false},
+        {"xlm-roberta", "is_decoder", false},
+        {"camembert", "is_decoder", false},
+        {"distilbert", "sinusoidal_pos_embds", false},
+        {"nomic_bert", "causal", false},
         {"bloom", "apply_residual_connection_post_layernorm", false},
         {"smollm3", "use_sliding_window", false},
         {"deepseek_v3", "rope_interleave", true},
@@ -425,8 +449,37 @@ static void refuse_unknown(struct config *config)
     snprintf(padded, sizeof padded, " %.*s ", named->kind == VALUE_STRING ? (int)(named->text.size % 64) : 1,
              named->kind == VALUE_STRING ? named->text.data : "?");
     snprintf(list, sizeof list, " %s ", config->out->family->activations);
+    char name[128];
     if (!strstr(list, padded))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
+    else if (config->out->encoder && !is_text(named, "swiglu"))
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
+}
+
+// Attention in both directions in a family that also has causal models. Of windows, Gemma's are known to be
+// as wide on both sides.
+static void read_direction(struct config *config)
+{
+    const char *both = "use_bidirectional_attention", *causal = "is_causal";
+    bool wanted = read_truth(config, both, false) || !read_truth(config, causal, true);
+    const struct value *names = find_in(config->json, "architectures");
+    char name[128];
+    for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
+        const struct value *item = &names->array.items[i];
+        bool decides = item->kind == VALUE_STRING && item->text.size > 5 &&
+                       memcmp(item->text.data + item->text.size - 5, "Model", 5) == 0 &&
+                       !memmem(item->text.data, item->text.size, "LMHead", 6) &&
+                       !memmem(item->text.data, item->text.size, "DoubleHeads", 11);
+        config->out->headless = decides && !config->out->encoder && !config->out->shape.tied;
+        if (item->kind == VALUE_STRING && memmem(item->text.data, item->text.size, "Bidirectional", 13) && !wanted)
+            refuse_setting(config, ERROR_UNKNOWN_TYPE, "architectures", names);
+    }
+    if (!wanted || config->out->encoder)
+        return;
+    if (config->out->family->windows != WINDOWS_NEVER && !is_model_type(config, "gemma3_text") &&
+        find_setting(config, "sliding_window"))
+        refuse_setting(config, ERROR_MODEL_FILE, both, find_setting(config, find_setting(config, both) ? both : causal));
+    gguf_writer_bool(config->keys, format_key(config, "attention.causal", name), false);
 }
 
 // --- Windows ---
@@ -466,7 +519,8 @@ static void put_last_windowed(struct config *config)
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = read_integer(config, "sliding_window", 0);
+    int64_t window = read_integer(config, "sliding_window local_attention", 0);
+    const char *patterns = "sliding_window_pattern _sliding_window_pattern global_attn_every_n_layers";
     bool used = windows == WINDOWS_GIVEN ||
                 (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
     if (!used || window == 0 || config->status != STATUS_OK)
@@ -476,9 +530,8 @@ static void read_windows(struct config *config)
         put_layer_types(config, find_setting(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
-    else if (find_setting(config, "sliding_window_pattern _sliding_window_pattern"))
-        put_integer(config, "attention.sliding_window_pattern",
-                    read_integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
+    else if (find_setting(config, patterns))
+        put_integer(config, "attention.sliding_window_pattern", read_integer(config, patterns, 0));
 }
 
 // --- Rope ---
@@ -656,14 +709,17 @@ static void read_rope(struct config *config)
     }
     // Newer files nest the settings of each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
-    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
+    const char *local = "rope_local_base_freq local_rope_theta";
+    if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    else if (find_setting(config, local))
+        put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
+    double base = read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
-    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))
@@ -717,6 +773,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     enum status status = take_text_config(&config, json, &name);
     if (status != STATUS_OK)
         return status;
+    if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))
+        name = TEXT("jina_bert_v2");
     out->family = folder_family_find(name);
     if (!out->family)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",
@@ -725,6 +783,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
     if (status != STATUS_OK)
         return status;
+    out->encoder = family_find(text_from_string(out->family->name))->bidirectional;
     gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
     read_sizes(&config);
     out->n_layers_used =
@@ -733,6 +792,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         put_delta(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
+    if (config.status == STATUS_OK)
+        read_direction(&config);
     if (config.status == STATUS_OK)
         read_numbers(&config);
     read_windows(&config);

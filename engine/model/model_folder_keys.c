@@ -23,6 +23,9 @@ static const struct folder_key keys[] = {
      "include_prompt",
      NULL},
     {"1_Pooling/config.json", KEY_NO_PART, "word_embedding_dimension embedding_dimension", NULL},
+    {"2_Dense/config.json", KEY_READ, "activation_function", NULL},
+    {"2_Dense/config.json", KEY_NO_PART, "in_features out_features bias", NULL},
+    {"2_Dense/config.json", KEY_REFUSED, "module_input_name module_output_name", "\"sentence_embedding\""},
     {"2_Normalize/config.json", KEY_REFUSED, "module_input_name module_output_name",
      "\"sentence_embedding\""},
 
@@ -71,14 +74,24 @@ static const struct folder_key keys[] = {
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
      "add_cross_attention qk_layernorm",
      NULL},
+    {"config.json", KEY_READ,
+     "dim n_layers n_heads hidden_dim norm_eps local_attention global_attn_every_n_layers global_rope_theta "
+     "local_rope_theta rotary_emb_fraction causal sinusoidal_pos_embds pad_token_id is_decoder",
+     NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
+    // Nomic BERT
+    {"config.json", KEY_REFUSED,
+     "prenorm use_rms_norm parallel_block rotary_emb_interleaved rotary_emb_scale_base rotary_scaling_factor",
+     "false"},
+    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"}, // MPNet
+    {"config.json", KEY_REFUSED, "feed_forward_type", "\"original\" \"geglu\""}, // Jina BERT: by the tensors
     {"config.json", KEY_REFUSED, "attn_output_gate", "true"},       // Qwen3.5
     {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""}, //
     {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},    // StarCoder2
     {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},        //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
-    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
+    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\" \"alibi\""},
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
@@ -87,9 +100,9 @@ static const struct folder_key keys[] = {
      "mtp_use_dedicated_embeddings",
      NULL},
     {"config.json", KEY_NO_PART,
-     "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
+     "bos_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
      "tokenizer_class torch_dtype dtype transformers_version _name_or_path name_or_path auto_map "
-     "use_cache cache_implementation attn_implementation _attn_implementation is_decoder pretraining_tp "
+     "use_cache cache_implementation attn_implementation _attn_implementation pretraining_tp "
      "tp_parallel gradient_checkpointing slow_but_exact reorder_and_upcast_attn attention_softmax_in_fp32 "
      "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
      "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
@@ -219,6 +232,7 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
 static bool refuses_unknown(const char *file)
 {
     static const char *const files[] = {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json",
+                                        "2_Dense/config.json",
                                         "sentence_bert_config.json", "config_sentence_transformers.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strcmp(files[i], file) == 0)

@@ -6,6 +6,7 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model.h"
 #include "schemas/value.h"
 
 // How a GGUF tensor is made from tensors of the folder.
@@ -17,6 +18,7 @@ enum folder_form {
     FORM_ROWS_K,        // the same
     FORM_ROWS_BY_HEAD,  // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
+    FORM_POSITIONS,     // without the rows before shape.first_position
     FORM_STACKED,       // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
@@ -62,6 +64,14 @@ struct folder_family {
     const char *defaults; // settings that config.json may omit, as JSON; NULL: none
 };
 
+// model_folder_encoders.c
+extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], folder_roberta_globals[],
+    folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
+    folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
+    folder_modernbert_globals[], folder_modernbert_layers[];
+// Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
+bool folder_is_head(struct text name);
+
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
@@ -78,6 +88,7 @@ struct folder_delta {
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
     struct folder_delta delta;
+    int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
 
@@ -90,6 +101,8 @@ struct folder_config {
     const float *divisors[3];
     size_t n_divisors;
     int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
+    bool encoder;          // bidirectional attention; no output matrix
+    bool headless;         // a decoder may lack its output matrix
     bool language_part;    // a vision-language model: tensor names have another prefix
     bool nvfp4;            // matrices may be stored in NVFP4
 };
@@ -199,14 +212,21 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
 
 // model_folder_embedding.c: how an embedding model (sentence-transformers) computes vectors. STATUS_REFUSE: a
 // file that cannot be read.
+struct folder_dense { // a linear layer after the pooling
+    struct tensor weight, bias; // F32, in the arena, named dense_2.weight and so on; no bias: data NULL
+    const char *activation;     // "tanh"; NULL: none
+};
+
 struct folder_embedding {
     const struct folder_files *files;
-    const struct value *config; // config.json
-    uint32_t pooling_type;      // GGUF's; 0: none given
-    uint32_t n_tokens_max;      // longer texts are truncated; 0: no limit given
-    struct text prompt;         // prepended to each text
-    bool is_listed;             // modules.json exists: it decides whether vectors are normalized
+    uint32_t pooling_type; // engine/embedding.h; 0: none given
+    uint32_t n_tokens_max; // longer texts are truncated; 0: no limit given
+    struct text prompt;    // prepended to each text
+    struct text prompts;   // all, by name: a JSON object; empty: none
+    bool is_listed;        // modules.json exists: it decides whether vectors are normalized
     bool normalizes;
+    struct folder_dense dense[MODEL_DENSE_MAX];
+    int n_dense;
     // Unsupported settings; data NULL: none. Options can override the pooling and the dimensions.
     struct text refused, pooling_refused, dimensions_refused;
     bool has_path, leaves_prompt_out; // private
