@@ -3,6 +3,7 @@
 #include "engine/embedding_head.h"
 #include "engine/file/gguf.h"
 #include "engine/model/model_folder.h"
+#include "schemas/value.h"
 
 #include <assert.h>
 #include <math.h>
@@ -73,6 +74,29 @@ enum status embedding_read_defaults(struct embedding_defaults *defaults, const s
     if (status != STATUS_OK)
         return status;
     return gguf_bool(model->gguf, MODEL_FOLDER_NORMALIZES, &defaults->normalize, NULL, error);
+}
+
+enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
+                                  struct text *prompt, struct error *error)
+{
+    struct text json = {0};
+    struct value prompts = {0};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_PROMPTS, &json, NULL, error);
+    if (status == STATUS_OK && json.size)
+        status = json_decode(json, arena, &prompts, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct value *found = value_get(&prompts, name);
+    if (found && found->kind == VALUE_STRING) {
+        *prompt = found->text;
+        return STATUS_OK;
+    }
+    char names[256] = "";
+    for (size_t i = 0; prompts.kind == VALUE_OBJECT && i < prompts.object.n_members; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.*s", i ? ", " : "",
+                 (int)(prompts.object.members[i].key.size % 64), prompts.object.members[i].key.data);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt-name %s: the model %s%s", name,
+                     names[0] ? "has the prompts " : "has no prompts", names);
 }
 
 enum status pooling_of_model(const struct model *model, enum pooling *pooling, struct error *error)

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "engine/forward.h"
+#include "schemas/base/arena.h"
 
 // Values of the key NAME.pooling_type: the first three are those of github.com/ggml-org/llama.cpp
 // (gguf-py/gguf/constants.py), the others are our own. SQRT: the sum divided by the square root of the number of
@@ -36,6 +37,10 @@ struct embedding_defaults {
     int32_t n_tokens_max; // of a text, bos and eos included; longer ones are cut. 0: no limit
     bool normalize;       // true where they say nothing
 };
+// The text of one of the model's prompts, in the arena. STATUS_REFUSE, ERROR_USAGE: no such prompt; the text
+// lists the names.
+enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
+                                  struct text *prompt, struct error *error) WARN_UNUSED;
 enum status embedding_read_defaults(struct embedding_defaults *defaults, const struct model *model,
                                     struct error *error) WARN_UNUSED;
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model keeps other dimensions than the first n of its width.

@@ -287,12 +287,14 @@ static const struct option options[] = {
     {"context", 0, INTEGER, PERPLEXITY, AT(tool.context), 2, 1 << 24, "N",
      "tokens of a window (512, or the model's context)"},
     {"pooling", 0, TEXT_VALUE, EMBED, AT(tool.pooling), 1, 0, "HOW",
-     "model, or of the final hidden states: last (the last token's), mean, or cls (the first token's) (model: "
-     "its own, else last)"},
+     "model, or of the final hidden states: last (the last token's), mean, cls (the first token's), max, "
+     "mean_sqrt_len or weightedmean (model: its own, else an encoder's mean, a decoder's last)"},
     {"dimensions", 0, INTEGER, EMBED, AT(tool.dimensions), 1, 1 << 20, "N",
      "the vector's first N items (the model's width)"},
     {"prompt", 0, TEXT_VALUE, EMBED, AT(tool.prefix), 0, 0, "TEXT",
      "text before each one (the model's default prompt, else none)"},
+    {"prompt-name", 0, TEXT_VALUE, EMBED, AT(tool.prompt_name), 1, 0, "NAME",
+     "the model's prompt of that name before each text (sheaf inspect lists them)"},
     {"max-length", 0, INTEGER, EMBED, AT(tool.max_length), 2, INT32_MAX, "N",
      "cut texts after N tokens (the model's max_seq_length, else a longer text than its context is refused)"},
     {"normalize", 0, FLAG, EMBED, AT(tool.normalize), 0, 0, NULL,

@@ -113,6 +113,7 @@ struct settings {
         char *tokens, *type, *pooling, *against;
         int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
+        char *prompt_name;  // of the model's prompts
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
         bool special, normalize, no_normalize, plain_text;

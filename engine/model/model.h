@@ -210,6 +210,8 @@ enum status model_open(struct model **model, const char *path, struct error *err
 // The same from an opened file. Takes ownership of `gguf`, also on failure.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
+// Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
+bool model_has_logits(const struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
