@@ -205,7 +205,8 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
                          (int)tensor->name.size, tensor->name.data);
     made->kept = text_equals_string(tensor->name, "token_embd.weight") ||
-                 text_equals_string(tensor->name, "position_embd.weight") || is_made_at_once(tensor);
+                 text_equals_string(tensor->name, "position_embd.weight") ||
+                 text_equals_string(tensor->name, "token_types.weight") || is_made_at_once(tensor);
     return STATUS_OK;
 }
 

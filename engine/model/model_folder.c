@@ -392,7 +392,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
         return out_of_memory(error);
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
-    *made = (struct gguf_made_tensor){.tensor = *from};
+    *made = (struct gguf_made_tensor){.tensor = *from, .kept = rule->form == FORM_POSITIONS};
     made->tensor.name = (struct text){copy, (size_t)size};
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
