@@ -71,8 +71,6 @@ static void cut_text(struct command_embed *embed, struct grouped_text *grouped)
 {
     struct token_array *ids = &embed->group.ids;
     size_t n_max = (size_t)embed->defaults.n_tokens_max;
-    if (n_max > (size_t)embed->n_longest && embed->runtime->model->shape.bidirectional)
-        n_max = (size_t)embed->n_longest; // as sentence-transformers does
     if (!n_max || grouped->n_ids <= n_max)
         return;
     if (tokenizer_adds_eos(embed->runtime->tokenizer))
@@ -338,8 +336,10 @@ static enum status place_model(struct command_embed *embed, const struct setting
     struct runtime *runtime = embed->runtime;
     enum kv_type kv_type;
     const struct model_shape *shape = &runtime->model->shape;
-    int32_t n_max = embed->defaults.n_tokens_max;
-    int32_t n_longest = n_max && n_max < shape->n_context ? n_max : shape->n_context;
+    int32_t *n_max = &embed->defaults.n_tokens_max;
+    int32_t n_longest = *n_max && *n_max < shape->n_context ? *n_max : shape->n_context;
+    if (shape->bidirectional && *n_max)
+        *n_max = n_longest; // as sentence-transformers does
     struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max, // 0: derived
                                    .page_bytes = settings->engine.kv_memory_bytes,
                                    .backend = runtime->device.backend,

@@ -35,6 +35,7 @@ struct folder {
     bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
     struct folder_dense dense[MODEL_DENSE_MAX];
     int n_dense;
+    bool has_output; // an output matrix, or the embedding in its place
     uint64_t keys_hash;
     struct buffer unknown; // unknown keys of the folder's files
 };
@@ -474,10 +475,11 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                          name.size < 128 ? (int)name.size : 128, name.data,
                          folder->config.family->model_type);
     }
+    folder->has_output = folder->config.shape.tied;
     for (size_t i = 0; i < folder->n_made; i++)
-        if (folder->config.shape.tied || folder->config.headless ||
-            text_equals_string(folder->made[i].tensor.name, "output.weight"))
-            return STATUS_OK;
+        folder->has_output = folder->has_output || text_equals_string(folder->made[i].tensor.name, "output.weight");
+    if (folder->has_output || folder->config.headless)
+        return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                      "the output matrix is missing, and \"tie_word_embeddings\" is not true");
 }
@@ -540,8 +542,6 @@ static enum status read_pooling(struct folder *folder, const struct folder_files
     }
     if (embedding.refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
-    if (folder->config.headless)
-        gguf_writer_bool(keys, MODEL_FOLDER_NO_OUTPUT, true);
     if (embedding.prompts.size)
         gguf_writer_text(keys, MODEL_FOLDER_PROMPTS, embedding.prompts);
     if (embedding.pooling_refused.data)
@@ -630,6 +630,8 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status != STATUS_OK)
         return status;
     status = add_tensors(folder, error);
+    if (status == STATUS_OK && !folder->has_output)
+        gguf_writer_bool(keys, MODEL_FOLDER_NO_OUTPUT, true);
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
 }
 

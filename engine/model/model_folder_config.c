@@ -160,22 +160,17 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
 }
 
-// RoBERTa's positions begin after the padding token's id.
-static void read_first_position(struct config *config)
-{
-    static const char *const types[] = {"roberta", "xlm-roberta", "camembert", "mpnet"};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (is_model_type(config, types[i]))
-            config->out->shape.first_position = read_integer(config, "pad_token_id", 1) + 1;
-}
-
+// RoBERTa's positions begin after the padding token's id, so as many rows fewer are the context.
 static int64_t read_context(struct config *config)
 {
-    int64_t n = read_integer(config, "max_position_embeddings n_positions n_ctx", 0),
-            first = config->out->shape.first_position;
-    if (n <= first && first)
-        refuse_setting(config, ERROR_MODEL_FILE, "max_position_embeddings",
-                       find_setting(config, "max_position_embeddings"));
+    const char *name = "max_position_embeddings n_positions n_ctx";
+    int64_t n = read_integer(config, name, 0), first = 0;
+    if (is_model_type(config, "roberta") || is_model_type(config, "xlm-roberta") ||
+        is_model_type(config, "camembert") || is_model_type(config, "mpnet"))
+        first = read_integer(config, "pad_token_id", 1) + 1;
+    if (first && n <= first)
+        refuse_setting(config, ERROR_MODEL_FILE, "max_position_embeddings", find_setting(config, name));
+    config->out->shape.first_position = first;
     return n - first;
 }
 
@@ -214,7 +209,6 @@ static void read_sizes(struct config *config)
     }
     put_integer(config, "feed_forward_length",
                 read_integer(config, "intermediate_size n_inner ffn_hidden_size hidden_dim", 4 * n_embd));
-    read_first_position(config);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
@@ -420,6 +414,9 @@ static void refuse_unknown(struct config *config)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
+    const char *positions = "position_embedding_type";
+    if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
+        refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, quantization);
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
@@ -465,20 +462,17 @@ static void read_direction(struct config *config)
     const struct value *names = find_in(config->json, "architectures");
     char name[128];
     for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
-        const struct value *item = &names->array.items[i];
-        bool decides = item->kind == VALUE_STRING && item->text.size > 5 &&
-                       memcmp(item->text.data + item->text.size - 5, "Model", 5) == 0 &&
-                       !memmem(item->text.data, item->text.size, "LMHead", 6) &&
-                       !memmem(item->text.data, item->text.size, "DoubleHeads", 11);
-        config->out->headless = decides && !config->out->encoder && !config->out->shape.tied;
-        if (item->kind == VALUE_STRING && memmem(item->text.data, item->text.size, "Bidirectional", 13) && !wanted)
-            refuse_setting(config, ERROR_UNKNOWN_TYPE, "architectures", names);
+        char item[96];
+        value_describe(&names->array.items[i], item);
+        bool has_head = strstr(item, "LMHead") || strstr(item, "DoubleHeads") || !strstr(item, "Model\"");
+        config->out->headless = !has_head && !config->out->encoder;
+        wanted = wanted || strstr(item, "Bidirectional");
     }
     if (!wanted || config->out->encoder)
         return;
-    if (config->out->family->windows != WINDOWS_NEVER && !is_model_type(config, "gemma3_text") &&
-        find_setting(config, "sliding_window"))
-        refuse_setting(config, ERROR_MODEL_FILE, both, find_setting(config, find_setting(config, both) ? both : causal));
+    const struct value *window = find_setting(config, "sliding_window");
+    if (config->out->family->windows == WINDOWS_GIVEN && !is_model_type(config, "gemma3_text") && window)
+        refuse_setting(config, ERROR_MODEL_FILE, "sliding_window", window);
     gguf_writer_bool(config->keys, format_key(config, "attention.causal", name), false);
 }
 

@@ -60,7 +60,7 @@ static void add_keys(struct encoder_maker *maker)
     if (rms)
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
-    add_key(maker, "attention.causal", GGUF_BOOL, 0);
+    add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
     if (is_of(maker, "modern-bert gemma-embedding")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
@@ -75,11 +75,7 @@ static void add_keys(struct encoder_maker *maker)
     }
     if (r->text_key)
         put_key_string(&maker->keys, r->text_key, r->text);
-    if (r->number_key)
-        put_key_u32(&maker->keys, r->number_key, r->number);
-    if (r->truth_key)
-        put_key_bool(&maker->keys, r->truth_key, r->truth);
-    maker->n_keys += (r->text_key != NULL) + (r->number_key != NULL) + (r->truth_key != NULL);
+    maker->n_keys += r->text_key != NULL;
 }
 
 // --- Tensors ---

@@ -15,10 +15,7 @@ struct encoder_recipe {
     int32_t n_dense;                         // linear layers after the pooling, [0]; odd ones have a bias and tanh
     const char *drop_tensor, *extra_tensor;  // left out; added
     const char *text_key, *text;             // a further key
-    const char *number_key;                  // the same
-    uint32_t number;
-    const char *truth_key;
-    bool truth;
+    bool causal;                             // in attention.causal
 };
 
 // Ends the test when the file can't be written.
