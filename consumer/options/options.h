@@ -106,6 +106,7 @@ struct settings {
         int64_t prompt, generate; // tokens
         int64_t repeat;
         char *batch;
+        bool embed;
     } bench;
 
     struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed

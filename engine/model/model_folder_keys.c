@@ -96,7 +96,8 @@ static const struct folder_key keys[] = {
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
+     "num_ln_in_parallel_attn vocab_size type_vocab_size norm_bias decoder_bias classifier_bias qkv_proj_bias "
+     "mlp_fc1_bias mlp_fc2_bias num_mtp_layers mtp_num_hidden_layers "
      "mtp_use_dedicated_embeddings",
      NULL},
     {"config.json", KEY_NO_PART,
@@ -107,11 +108,20 @@ static const struct folder_key keys[] = {
      "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
      "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
      "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
-     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version",
+     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version cls_token_id reference_compile "
+     "repad_logits_with_grad deterministic_flash_attn sparse_prediction sparse_pred_ignore_index use_flash_attn "
+     "fused_bias_fc fused_dropout_add_ln use_xentropy last_layer_subset dense_seq_output pad_vocab_size_multiple "
+     "max_trained_positions output_past",
+     NULL},
+    // of what may follow an encoder
+    {"config.json", KEY_NO_PART,
+     "classifier_pooling classifier_activation directionality pooler_fc_size pooler_num_attention_heads "
+     "pooler_num_fc_layers pooler_size_per_head pooler_type emb_pooler tie_weights_",
      NULL},
     // used in training only
     {"config.json", KEY_NO_PART,
-     "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
+     "attention_probs_dropout_prob hidden_dropout_prob dropout mlp_dropout initializer_cutoff_factor "
+     "seq_classif_dropout qa_dropout initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
