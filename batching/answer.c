@@ -192,11 +192,17 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
 }
 
 // Counts reasoning tokens as vLLM does: without the tokens of the opening and closing marks.
-static int32_t count_thoughts(const struct token_ends *ends, const struct text_spans *thoughts)
+// So are the tokens with which a budget closed them.
+static int32_t count_thoughts(const struct token_ends *ends, const struct text_spans *thoughts,
+                              const struct token_array *closing)
 {
     int32_t n = 0;
-    for (int32_t i = 0; i < ends->n; i++)
-        n += text_spans_touch(thoughts, i ? ends->items[i - 1] : 0, ends->items[i]);
+    size_t next = 0; // of the closing tokens
+    for (int32_t i = 0; i < ends->n; i++) {
+        bool is_closing = next < closing->n_ids && closing->ids[next] == i;
+        next += is_closing;
+        n += !is_closing && text_spans_touch(thoughts, i ? ends->items[i - 1] : 0, ends->items[i]);
+    }
     return n;
 }
 
@@ -218,7 +224,7 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
     buffer_finish(&raw);
     choice->text = parts.content;
     choice->reasoning = parts.reasoning;
-    job->result.reasoning_tokens += count_thoughts(&ends, &parts.thoughts);
+    job->result.reasoning_tokens += count_thoughts(&ends, &parts.thoughts, &sequence->thoughts.closing);
     text_spans_finish(&parts.thoughts);
     return whole && put_calls(job, sequence, &parts, choice);
 }

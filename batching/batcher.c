@@ -2,6 +2,7 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
+#include "batching/thinking.h"
 #include "schemas/base/clock.h"
 
 #include <assert.h>
@@ -319,14 +320,23 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
 }
 
 // Sets the sequence's state before its first step. Scores the targets first; a sequence without targets
-// starts to draw.
+// starts to draw. A thought without a budget is closed in both, and may end the answer with that.
 static void start_sequence(struct batcher *b, struct sequence *sequence)
 {
-    bool draws = !sequence->scoring.only_scores && sequence->prompt->max_tokens > 0;
-    sequence->answer.finish_reason = sequence->scoring.n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
-    if (draws && sequence->scoring.n_targets == 0 && sequence->prompt->rules.constraint)
+    struct sequence_targets *scoring = &sequence->scoring;
+    bool draws = !scoring->only_scores && sequence->prompt->max_tokens > 0;
+    sequence->answer.finish_reason = scoring->n_targets == 0 && !draws ? FINISH_LENGTH : FINISH_NONE;
+    thinking_start(sequence);
+    bool may_force = scoring->n_targets ? thinking_is_spent(sequence) : constrained_may_force(sequence);
+    if (draws && may_force)
         constrained_force(sequence, b->config.environment.tokenizer);
     b->n_forced += sequence->answer.n_forced;
+    enum finish_reason reason = sequence->answer.finish_reason;
+    if (scoring->n_targets && (reason == FINISH_STOP || reason == FINISH_LENGTH)) {
+        scoring->only_scores = true;
+        scoring->ended = reason;
+        sequence->answer.finish_reason = FINISH_NONE;
+    }
 }
 
 // Adds the prompt's sequences to the window. Finishes the prompt at once if it failed or has nothing to

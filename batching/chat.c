@@ -484,6 +484,7 @@ enum status chat_render(struct job *job, const struct template *template,
                         const struct template_environment *environment, const struct answer_format *format,
                         struct buffer *rendered, struct error *error)
 {
+    prompt_complete(job, (struct text){0}, template_names(template, TEXT("thinking_budget")));
     struct chat chat = {.job = job,
                         .template = template,
                         .environment = environment,

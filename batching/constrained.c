@@ -1,5 +1,7 @@
 #include "batching/constrained.h"
 
+#include "batching/thinking.h"
+
 #include "engine/grammar/rules.h"
 
 #include <assert.h>
@@ -230,9 +232,9 @@ static bool token_spells(const struct tokenizer *tokenizer, int32_t token, struc
 
 static bool append_forced(struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer)
 {
-    bool accepted = false;
-    if (matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted,
-                             &sequence->constrained.error) != STATUS_OK)
+    bool accepted = !sequence->prompt->rules.constraint;
+    if (!accepted && matcher_accept_token(&sequence->constrained.matcher, (uint32_t)token, &accepted,
+                                          &sequence->constrained.error) != STATUS_OK)
         fail_matching(sequence);
     if (!accepted)
         return false; // longer than the tokens in the vocabulary's trie
@@ -241,7 +243,8 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     sequence->answer.n_drawn++;
     sequence->answer.n_forced++;
     sequence_append(sequence, &forced, tokenizer);
-    judge_length(sequence);
+    if (sequence->prompt->rules.constraint)
+        judge_length(sequence);
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
@@ -305,30 +308,81 @@ static void end_where_nothing_follows(struct sequence *sequence)
         sequence->answer.finish_reason = FINISH_STOP;
 }
 
+// *fits: the constraint allows the tokens, and with close_at_max_tokens they leave room for the shortest answer.
+static enum status judge_closing(struct sequence *sequence, const struct token_array *tokens, bool *fits)
+{
+    struct matcher *matcher = &sequence->constrained.matcher;
+    struct error *error = &sequence->constrained.error;
+    uint32_t n_behind = 0;
+    *fits = true;
+    if (!sequence->prompt->rules.constraint)
+        return STATUS_OK;
+    struct matcher_mark mark = matcher_set_mark(matcher);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < tokens->n_ids && *fits && status == STATUS_OK; i++)
+        status = matcher_accept_token(matcher, (uint32_t)tokens->ids[i], fits, error);
+    bool closes = sequence->prompt->job->request.constraint.closes;
+    if (status == STATUS_OK && *fits && closes)
+        status = matcher_tokens_to_end(matcher, &n_behind, error);
+    matcher_rewind(matcher, &mark);
+    uint64_t n_needed = (uint64_t)sequence->answer.n_generated + tokens->n_ids + n_behind;
+    *fits = *fits && (!closes || n_needed <= (uint64_t)sequence->prompt->max_tokens);
+    return status;
+}
+
+// Closes a thought whose budget is spent. False: no token is forced, or the answer has ended.
+static bool close_thought(struct sequence *sequence, const struct tokenizer *tokenizer)
+{
+    struct token_array tokens = {0};
+    struct error error;
+    bool fits = false;
+    size_t n = 0;
+    if (!thinking_is_spent(sequence))
+        return false;
+    if (thinking_closing(sequence, tokenizer, &tokens, &error) != STATUS_OK)
+        sequence_fail(sequence, STATUS_RESTART, error.code, error.text);
+    else if (judge_closing(sequence, &tokens, &fits) != STATUS_OK)
+        fail_matching(sequence);
+    for (bool goes_on = true; fits && goes_on && n < tokens.n_ids; n++) {
+        token_array_add(&sequence->thoughts.closing, sequence->answer.n_generated);
+        goes_on = append_forced(sequence, tokens.ids[n], tokenizer);
+    }
+    if (sequence->thoughts.closing.failed)
+        sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "closing a thought: out of memory");
+    token_array_finish(&tokens);
+    return n > 0 && sequence->answer.finish_reason == FINISH_NONE;
+}
+
 // The request's limits on the vocabulary may forbid what the constraint forces.
 static bool is_forced(const struct sequence *sequence)
 {
-    return sequence->prompt->vocabulary.bad_words.n_ids == 0 && !sequence->prompt->vocabulary.masks;
+    return sequence->prompt->rules.constraint && sequence->prompt->vocabulary.bad_words.n_ids == 0 &&
+           !sequence->prompt->vocabulary.masks;
 }
 
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer)
 {
     struct sequence_answer *answer = &sequence->answer;
     int32_t n_generated = answer->n_generated, n_pending = answer->n_drawn - n_generated;
-    if (!is_forced(sequence))
-        return;
+    bool forces = is_forced(sequence);
     answer->n_drawn = n_generated;
-    if (start_matcher(sequence) != STATUS_OK)
+    if (sequence->prompt->rules.constraint && start_matcher(sequence) != STATUS_OK)
         fail_matching(sequence);
-    while (answer->finish_reason == FINISH_NONE && force_more(sequence, tokenizer))
+    while (answer->finish_reason == FINISH_NONE &&
+           (close_thought(sequence, tokenizer) || (forces && force_more(sequence, tokenizer))))
         continue;
-    if (answer->finish_reason == FINISH_NONE)
+    if (forces && answer->finish_reason == FINISH_NONE)
         end_where_nothing_follows(sequence);
     if (answer->n_generated == n_generated)
         answer->n_drawn += n_pending;
 }
 
 // ---- a draw ----
+
+bool constrained_may_force(const struct sequence *sequence)
+{
+    return sequence->prompt->rules.constraint || thinking_has_budget(sequence);
+}
 
 void constrained_accept(struct sequence *sequence, const struct sample_result *drawn,
                         const struct tokenizer *tokenizer)
@@ -349,7 +403,7 @@ void constrained_accept(struct sequence *sequence, const struct sample_result *d
     sequence_append(sequence, drawn, tokenizer);
     if (sequence->prompt->rules.constraint)
         judge_length(sequence);
-    if (sequence->prompt->rules.constraint && sequence->answer.finish_reason == FINISH_NONE)
+    if (constrained_may_force(sequence) && sequence->answer.finish_reason == FINISH_NONE)
         constrained_force(sequence, tokenizer);
 }
 

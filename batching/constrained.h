@@ -28,6 +28,8 @@ void constrained_fill_mask(struct sequence *sequence, uint32_t *mask);
 // FINISH_ERROR and prompt->error.
 void constrained_accept(struct sequence *sequence, const struct sample_result *drawn,
                         const struct tokenizer *tokenizer);
+// Whether tokens are ever forced: by a constraint, or by a thinking budget (thinking.h).
+bool constrained_may_force(const struct sequence *sequence);
 // Appends the tokens that must follow, or ends the answer. A pending token is then not drawn: the caller
 // drops its output.
 void constrained_force(struct sequence *sequence, const struct tokenizer *tokenizer);

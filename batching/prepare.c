@@ -36,6 +36,8 @@ void prompt_destroy(struct prompt *prompt)
         free(prompt->sequences.items[i].answer.logprobs);
         matcher_finish(&prompt->sequences.items[i].constrained.matcher);
         buffer_finish(&prompt->sequences.items[i].answer.text);
+        buffer_finish(&prompt->sequences.items[i].thoughts.scan.text);
+        token_array_finish(&prompt->sequences.items[i].thoughts.closing);
         sequence_draft_destroy(prompt->sequences.items[i].draft);
     }
     token_array_finish(&prompt->tokens);
@@ -131,6 +133,7 @@ static enum status tokenize_messages(struct prompt *prompt, const struct prompt_
         return status;
     struct text_spans content = {0}; // spans in which control tokens are encoded as text; empty: none
     struct template_environment variables = describe_environment(environment, prompt->job);
+    prompt_complete(prompt->job, environment->reasoning_effort, false);
     variables.content = environment->special_in_content ? NULL : &content;
     struct buffer rendered = {0};
     status = chat_render(prompt->job, template, &variables, &prompt->rules.format, &rendered, error);
@@ -307,6 +310,20 @@ void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *
                         prompt_constraint_field(prompt), constraint->error.text);
 }
 
+// A prompt that is no chat has no format of thoughts either.
+static enum status check_budget(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    bool is_given = job->request.sampling.given & SAMPLING_THINKING_TOKEN_BUDGET;
+    if (!is_given || prompt->rules.format.thinking ||
+        job_warn(job, "field \"thinking_token_budget\" has no effect: %s",
+                 job->request.prompt.kind == PROMPT_MESSAGES
+                     ? "no thoughts are known in the answers to the model's chat template"
+                     : "only answers to messages have thoughts"))
+        return STATUS_OK;
+    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+}
+
 // As in vLLM: a request that requires a call has no other constraint.
 static enum status check_tools(struct prompt *prompt)
 {
@@ -402,6 +419,8 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
         status = bad_words_prepare(prompt, environment);
     if (status == STATUS_OK)
         status = check_tools(prompt);
+    if (status == STATUS_OK)
+        status = check_budget(prompt);
     if (status == STATUS_OK)
         status = scoring_prepare(prompt, environment);
     if (status == STATUS_OK)

@@ -252,7 +252,7 @@ void sequence_score(struct sequence *sequence, const struct sample_result *drawn
         return;
     }
     if (sequence->scoring.n_scored == sequence->scoring.n_targets && sequence->scoring.only_scores)
-        sequence->answer.finish_reason = FINISH_LENGTH;
+        sequence->answer.finish_reason = sequence->scoring.ended ? sequence->scoring.ended : FINISH_LENGTH;
 }
 
 // ---- the result ----

@@ -1,6 +1,8 @@
 // The drawn tokens of a running sequence: text, logprobs, stop rules.
 #include "batching/sequence.h"
 
+#include "batching/thinking.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +163,8 @@ void sequence_append(struct sequence *sequence, const struct sample_result *draw
     }
     sequence->answer.generated[sequence->answer.n_generated++] = drawn->token;
     tokenizer_decode(tokenizer, drawn->token, false, &sequence->answer.text);
-    if (sequence->answer.text.failed) {
+    thinking_note_token(sequence, drawn->token, tokenizer);
+    if (sequence->answer.text.failed || sequence->thoughts.scan.text.failed) {
         sequence_fail(sequence, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
                       "keeping the generated text: out of memory");
         return;

@@ -5,6 +5,7 @@
 
 #include "batching/constraint.h"
 #include "batching/prefix.h"
+#include "engine/answer/thought_scan.h"
 #include "engine/backend.h"
 #include "engine/template/template.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -85,6 +86,7 @@ struct sequence_targets {
     int32_t n_submitted, n_scored; // targets in a submitted step; targets with their result
     double logprob;                // sum over the scored targets
     bool only_scores;              // draws no token: the sequence ends after its last target
+    enum finish_reason ended;      // only_scores: of an answer that forced tokens ended; else FINISH_NONE
 };
 
 // The answer of a sequence.
@@ -109,6 +111,12 @@ struct sequence_constraint {
     bool is_complete;       // no token can follow, not even an end token
 };
 
+// With a thinking budget; else unused.
+struct sequence_thoughts {
+    struct thought_scan scan;
+    struct token_array closing; // indices in answer.generated of the tokens that the budget forced
+};
+
 struct sequence_draft; // batching/speculation.h
 
 struct sequence {
@@ -122,6 +130,7 @@ struct sequence {
     struct sequence_targets scoring;
     struct sequence_answer answer;
     struct sequence_constraint constrained;
+    struct sequence_thoughts thoughts;
     struct sequence_draft *draft; // NULL: no draft was tried
 };
 
@@ -143,6 +152,7 @@ struct prompt_environment {
     struct answer_format chat_format, tool_format; // of answers to each template
     bool special_in_content;                       // control tokens in messages are encoded as control tokens
     struct sampling sampling_defaults;             // for settings that a job leaves out
+    struct text reasoning_effort;                  // for chats without one; empty: none
     struct prompt_limits limits;
 };
 

@@ -30,6 +30,7 @@ static struct job *begin_job(struct job_block *block)
     job->request.sampling.temperature = 1;
     job->request.sampling.top_p = 1;
     job->request.sampling.repetition_penalty = 1;
+    job->request.sampling.thinking_token_budget = -1;
     return job;
 }
 

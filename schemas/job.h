@@ -58,6 +58,7 @@ enum sampling_parameter {
     SAMPLING_PRESENCE_PENALTY = 16,
     SAMPLING_FREQUENCY_PENALTY = 32,
     SAMPLING_REPETITION_PENALTY = 64,
+    SAMPLING_THINKING_TOKEN_BUDGET = 128,
 };
 
 // Sampling parameters. They belong to the job, never to the batch.
@@ -78,6 +79,8 @@ struct sampling {
     int32_t n_logit_bias;
     bool logprobs;
     int32_t top_logprobs; // 0..JOB_TOP_LOGPROBS_MAX alternatives per token; needs logprobs
+    // vLLM's: tokens of thoughts, without their marks, after which they are closed; default -1: no limit
+    int32_t thinking_token_budget;
 };
 
 enum constraint_kind {
@@ -445,6 +448,12 @@ enum status sampling_set(struct sampling *sampling, const char *name, double num
                          struct error *error) WARN_UNUSED;
 // Sets the parameters that the record left out to the values of `defaults`.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
+
+// Whether the text is one of OpenAI's efforts, or vLLM's "max".
+bool reasoning_effort_is_known(struct text effort);
+// Adds variables of the chat template that the request of a decoded chat left out: the default reasoning_effort
+// (empty: none), and Seed's `thinking_budget` if the template reads it. Called after sampling_complete.
+void prompt_complete(struct job *job, struct text effort, bool takes_budget);
 
 // The constraint on the job's answers, a static text: "json_object", "json", "regex", "choice", "grammar", or
 // "tools" if only tools constrain them. NULL: none, or unknown.

@@ -10,6 +10,7 @@ enum { PATH_BYTES = 128 };
 // Names that prompt_finish adds to the members of chat_template_kwargs, so these must not have them.
 static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt"};
 enum { N_RESERVED = sizeof reserved / sizeof *reserved };
+enum { N_REASONING = 3 }; // enable_thinking, reasoning_effort, thinking_budget
 
 static enum status refuse_bytes(struct decoding *decoding, const char *name, const struct value *value)
 {
@@ -343,13 +344,18 @@ enum status prompt_decode_enable_thinking(struct decoding *decoding, struct valu
 }
 
 // OpenAI's values, and vLLM's "max".
-enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct value *value)
+bool reasoning_effort_is_known(struct text effort)
 {
     static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
-    bool is_known = false;
-    for (size_t i = 0; value->kind == VALUE_STRING && i < sizeof efforts / sizeof *efforts; i++)
-        is_known |= text_equals_string(value->text, efforts[i]);
-    if (!is_known)
+    for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
+        if (text_equals_string(effort, efforts[i]))
+            return true;
+    return false;
+}
+
+enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct value *value)
+{
+    if (value->kind != VALUE_STRING || !reasoning_effort_is_known(value->text))
         return decoding_expected(decoding, "reasoning_effort",
                                  "none, minimal, low, medium, high, xhigh or max", value);
     return check_variable(decoding, "reasoning_effort", value, value->text);
@@ -368,6 +374,16 @@ static void put_reasoning(struct value *variables, const struct value *thinking,
         value_put(variables, "enable_thinking", value_bool(!text_equals_string(effort->text, "none")));
 }
 
+void prompt_complete(struct job *job, struct text effort, bool takes_budget)
+{
+    struct value *variables = &job->request.prompt.variables, value = value_string(effort);
+    if (effort.size && !value_get(variables, "reasoning_effort"))
+        put_reasoning(variables, NULL, &value);
+    int32_t budget = job->request.sampling.thinking_token_budget;
+    if (takes_budget && budget >= 0 && !value_get(variables, "thinking_budget"))
+        value_put(variables, "thinking_budget", value_integer(budget));
+}
+
 static enum status make_variables(struct decoding *decoding)
 {
     struct request *request = &decoding->job->request;
@@ -378,7 +394,7 @@ static enum status make_variables(struct decoding *decoding)
     const struct value *kwargs = decoding_given(decoding, "chat_template_kwargs");
     size_t n_kwargs = kwargs ? kwargs->object.n_members : 0;
     struct value *variables = &request->prompt.variables;
-    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + 2, variables))
+    if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + N_REASONING, variables))
         return decoding_out_of_memory(decoding);
     // transformers always passes tools and documents, as None if absent, so that "is defined" is true in
     // templates.

@@ -90,6 +90,8 @@ static const struct field fields[] = {
      .given = SAMPLING_FREQUENCY_PENALTY, RANGE(-2, 2)},
     {TEXT("repetition_penalty"), FIELD_NUMBER, SAMPLING(repetition_penalty),
      .given = SAMPLING_REPETITION_PENALTY, ABOVE(0, 10), .fallback = 1},
+    {TEXT("thinking_token_budget"), FIELD_INTEGER32, SAMPLING(thinking_token_budget),
+     .given = SAMPLING_THINKING_TOKEN_BUDGET, LIMIT(0, JOB_MAX_TOKENS_MAX), .fallback = -1},
     {TEXT("logit_bias"), FIELD_OTHER, OWN(parameters, logit_bias)},
     {TEXT("logprobs"), FIELD_OTHER, OWN(parameters, logprobs)},
     {TEXT("top_logprobs"), FIELD_INTEGER32, SAMPLING(top_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX)},
@@ -131,7 +133,6 @@ static const struct field fields[] = {
     {TEXT("return_tokens_as_token_ids"), FIELD_ONLY, .only = "false"},
     {TEXT("prompt_embeds"), FIELD_ONLY},
     {TEXT("vllm_xargs"), FIELD_ONLY, .only = "{}"},
-    {TEXT("thinking_token_budget"), FIELD_ONLY},
     {TEXT("repetition_detection"), FIELD_ONLY},
     {TEXT("structural_tag"), FIELD_ONLY},
     // SGLang:

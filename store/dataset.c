@@ -157,7 +157,8 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
         " prompt_tokens = NULL, completion_tokens = NULL, cached_tokens = NULL, queued_us = NULL,"
         " prefill_us = NULL, decode_us = NULL, worker = NULL, finished_at_us = NULL, constrained_by = NULL,"
         " forced_tokens = NULL, drafted_tokens = NULL, accepted_tokens = NULL, is_duplicate = 0,"
-        " request_hash = NULL, open_hash = NULL, max_tokens = NULL WHERE " CHOSEN};
+        " request_hash = NULL, open_hash = NULL, max_tokens = NULL,"
+        " reasoning_tokens = NULL WHERE " CHOSEN};
     struct dataset_facts facts;
     *n_reopened = 0;
     enum status status = read_facts(store, dataset, &facts, error);

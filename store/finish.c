@@ -148,6 +148,7 @@ void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store,
         bind_blob(statement, first + 18, (struct text){(const char *)&job->open_hash, sizeof job->open_hash});
     if (job->request.stop.max_tokens >= 0)
         bind_integer(statement, first + 19, job->request.stop.max_tokens);
+    bind_nonzero(statement, first + 20, result->reasoning_tokens);
 }
 
 static enum status write_finished(struct store *store, int64_t id, const struct job *job, struct text record,
@@ -163,7 +164,8 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                      " prompt_tokens = ?, completion_tokens = ?, cached_tokens = ?, queued_us = ?,"
                      " prefill_us = ?, decode_us = ?, worker = coalesce(?, worker), finished_at_us = ?,"
                      " constrained_by = ?, forced_tokens = ?, is_duplicate = ?, request_hash = ?,"
-                     " drafted_tokens = ?, accepted_tokens = ?, open_hash = ?, max_tokens = ? WHERE id = ?",
+                     " drafted_tokens = ?, accepted_tokens = ?, open_hash = ?, max_tokens = ?,"
+                     " reasoning_tokens = ? WHERE id = ?",
                      error)
                : NULL;
     if (!update)
@@ -174,7 +176,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);
-    bind_integer(update, 21, id);
+    bind_integer(update, 22, id);
     return database_run(database, update, error);
 }
 

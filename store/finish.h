@@ -25,10 +25,10 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
 void totals_finish(struct dataset_totals *totals);
 
-// Binds the columns of a finished job to parameters first..first+19: status, error_code, error,
+// Binds the columns of a finished job to parameters first..first+20: status, error_code, error,
 // finish_reason, prompt_tokens, completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker,
 // finished_at_us (`now_us`), constrained_by, forced_tokens, is_duplicate, request_hash, drafted_tokens,
-// accepted_tokens, open_hash, max_tokens. The job must stay valid until the statement has run.
+// accepted_tokens, open_hash, max_tokens, reasoning_tokens. The job must stay valid until the statement has run.
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 

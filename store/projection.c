@@ -31,7 +31,7 @@ static enum status end_job(struct store *store, const struct published_job *publ
         " prompt_tokens = ?15, completion_tokens = ?16, cached_tokens = ?17, queued_us = ?18,"
         " prefill_us = ?19, decode_us = ?20, worker = ?21, finished_at_us = ?22, constrained_by = ?23,"
         " forced_tokens = ?24, is_duplicate = ?25, request_hash = ?26, drafted_tokens = ?27,"
-        " accepted_tokens = ?28, open_hash = ?29, max_tokens = ?30"
+        " accepted_tokens = ?28, open_hash = ?29, max_tokens = ?30, reasoning_tokens = ?31"
         " WHERE dataset = ?1 AND job_id = ?2 AND status IN ('queued', 'running')",
         error);
     if (!update)
@@ -51,16 +51,17 @@ static enum status end_job(struct store *store, const struct published_job *publ
     " partition, offset, made_by, status, error_code, error, finish_reason, prompt_tokens,"                  \
     " completion_tokens, cached_tokens, queued_us, prefill_us, decode_us, worker, finished_at_us,"           \
     " constrained_by, forced_tokens, is_duplicate, request_hash, drafted_tokens, accepted_tokens,"           \
-    " open_hash, max_tokens,"                                                                                \
+    " open_hash, max_tokens, reasoning_tokens,"                                                              \
     " priority, deadline_us) VALUES "
-#define ROW          "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+#define ROW                                                                                                  \
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 #define FOUR_ROWS    ROW ", " ROW ", " ROW ", " ROW
 #define UNLESS_THERE " ON CONFLICT (dataset, job_id) DO NOTHING"
 
 static const char insert_one[] = JOBS ROW UNLESS_THERE;
 static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS UNLESS_THERE;
 
-enum { ROW_PARAMETERS = 32 };
+enum { ROW_PARAMETERS = 33 };
 
 // Inserts one job, or PROJECTION_ROWS jobs. *n_new: the number of jobs that had no row before; they now have
 // the highest ids.
@@ -76,8 +77,8 @@ static enum status insert_jobs(struct store *store, const struct published_job *
         const struct job *job = published[i].job;
         bind_identity(insert, first, &published[i]);
         bind_outcome(insert, first + 10, store, job, published[i].finished_at_us);
-        bind_integer(insert, first + 30, job->priority);
-        bind_nonzero(insert, first + 31, clock_us_of_s(job->deadline_s));
+        bind_integer(insert, first + 31, job->priority);
+        bind_nonzero(insert, first + 32, clock_us_of_s(job->deadline_s));
     }
     enum status status = database_run(&store->database, insert, error);
     *n_new = status == STATUS_OK ? sqlite3_changes(store->database.sqlite) : 0;

@@ -15,6 +15,7 @@
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_prompt.h"
 #include "consumer/annotate/table_reader.h"
+#include "consumer/worker/worker.h"
 #include "store/hashed_jobs.h"
 
 enum {
@@ -76,6 +77,7 @@ struct annotate {
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
+    bool knows_thoughts; // their lengths were seen, or a budget limits them
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither
@@ -126,6 +128,11 @@ enum status annotate_plan_order(struct annotate *annotate, struct row_order *ord
 // With --brokers: submits the queued jobs to the jobs topic and reads their results from the results topic
 // until every job has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
 enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// Warns of the lengths of thoughts, once, if n_least answers are known (annotate_thoughts.c).
+void annotate_warn_of_thoughts(struct annotate *annotate, int32_t n_least);
+// The same of a run's first answers. Fits progress_line.watch, with a struct annotate as its context.
+void annotate_watch_thoughts(void *context, const struct worker_progress *progress);
 
 // Checks, before anything is computed, that the output can be written and that its format allows these
 // columns.

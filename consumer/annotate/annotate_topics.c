@@ -214,7 +214,9 @@ static enum status collect_answers(struct topics *topics, struct error *error)
     const char *const names[] = {topics->kafka.config.topics.results};
     topics->line = (struct progress_line){.n_total = topics->n_total,
                                           .n_before = topics->n_answered,
-                                          .message_ms = annotate->settings->worker.progress_s * 1000};
+                                          .message_ms = annotate->settings->worker.progress_s * 1000,
+                                          .watch = annotate_watch_thoughts,
+                                          .watch_context = annotate};
     topics->quiet_since_ms = clock_ms();
     enum status status = kafka_follow_open(&topics->follow, &topics->kafka.config, names, 1,
                                            from_the_beginning, topics, error);

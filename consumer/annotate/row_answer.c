@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_BESIDE = 9 }; // whole answer, agreement, margin, logprobs, figures, reason, error
+enum { COLUMNS_BESIDE = 11 }; // whole answer, agreement, margin, logprobs, figures, thoughts, reason, error
 
 static enum status refuse_memory(struct error *error)
 {
@@ -114,12 +114,17 @@ static enum status find_labels(struct row_answer *answer, struct error *error)
 static enum status add_beside(struct row_answer *answer, const struct table_columns *input,
                               struct error *error)
 {
-    static const char *const figures[] = {"sheaf_prompt_tokens", "sheaf_completion_tokens"};
+    static const char *const figures[] = {"sheaf_prompt_tokens", "sheaf_completion_tokens",
+                                          "sheaf_reasoning_tokens"};
     static const char *const always[] = {"sheaf_finish_reason", ROW_ANSWER_MARKER};
     const char *prefix = answer->options.prefix;
     enum status status = STATUS_OK;
-    for (size_t i = 0; answer->options.figures && i < 2 && status == STATUS_OK; i++)
+    answer->figures_column = answer->columns.n;
+    for (size_t i = 0; answer->options.figures && i < 3 && status == STATUS_OK; i++)
         status = add_column(answer, prefix, text_from_string(figures[i]), input, error);
+    answer->thoughts_column = answer->columns.n;
+    if (answer->options.thoughts && status == STATUS_OK)
+        status = add_column(answer, prefix, text_from_string(answer->options.thoughts), input, error);
     for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
         status = add_column(answer, prefix, text_from_string(always[i]), input, error);
     return status;
@@ -282,13 +287,23 @@ static void take_probabilities(struct row_answer *answer, const struct job *job)
 
 static void take_figures(struct row_answer *answer, struct job *const *votes)
 {
-    int64_t prompt_tokens = 0, completion_tokens = 0;
+    int64_t prompt_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
         prompt_tokens += votes[i]->result.prompt_tokens;
         completion_tokens += votes[i]->result.completion_tokens;
+        reasoning_tokens += votes[i]->result.reasoning_tokens;
     }
-    answer->fields[answer->columns.n - 4] = value_integer(prompt_tokens);
-    answer->fields[answer->columns.n - 3] = value_integer(completion_tokens);
+    answer->fields[answer->figures_column] = value_integer(prompt_tokens);
+    answer->fields[answer->figures_column + 1] = value_integer(completion_tokens);
+    answer->fields[answer->figures_column + 2] = value_integer(reasoning_tokens);
+}
+
+// The thoughts of a finished job. A job without thoughts leaves the field empty.
+static void take_thoughts(struct row_answer *answer, const struct job *job)
+{
+    struct text thoughts = job->result.choices[0].reasoning;
+    if (answer->options.thoughts && thoughts.data)
+        answer->fields[answer->thoughts_column] = value_string(thoughts);
 }
 
 // Error of a row without a valid vote: why the text of its first finished job is invalid; if no job finished,
@@ -310,6 +325,8 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
         value_string(text_from_string(is_done(job) ? answer->fault.text : job->result.error.text));
     if (answer->options.probabilities && is_done(job))
         take_probabilities(answer, job);
+    if (is_done(job))
+        take_thoughts(answer, job);
 }
 
 // False: out of memory.
@@ -319,6 +336,7 @@ static bool take_vote(struct row_answer *answer, const struct vote *vote)
     answer->fields[answer->columns.n - 2] =
         value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
     take_value(answer, &vote->value);
+    take_thoughts(answer, vote->job);
     if (answer->options.probabilities)
         take_probabilities(answer, vote->job);
     return !answer->options.logprobs || row_logprobs(&vote->job->result.choices[0], &answer->row_arena,

@@ -7,7 +7,8 @@
 //   agreement               with several votes and without properties
 //   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
 //   logprobs                if --parameters asks for them (row_logprobs.h)
-//   sheaf_prompt_tokens, sheaf_completion_tokens    with --figures
+//   sheaf_prompt_tokens, sheaf_completion_tokens, sheaf_reasoning_tokens    with --figures
+//   THOUGHTS                with --thoughts THOUGHTS: of the draw that gives the answer
 //   sheaf_finish_reason, sheaf_error
 //
 // Thread: main.
@@ -35,7 +36,8 @@ struct row_answer_options {
     int32_t n_votes;
     bool probabilities; // of the choices
     bool figures;
-    bool logprobs; // of the answer's tokens
+    const char *thoughts; // name of their column; NULL: none
+    bool logprobs;        // of the answer's tokens
 };
 
 struct row_answer {
@@ -52,6 +54,8 @@ struct row_answer {
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
     size_t agreement_column;          // the first agreement column
     size_t logprobs_column;           // with options.logprobs
+    size_t figures_column;            // with options.figures: the first of them
+    size_t thoughts_column;           // with options.thoughts
     bool failed;                      // this row
     bool was_cut;                     // failed because max_tokens ended the answer
     struct error fault;               // why a text is not a valid answer

@@ -193,8 +193,8 @@ static bool is_of_rows(struct text name)
 static const char *find_given(const struct row_prompt_options *options, struct text name)
 {
     for (size_t i = 0; i < ROW_PROMPT_PARAMETERS_MAX; i++)
-        if (options->given[i].number && text_equals_string(name, options->given[i].name))
-            return options->given[i].number;
+        if (options->given[i].value && text_equals_string(name, options->given[i].name))
+            return options->given[i].value;
     return NULL;
 }
 
@@ -245,13 +245,14 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
     }
     for (size_t i = 0; status == STATUS_OK && i < ROW_PROMPT_PARAMETERS_MAX; i++) {
         const struct row_prompt_parameter *given = &options->given[i];
-        struct value value;
-        if (!given->number)
+        if (!given->value)
             continue;
-        if (json_decode(text_from_string(given->number), &prompt->arena, &value, error) != STATUS_OK ||
-            (value.kind != VALUE_INTEGER && value.kind != VALUE_FLOAT))
+        struct value value = value_string(text_from_string(given->value));
+        if (!given->is_text &&
+            (json_decode(text_from_string(given->value), &prompt->arena, &value, error) != STATUS_OK ||
+             (value.kind != VALUE_INTEGER && value.kind != VALUE_FLOAT)))
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
-                             given->option, given->number);
+                             given->option, given->value);
         status = add_parameter(prompt, "options", text_from_string(given->name), &value, error);
     }
     return status;

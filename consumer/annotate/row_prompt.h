@@ -7,16 +7,17 @@
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
 
-enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 8 };
+enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 10 };
 
 struct row_prompt_options {
-    const char *prompt, *system;            // template files; system may be NULL
-    const char *messages;                   // instead of these: template file of JSON lines, one message each
-    const char *parameters;                 // file with an object of OpenAI's parameters; NULL: none
-    const char *schema;                     // file with a JSON Schema; NULL: none
-    char *const *choices;                   // as choice_list.h; NULL: none
-    struct row_prompt_parameter {           // of all rows, from options, which override the file
-        const char *name, *option, *number; // number NULL: not given
+    const char *prompt, *system;           // template files; system may be NULL
+    const char *messages;                  // instead of these: template file of JSON lines, one message each
+    const char *parameters;                // file with an object of OpenAI's parameters; NULL: none
+    const char *schema;                    // file with a JSON Schema; NULL: none
+    char *const *choices;                  // as choice_list.h; NULL: none
+    struct row_prompt_parameter {          // of all rows, from options, which override the file
+        const char *name, *option, *value; // value NULL: not given
+        bool is_text;                      // else a number
     } given[ROW_PROMPT_PARAMETERS_MAX];
     bool needs_seeds; // several votes per row
     bool needs_utf8;  // in all columns: the output can't carry other bytes

@@ -244,7 +244,10 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
                   {"min_p", "min-p", settings->sampling.min_p},
                   {"presence_penalty", "presence-penalty", settings->sampling.presence_penalty},
                   {"frequency_penalty", "frequency-penalty", settings->sampling.frequency_penalty},
-                  {"repetition_penalty", "repetition-penalty", settings->sampling.repetition_penalty}},
+                  {"repetition_penalty", "repetition-penalty", settings->sampling.repetition_penalty},
+                  {"thinking_token_budget", "thinking-token-budget",
+                   settings->sampling.thinking_token_budget},
+                  {"reasoning_effort", "reasoning-effort", settings->sampling.reasoning_effort, true}},
         .needs_seeds = annotate->n_votes > 1,
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
@@ -260,6 +263,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     struct job *job;
     enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
     bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
+    annotate->knows_thoughts = status == STATUS_OK && job->request.sampling.thinking_token_budget >= 0;
     bool has_logprobs = status == STATUS_OK && job->request.sampling.logprobs && !job->request.hides_logprobs;
     job_destroy(job);
     if (status != STATUS_OK)
@@ -273,6 +277,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
                                                .n_votes = annotate->n_votes,
                                                .probabilities = settings->annotate.output.probabilities,
                                                .figures = settings->annotate.output.figures,
+                                               .thoughts = settings->annotate.output.thoughts,
                                                .logprobs = has_logprobs};
     status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
@@ -351,6 +356,7 @@ static struct settings worker_settings(const struct annotate *annotate)
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
     settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
+    settings.sampling.thinking_token_budget = settings.sampling.reasoning_effort = NULL;
     return settings;
 }
 
@@ -365,7 +371,9 @@ static enum status count_finished(const struct annotate *annotate, struct progre
 static enum status run_worker(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
-    struct progress_line line = {.message_ms = settings.worker.progress_s * 1000};
+    struct progress_line line = {.message_ms = settings.worker.progress_s * 1000,
+                                 .watch = annotate_watch_thoughts,
+                                 .watch_context = annotate};
     int64_t n_reopened;
     enum status status = STATUS_OK;
     if (settings.worker.retry_failed)
@@ -404,10 +412,13 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     if (status == STATUS_OK)
         status = annotate_submit(annotate, error);
     if (status == STATUS_OK)
+        annotate_warn_of_thoughts(annotate, 1); // of a sample before this run
+    if (status == STATUS_OK)
         status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
                                                    : run_worker(annotate, error);
     if (status != STATUS_OK)
         return status;
+    annotate_warn_of_thoughts(annotate, 1);
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
 }
 

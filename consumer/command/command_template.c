@@ -102,11 +102,17 @@ static enum status out_of_memory(struct error *error)
 
 static bool is_field(struct text name)
 {
-    static const char *const fields[] = {"messages",        "tools",
-                                         "tool_choice",     "documents",
-                                         "enable_thinking", "add_generation_prompt",
-                                         "created",         "continue_final_message",
-                                         "model",           "reasoning_effort"};
+    static const char *const fields[] = {"messages",
+                                         "tools",
+                                         "tool_choice",
+                                         "documents",
+                                         "enable_thinking",
+                                         "add_generation_prompt",
+                                         "created",
+                                         "continue_final_message",
+                                         "model",
+                                         "reasoning_effort",
+                                         "thinking_token_budget"};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (text_equals_string(name, fields[i]))
             return true;

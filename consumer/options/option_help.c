@@ -18,18 +18,20 @@ static const struct {
          "grammar type tokens against context generate batch embed sample table sql special pooling ",
          " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
          "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length normalize no-normalize plain-text "},
-    [GROUP_OUTPUT] = {" errors json watch force overwrite into probabilities evaluate figures estimate ",
-                      " prefix output-format price-in price-out repeat "},
+    [GROUP_OUTPUT] =
+        {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate ",
+         " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new retain ",
                      " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild "},
     [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
                      " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
                      " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
-        {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k chat-template quantize ",
+        {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
+         "quantize ",
          " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
-         " repetition-penalty tool-format special-in-content pre model-name require-model engine-test "},
+         " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test "},
     [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},
 };
 

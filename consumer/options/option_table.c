@@ -216,6 +216,13 @@ static const struct option options[] = {
      "of jobs that give none"},
     {"repetition-penalty", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.repetition_penalty), 0, 0, "X",
      "of jobs that give none"},
+    {"thinking-token-budget", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.thinking_token_budget), 0, 0,
+     "N",
+     "tokens of thoughts after which they are closed and the answer begins (0: no thoughts), of jobs that give "
+     "none"},
+    {"reasoning-effort", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.reasoning_effort), 1, 0, "HOW",
+     "none, minimal, low, medium, high, xhigh or max, for the chat template; none switches thoughts off where the "
+     "template can; of jobs that give none"},
     {"chat-template", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.chat_template), 1, ONCE,
      "FILE", "chat template instead of the model's"},
     {"tool-format", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | INSPECT, AT(model.tool_format), 1, 0, "NAME",
@@ -328,6 +335,8 @@ static const struct option options[] = {
      " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},
     {"figures", 0, FLAG, ANNOTATE, AT(annotate.output.figures), 0, 0, NULL,
      "columns with the numbers of tokens"},
+    {"thoughts", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.thoughts), 1, 0, "COLUMN",
+     "a column of this name, after the prefix, with the model's thoughts"},
     {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
      "between the fields of a CSV file (a comma; of TSV a tab)"},
     {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,

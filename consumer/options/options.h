@@ -79,6 +79,7 @@ struct settings {
     struct {            // defaults of jobs
         char *defaults; // "model", "none"
         char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
+        char *thinking_token_budget, *reasoning_effort;
     } sampling;
 
     struct {
@@ -130,7 +131,7 @@ struct settings {
             bool no_header, no_quotes, skip_bad_rows, skip_empty;
         } input;
         struct {
-            char *format, *into, *prefix;
+            char *format, *into, *prefix, *thoughts;
             bool figures, probabilities;
         } output;
         struct {

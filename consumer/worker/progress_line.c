@@ -135,6 +135,8 @@ static size_t fitting_bytes(const struct buffer *text)
 void progress_line_show(void *context, const struct worker_progress *progress)
 {
     struct progress_line *line = context;
+    if (line->watch)
+        line->watch(line->watch_context, progress);
     move_window(line, progress);
     if (!isatty(STDERR_FILENO)) {
         write_message(line, progress);

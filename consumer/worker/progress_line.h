@@ -22,6 +22,9 @@ struct progress_line {
     } samples[PROGRESS_SAMPLES_MAX];
     size_t n_samples;
     bool shown;
+    // also called; NULL: nothing is
+    void (*watch)(void *context, const struct worker_progress *progress);
+    void *watch_context;
 };
 
 // Fits worker_config.progress, with a struct progress_line as its context.

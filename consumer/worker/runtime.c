@@ -569,6 +569,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                         .tool_template = runtime->tools.template,
                         .special_in_content = settings->model.special_in_content,
                         .sampling_defaults = runtime->defaults.sampling,
+                        .reasoning_effort = runtime->defaults.reasoning_effort,
                         .limits = {.n_context = runtime->model->shape.n_context,
                                    .n_context_original = runtime->model->shape.n_context_original,
                                    .n_vocab = runtime->model->shape.n_vocab,
@@ -592,6 +593,10 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     enum status status = open_templates(runtime, settings, path, error);
     if (status == STATUS_OK)
         status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
+    if (status == STATUS_OK && settings->sampling.thinking_token_budget && !runtime->chat.format.thinking)
+        log_write(LOG_WARNING,
+                  "--thinking-token-budget has no effect: no thoughts are known in the answers to the "
+                  "model's chat template");
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     struct draft_numbers drafts = {0};

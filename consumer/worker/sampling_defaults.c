@@ -29,6 +29,7 @@ static const struct parameter {
     PARAMETER(frequency_penalty, "frequency-penalty", NULL, SAMPLING_FREQUENCY_PENALTY),
     PARAMETER(repetition_penalty, "repetition-penalty", "general.sampling.penalty_repeat",
               SAMPLING_REPETITION_PENALTY),
+    PARAMETER(thinking_token_budget, "thinking-token-budget", NULL, SAMPLING_THINKING_TOKEN_BUDGET),
 #undef PARAMETER
 };
 
@@ -108,18 +109,26 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
     }
     if (settings->model.max_tokens_default)
         defaults->max_tokens = settings->model.max_tokens_default;
-    return STATUS_OK;
+    if (!settings->sampling.reasoning_effort)
+        return STATUS_OK;
+    defaults->reasoning_effort = text_from_string(settings->sampling.reasoning_effort);
+    return reasoning_effort_is_known(defaults->reasoning_effort)
+               ? STATUS_OK
+               : error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                           "--reasoning-effort: expected none, minimal, low, medium, high, xhigh or max, got "
+                           "\"%s\"",
+                           settings->sampling.reasoning_effort);
 }
 
 static void write_names(struct sampling_defaults *defaults)
 {
-    // at most eight parameters: a name of at most 18 bytes and a number of at most 12 bytes each
+    // at most ten parameters: a name of at most 21 bytes and a value of at most 12 bytes each
     size_t size = 0, room = sizeof defaults->names;
     for (int i = 0; i < N_PARAMETERS; i++) {
         const void *number = (const char *)&defaults->sampling + parameters[i].number;
         if (!(defaults->sampling.given & parameters[i].bit))
             continue;
-        if (parameters[i].bit == SAMPLING_TOP_K)
+        if (parameters[i].bit & (SAMPLING_TOP_K | SAMPLING_THINKING_TOKEN_BUDGET))
             size += (size_t)snprintf(defaults->names + size, room - size, " %s=%d", parameters[i].option,
                                      *(const int32_t *)number);
         else
@@ -127,7 +136,11 @@ static void write_names(struct sampling_defaults *defaults)
                                      (double)*(const float *)number);
     }
     if (defaults->max_tokens)
-        snprintf(defaults->names + size, room - size, " max-tokens=%lld", (long long)defaults->max_tokens);
+        size += (size_t)snprintf(defaults->names + size, room - size, " max-tokens=%lld",
+                                 (long long)defaults->max_tokens);
+    if (defaults->reasoning_effort.size)
+        snprintf(defaults->names + size, room - size, " reasoning-effort=%s",
+                 defaults->reasoning_effort.data);
 }
 
 enum status sampling_defaults_read(struct sampling_defaults *defaults, const struct gguf *gguf,

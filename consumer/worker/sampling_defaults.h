@@ -9,10 +9,11 @@
 #include "schemas/job.h"
 
 struct sampling_defaults {
-    struct sampling sampling; // fields flagged in `given`
-    int64_t max_tokens;       // 0: up to the end of the context
+    struct sampling sampling;     // fields flagged in `given`
+    int64_t max_tokens;           // 0: up to the end of the context
+    struct text reasoning_effort; // of the settings; empty: none
     // " temperature=0.6 top-k=20": the defaults in effect, for the arithmetic's name
-    char names[256];
+    char names[384];
 };
 
 // Logs the defaults in effect and the model's settings that are not implemented. Errors: STATUS_REFUSE, a

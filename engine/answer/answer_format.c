@@ -241,6 +241,14 @@ static const struct tool_format tool_formats[] = {
      .between = "\n"},
 };
 
+// Rows of <think> differ in what their templates write at the end of a thought. A template that renders no thoughts
+// has the text of the model's own answers: line feeds where it opens thoughts with one.
+#define THINK(text, ...)                                                                                     \
+    {                                                                                                        \
+        .name = "think", .marks = {__VA_ARGS__}, .tokens = {"<think>", "</think>"}, .open = "<think>",       \
+        .close = "</think>", .end = "</think>", .closing = text                                              \
+    }
+
 static const struct thinking_format thinking_formats[] = {
     {.name = "harmony",
      .marks = {"<|channel|>", "analysis", "<|message|>"},
@@ -248,6 +256,7 @@ static const struct thinking_format thinking_formats[] = {
      .open = "<|channel|>analysis<|message|>",
      .close = "<|end|><|start|>assistant",
      .end = "<|end|>",
+     .closing = "<|end|><|start|>assistant",
      .answer_open = "<|channel|>final<|message|>"},
     {.name = "command-r7b",
      .marks = {"<|START_THINKING|>", "<|START_RESPONSE|>"},
@@ -255,26 +264,63 @@ static const struct thinking_format thinking_formats[] = {
      .open = "<|START_THINKING|>",
      .close = "<|END_THINKING|>",
      .end = "<|END_THINKING|>",
+     .closing = "<|END_THINKING|>",
      .answer_open = "<|START_RESPONSE|>",
      .answer_close = "<|END_RESPONSE|>"},
-    {.name = "seed",
+    {.name = "command-a", // Cohere's later models
+     .marks = {"<|START_THINKING|>", "<|START_TEXT|>"},
+     .tokens = {"<|START_THINKING|>", "<|END_THINKING|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+     .open = "<|START_THINKING|>",
+     .close = "<|END_THINKING|>",
+     .end = "<|END_THINKING|>",
+     .closing = "<|END_THINKING|>",
+     .answer_open = "<|START_TEXT|>",
+     .answer_close = "<|END_TEXT|>"},
+    {.name = "seed", // the sentence is in the model card of Seed-OSS
      .marks = {"<seed:think>"},
-     .tokens = {"<seed:think>", "</seed:think>"},
+     .tokens = {"<seed:think>", "</seed:think>", "<seed:cot_budget_reflect>", "</seed:cot_budget_reflect>"},
      .open = "<seed:think>",
      .close = "</seed:think>",
-     .end = "</seed:think>"},
+     .end = "</seed:think>",
+     .farewell =
+         "\n<seed:cot_budget_reflect>I have exhausted my token budget, and now I will start answering "
+         "the question.</seed:cot_budget_reflect>\n",
+     .closing = "</seed:think>\n"},
     {.name = "mistral",
      .marks = {"[THINK]", "[/THINK]"},
      .tokens = {"[THINK]", "[/THINK]"},
      .open = "[THINK]",
      .close = "[/THINK]",
-     .end = "[/THINK]"},
-    {.name = "think",
-     .marks = {"</think>"},
-     .tokens = {"<think>", "</think>"},
-     .open = "<think>",
-     .close = "</think>",
-     .end = "</think>"},
+     .end = "[/THINK]",
+     .closing = "[/THINK]"},
+    {.name = "gemma-4",
+     .marks = {"<|channel>thought", "'\\n<channel|>'"},
+     .tokens = {"<|channel>", "<channel|>"},
+     .open = "<|channel>thought",
+     .close = "<channel|>",
+     .end = "<channel|>",
+     .closing = "\n<channel|>"},
+    {.name = "gemma-4", // interleaved thoughts
+     .marks = {"<|channel>thought", "'<channel|>'"},
+     .tokens = {"<|channel>", "<channel|>"},
+     .open = "<|channel>thought",
+     .close = "<channel|>",
+     .end = "<channel|>",
+     .closing = "<channel|>"},
+    {.name = "apriel",
+     .marks = {"Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
+     .tokens = {"[BEGIN FINAL RESPONSE]", "[END FINAL RESPONSE]"},
+     .open = "Here are my reasoning steps:",
+     .close = "[BEGIN FINAL RESPONSE]",
+     .end = "[BEGIN FINAL RESPONSE]",
+     .closing = "\n[BEGIN FINAL RESPONSE]\n",
+     .answer_close = "[END FINAL RESPONSE]"},
+    THINK("\n</think>\n\n", "\\n</think>\\n\\n"),      // Qwen3 and later, MiroThinker, Reka
+    THINK("\n</think>\n\n", "'</think>' ~ '\\n\\n'"),  // MiniMax M2
+    THINK("\n</think>\n", "\\n</think>\\n"),           // Nemotron 3, Step 3.5, SmolLM3, Bielik
+    THINK("\n</think>\n\n", "</think>", "<think>\\n"), // DeepSeek R1, QwQ
+    THINK("</think>\n", "</think>", "{arg-key-1}</arg_key>\n<arg_value>"), // GLM 4.5 and 4.6
+    THINK("</think>", "</think>"), // DeepSeek V3.1 and later, Kimi K2, GLM 4.7 and later
 };
 
 static bool has_marks(struct text source, const char *const marks[ANSWER_MARKS_MAX])
@@ -294,6 +340,20 @@ void answer_format_detect(struct answer_format *format, struct text source)
     for (size_t i = 0; i < sizeof thinking_formats / sizeof *thinking_formats && !format->thinking; i++)
         if (has_marks(source, thinking_formats[i].marks))
             format->thinking = &thinking_formats[i];
+}
+
+static bool is_token(const char *const tokens[ANSWER_TOKENS_MAX], struct text name)
+{
+    for (int i = 0; i < ANSWER_TOKENS_MAX && tokens[i]; i++)
+        if (text_equals_string(name, tokens[i]))
+            return true;
+    return false;
+}
+
+bool answer_format_knows(const struct answer_format *format, bool has_calls, struct text name)
+{
+    return (has_calls && is_token(format->tools->tokens, name)) ||
+           (format->thinking && is_token(format->thinking->tokens, name));
 }
 
 const struct tool_format *tool_format_find(const char *name)

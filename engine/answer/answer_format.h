@@ -56,7 +56,10 @@ struct thinking_format {
     const char *marks[ANSWER_MARKS_MAX];
     const char *tokens[ANSWER_TOKENS_MAX];
     const char *open, *close;
-    const char *end;                        // beginning of `close`; does not occur in thoughts
+    const char *end; // beginning of `close`; does not occur in thoughts
+    // What the family writes where a thinking budget ends a thought: its own words (NULL: none), which are no
+    // part of the thought; then `close`, with the blanks that its template writes around it.
+    const char *farewell, *closing;
     const char *answer_open, *answer_close; // NULL: empty
 };
 
@@ -66,6 +69,8 @@ struct answer_format {
 };
 
 void answer_format_detect(struct answer_format *format, struct text template_source);
+// Whether the special token is one of the format's. has_calls: of its calls too.
+bool answer_format_knows(const struct answer_format *format, bool has_calls, struct text name);
 // Finds a format by the name given to --tool-format; NULL: none.
 const struct tool_format *tool_format_find(const char *name);
 void tool_format_list(struct buffer *out); // the names, separated by ", "

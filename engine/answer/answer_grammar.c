@@ -443,9 +443,12 @@ static uint32_t rule_thoughts(struct build *build, bool is_open)
     uint32_t text = expression_without(pool, text_from_string(thinking->end));
     uint32_t parts[] = {is_open ? rule_none(build) : spell_string(build, thinking->tokens, thinking->open),
                         rules_terminal(build->rules, text, TERMINAL_TEXT),
+                        thinking->farewell
+                            ? rule_optional(build, spell_string(build, thinking->tokens, thinking->farewell))
+                            : rule_none(build),
                         spell_string(build, thinking->tokens, thinking->close),
                         rules_repeat(build->rules, rule_literal(build, TEXT("\n")), 0, 2)};
-    return rules_sequence(build->rules, parts, 4);
+    return rules_sequence(build->rules, parts, 5);
 }
 
 enum status answer_grammar_build(const struct answer_task *task, struct rules *rules, uint32_t *start,

@@ -36,20 +36,6 @@ static const char *find_string(struct text text, const char *string)
 
 // ---- special tokens ----
 
-static bool is_token(const char *const tokens[ANSWER_TOKENS_MAX], struct text name)
-{
-    for (int i = 0; i < ANSWER_TOKENS_MAX && tokens[i]; i++)
-        if (text_equals_string(name, tokens[i]))
-            return true;
-    return false;
-}
-
-static bool is_known(const struct answer_format *format, bool has_calls, struct text name)
-{
-    return (has_calls && is_token(format->tools->tokens, name)) ||
-           (format->thinking && is_token(format->thinking->tokens, name));
-}
-
 // Spells out the special tokens of the format and drops the others.
 static void spell_text(const struct answer_format *format, bool has_calls, struct text raw,
                        struct buffer *out)
@@ -63,7 +49,7 @@ static void spell_text(const struct answer_format *format, bool has_calls, struc
             return;
         const char *behind = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at);
         struct text name = {raw.data + at, (behind ? (size_t)(behind - raw.data) : raw.size) - at};
-        if (is_known(format, has_calls, name))
+        if (answer_format_knows(format, has_calls, name))
             buffer_add_text(out, name);
         at += name.size + 1;
     }
@@ -361,6 +347,17 @@ static bool skip_string(struct text *text, const char *string)
     return true;
 }
 
+// The thought without the words with which a budget ended it.
+static struct text without_farewell(const struct thinking_format *thinking, struct text thought)
+{
+    struct text farewell = trim_blanks(text_from_string(thinking->farewell ? thinking->farewell : ""));
+    struct text trimmed = trim_blanks(thought);
+    if (!farewell.size || trimmed.size < farewell.size ||
+        memcmp(trimmed.data + trimmed.size - farewell.size, farewell.data, farewell.size) != 0)
+        return thought;
+    return (struct text){thought.data, (size_t)(trimmed.data - thought.data) + trimmed.size - farewell.size};
+}
+
 // Moves the thoughts from the beginning of the content to `reasoning`. Several thoughts may follow one
 // another.
 static bool split_thoughts(const struct thinking_format *thinking, bool is_open, struct answer_parts *parts,
@@ -371,10 +368,11 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
     bool has_any = false, failed = false;
     while (is_open || skip_string(&content, thinking->open)) {
         const char *end = find_string(content, thinking->end);
-        struct text thought = {content.data, end ? (size_t)(end - content.data) : content.size};
+        struct text whole = {content.data, end ? (size_t)(end - content.data) : content.size};
+        struct text thought = without_farewell(thinking, whole);
         size_t start = (size_t)(thought.data - parts->content.data);
         text_spans_add(&parts->thoughts, start, start + thought.size);
-        content = rest_from(content, thought.size);
+        content = rest_from(content, whole.size);
         if (!skip_string(&content, thinking->close))
             (void)skip_string(&content, thinking->end);
         thought = trim_blanks(thought);
@@ -413,7 +411,7 @@ static void place_in_raw(const struct answer_format *format, bool has_calls, str
             const char *behind = memchr(raw.data + name_at, SPECIAL_QUOTE, raw.size - name_at);
             struct text name = {raw.data + name_at,
                                 (behind ? (size_t)(behind - raw.data) : raw.size) - name_at};
-            spelled += name_at - 1 - at + (is_known(format, has_calls, name) ? name.size : 0);
+            spelled += name_at - 1 - at + (answer_format_knows(format, has_calls, name) ? name.size : 0);
             at = name_at + name.size + (behind != NULL);
         }
         *place = at + (*place - spelled);

@@ -69,11 +69,11 @@ def every_field_of_a_csv_file_comes_back_and_the_answers_stand_behind_them(test)
     write_csv(test, "in.csv", rows)
     annotate(test, "in.csv", "--choice", "pos,neg,mixed", "--figures")
     out = read_csv(test, "out.csv")
-    assert out[0] == rows[0] + ["label", "sheaf_prompt_tokens", "sheaf_completion_tokens"] + BESIDE, out[0]
+    assert out[0] == rows[0] + ["label", "sheaf_prompt_tokens", "sheaf_completion_tokens", "sheaf_reasoning_tokens"] + BESIDE, out[0]
     assert [row[:3] for row in out[1:]] == rows[1:]
     annotate(test, "in.csv", "--choice", " pos, neg ,mixed", "--figures", out="blanks.csv")  # around labels are no part of them
     assert read_csv(test, "blanks.csv") == out
-    assert {row[3] for row in out[1:]} <= {"pos", "neg", "mixed"} and {row[6] for row in out[1:]} == {"stop"}
+    assert {row[3] for row in out[1:]} <= {"pos", "neg", "mixed"} and {row[7] for row in out[1:]} == {"stop"}
 
 
 @case

@@ -8,7 +8,7 @@ from kafka import SEED, Topics, ask, commit_offset, delete_below, finish, kcat, 
 from session import DONE, case, text_of
 
 COLUMNS = "dataset, job_id, custom_id, job_index, status, error_code, finish_reason, prompt_tokens, completion_tokens"
-FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset, constrained_by, forced_tokens, drafted_tokens, accepted_tokens"
+FIGURES = ", cached_tokens, queued_us, prefill_us, decode_us, attempts, topic, partition, offset, constrained_by, forced_tokens, drafted_tokens, accepted_tokens, reasoning_tokens"
 TOTALS = """SELECT dataset, n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens
             FROM datasets ORDER BY dataset"""
 

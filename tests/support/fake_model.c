@@ -525,5 +525,11 @@ enum status template_render(const struct template *template, const struct value 
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error)
 {
-    return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "line 1: the fake template refuses");
+    const struct value *messages = value_get(variables, "messages");
+    if (!template)
+        return error_set(error, STATUS_REJECT, ERROR_TEMPLATE, "line 1: the fake template refuses");
+    buffer_add_text(out, value_get(&messages->array.items[0], "content")->text);
+    return out->failed
+               ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "the fake template: out of memory")
+               : STATUS_OK;
 }

@@ -1,7 +1,7 @@
 // A model without arithmetic, for tests of everything around the engine: the next token is a hash of all the
 // tokens before it, read from the pages through the block table. A wrong table, page or position changes
 // every answer. It replaces the tokenizer and the template too: token 1 ends an answer, others spell one
-// letter each.
+// letter each. Of a chat it renders the first message's text, or refuses it where there is no template.
 #pragma once
 
 #include "batching/batcher.h"

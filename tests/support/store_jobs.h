@@ -158,3 +158,13 @@ static inline struct dataset_progress progress_of(struct store *store, const cha
     assert_ok(store_progress(store, text_from_string(dataset), keep_progress, &progress, &error), &error);
     return progress;
 }
+
+static inline int64_t query_number(struct store *store, const char *sql)
+{
+    sqlite3_stmt *select = database_statement(&store->database, sql, &error);
+    assert_non_null(select);
+    assert_int_equal(sqlite3_step(select), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(select, 0);
+    sqlite3_reset(select);
+    return value;
+}

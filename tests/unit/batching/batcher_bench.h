@@ -7,8 +7,9 @@
 static bool ahead; // how the tests run now
 // NULL: constraints are compiled as ever
 static void (*bench_compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
-static int64_t n_rows_ahead; // of all tests
-static int32_t bench_drafts; // n_drafts_fixed
+static int64_t n_rows_ahead;              // of all tests
+static int32_t bench_drafts;              // n_drafts_fixed
+static struct answer_format bench_format; // of chats; without thoughts there is no template
 
 struct bench {
     struct fake_model *model;
@@ -29,6 +30,9 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
         .engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
         .pool = bench.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
+        .environment.chat_template =
+            bench_format.thinking ? (const struct template *)(const void *)&bench_format : NULL,
+        .environment.chat_format = bench_format,
         .limits = limits,
         .n_drafts_fixed = bench_drafts,
         .compile = bench_compile,

@@ -7,11 +7,31 @@
 #include "tests/support/failing_memory.h"
 #include "tests/support/fake_model.h"
 
-enum { JOBS = 6, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
+enum { JOBS = 7, PAGES = 40, PAGE = 4, CONTEXT = 4096, TOKENS = 60 };
+
+// A chat, whose thought a budget of three tokens closes.
+static const struct thinking_format letters = {
+    .name = "letters", .open = "o", .close = "q", .end = "q", .closing = "xq"};
+
+static struct job *make_chat(void)
+{
+    struct job *job = job_create();
+    struct error error;
+    assert_non_null(job);
+    assert_ok(job_decode(job,
+                         TEXT(
+                             "{\"job_id\":\"chat\",\"messages\":[{\"role\":\"user\",\"content\":\"gho\"}],"
+                             "\"thinking_token_budget\":3,\"max_tokens\":20,\"seed\":5,\"ignore_eos\":true}"),
+                         ENCODING_JSON, &error),
+              &error);
+    return job;
+}
 
 // Long answers with logprobs, more than the pages hold at once: every kind of memory is asked for.
 static struct job *make_job(int index)
 {
+    if (index == JOBS - 1)
+        return make_chat();
     struct job *job = job_create();
     assert_non_null(job);
     char id[16];
@@ -40,6 +60,10 @@ static void check_answer(const struct job *job)
     int32_t n_echoed = job->request.echo ? job->request.prompt.n_tokens : 0;
     fake_model_text(job->request.prompt.tokens, n_echoed, text);
     assert_int_equal(job->result.status, RESULT_DONE);
+    if (job->request.prompt.kind == PROMPT_MESSAGES) {
+        assert_int_equal(job->result.reasoning_tokens, 3);
+        return;
+    }
     for (int32_t i = 0; i < job->request.n; i++) {
         int32_t n = fake_model_answer(job->request.prompt.tokens, job->request.prompt.n_tokens, 5,
                                       (uint32_t)i, TOKENS, true, answer);
@@ -61,6 +85,8 @@ static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
     struct batcher_config config = {
         .engine = fake_model_engine(model),
         .pool = pool,
+        .environment.chat_template = (const struct template *)(const void *)&letters,
+        .environment.chat_format.thinking = &letters,
         .environment.limits = {.n_context = CONTEXT, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
         .limits = {4, 16, JOBS, PAGES, PAGE, .n_drafts_max = 8},
         .n_drafts_fixed = 3};

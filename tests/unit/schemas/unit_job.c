@@ -310,7 +310,7 @@ static const char full_record[] =
     "'min_p':0.05,'seed':-42,'stop':['\\n\\n','END'],'stop_token_ids':[9,2],"
     "'include_stop_str_in_output':true,'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
-    "'repetition_penalty':1.1,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
+    "'repetition_penalty':1.1,'thinking_token_budget':128,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
     "'priority':-7,'deadline':1800000000,"
     "'warnings':['unknown field \\'color\\' ignored']}";
 

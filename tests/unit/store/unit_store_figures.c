@@ -7,16 +7,6 @@
 
 #include <math.h>
 
-static int64_t query_number(struct store *store, const char *sql)
-{
-    sqlite3_stmt *select = database_statement(&store->database, sql, &error);
-    assert_non_null(select);
-    assert_int_equal(sqlite3_step(select), SQLITE_ROW);
-    int64_t value = sqlite3_column_int64(select, 0);
-    sqlite3_reset(select);
-    return value;
-}
-
 TEST(a_worker_is_busy_in_every_phase_of_a_step)
 {
     struct store *store = open_store(true);
@@ -242,6 +232,34 @@ TEST(draft_tokens_are_counted_by_job_step_and_worker)
     assert_int_equal(query_number(store, "SELECT percent_accepted = 70 FROM speculation"), 1);
     assert_int_equal(query_number(store, "SELECT 100 * sum(drafted) + sum(accepted) FROM steps"), 1305);
     assert_int_equal(query_number(store, "SELECT 100 * drafted_tokens + accepted_tokens FROM workers"), 1305);
+    for (int i = 0; i < PROJECTION_ROWS + 3; i++)
+        job_destroy((struct job *)jobs[i]);
+    store_close(store);
+}
+
+// A job without thoughts has none; a job of the queue and one of a topic are written by different statements.
+TEST(tokens_of_thoughts_are_counted_by_job)
+{
+    struct store *store = open_store(true);
+    const struct job *jobs[PROJECTION_ROWS + 3];
+    for (int i = 0; i < PROJECTION_ROWS + 3; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "%d", i);
+        struct job *job = finished_job(id, 0);
+        job->result.completion_tokens = 20;
+        job->result.reasoning_tokens = i % 2 ? 10 : 0;
+        jobs[i] = job;
+    }
+    struct store_record record = {.jobs = jobs, .n_jobs = PROJECTION_ROWS + 3};
+    assert_ok(store_record(store, &record, &error), &error);
+    int64_t n = PROJECTION_ROWS + 3;
+    assert_int_equal(query_number(store, "SELECT count(*) FROM jobs WHERE reasoning_tokens IS NULL"),
+                     n - n / 2);
+    assert_int_equal(query_number(store, "SELECT sum(reasoning_tokens) FROM answers"), 10 * (n / 2));
+    assert_int_equal(query_number(store, "SELECT jobs * 1000 + jobs_with_thoughts FROM thoughts"),
+                     n * 1000 + n / 2);
+    assert_int_equal(query_number(store, "SELECT reasoning_tokens FROM thoughts"), 10 * (n / 2));
+    assert_int_equal(query_number(store, "SELECT mean * 100 + longest FROM thoughts"), 1010);
     for (int i = 0; i < PROJECTION_ROWS + 3; i++)
         job_destroy((struct job *)jobs[i]);
     store_close(store);

@@ -195,11 +195,11 @@ TEST_WITH(drawn_answers_have_a_seed_in_their_record, fill_row, NULL)
     const char *prompt = write_file("p", "x");
     struct row_prompt_options options = {.prompt = prompt, .given = {{"temperature", "temperature", "0.5"}}};
     assert_record_of(&options, USER("x") ",\"temperature\":0.5,\"seed\":9}");
-    options.given[0].number = "0.0";
+    options.given[0].value = "0.0";
     assert_record_of(&options, USER("x") ",\"temperature\":0.0}");
     options.needs_seeds = true; // all draws of temperature 0 would be equal
     assert_record_of(&options, USER("x") ",\"temperature\":0.0}");
-    options.given[0].number = NULL; // the model's own temperature
+    options.given[0].value = NULL; // the model's own temperature
     assert_record_of(&options, USER("x") ",\"seed\":9}");
 }
 

@@ -55,6 +55,9 @@ TEST(options_come_before_the_model_and_the_model_before_nothing)
         qwen,
         &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .model.max_tokens_default = 9},
         " top-k=7 max-tokens=9");
+    assert_names(NULL,
+                 &(struct settings){.sampling = {.thinking_token_budget = "512", .reasoning_effort = "low"}},
+                 " thinking-token-budget=512 reasoning-effort=low");
     assert_names(qwen,
                  &(struct settings){
                      .sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
@@ -78,6 +81,9 @@ TEST(numbers_out_of_range_are_refused_with_their_name)
     } cases[] = {
         {{.sampling.top_p = "2"}, "--top-p: top_p: expected a number"},
         {{.sampling.top_k = "1.5"}, "--top-k: top_k: expected an integer"},
+        {{.sampling.thinking_token_budget = "-1"},
+         "--thinking-token-budget: thinking_token_budget: expected an integer from 0"},
+        {{.sampling.reasoning_effort = "much"}, "--reasoning-effort: expected none, minimal"},
         {{.sampling.temperature = "warm"}, "--temperature: expected a number, got \"warm\""},
         {{.sampling.temperature = "nan"}, "--temperature: expected a number, got \"nan\""},
         {{.sampling.temperature = ""}, "--temperature: expected a number, got \"\""},
