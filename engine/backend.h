@@ -164,7 +164,7 @@ struct attention_parameters {
     int32_t layer;
     int32_t n_heads;
     float scale;
-    float softcap;        // 0: none; else cap * tanh(x / cap)
+    float softcap; // 0: none; else cap * tanh(x / cap)
     // sliding window in positions, including the row's own; in bidirectional attention also as many from the
     // row on; 0: unlimited
     int32_t window;

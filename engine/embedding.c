@@ -110,9 +110,7 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
     status = gguf_u32(model->gguf, key, &type, NULL, error);
     if (status != STATUS_OK)
         return status;
-    *pooling = type                         ? (enum pooling)type
-               : model->shape.bidirectional ? POOLING_MEAN
-                                            : POOLING_LAST;
+    *pooling = type ? (enum pooling)type : model->shape.bidirectional ? POOLING_MEAN : POOLING_LAST;
     if (pooling_name(*pooling)[0])
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
@@ -124,11 +122,11 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
 // A step's arrays, and the text that is partly computed.
 struct embedder {
     struct embedder_options options;
-    int32_t n_rows_max; // of a step, or of one text that is longer
+    int32_t n_rows_max;                                // of a step, or of one text that is longer
     int32_t *tokens, *positions, *types, *output_rows; // [n_rows_max]
-    struct step_sequence *sequences;           // [n_sequences_max]
-    int32_t *pages;                            // block tables of a step, one after the other
-    int32_t *free_pages;                       // a stack
+    struct step_sequence *sequences;                   // [n_sequences_max]
+    int32_t *pages;                                    // block tables of a step, one after the other
+    int32_t *free_pages;                               // a stack
     int32_t n_free;
     int32_t *output_texts; // [n_rows_max] the output's text
     float *hidden;         // [n_rows_max, n_embd]
@@ -378,10 +376,9 @@ enum status embedder_compute(struct embedder *embedder, const struct embedding_t
     struct embedding_place place = {0};
     while (place.text < n_texts) {
         struct step step = plan_step(embedder, texts, n_texts, &place);
-        enum status status =
-            options->model->shape.bidirectional
-                ? forward_text(options->forward, &step, embedder->hidden, error)
-                : forward_hidden(options->forward, &step, embedder->hidden, error);
+        enum status status = options->model->shape.bidirectional
+                                 ? forward_text(options->forward, &step, embedder->hidden, error)
+                                 : forward_hidden(options->forward, &step, embedder->hidden, error);
         if (status != STATUS_OK)
             return status;
         take_outputs(embedder, &step, texts, vectors);

@@ -11,7 +11,7 @@
 #include "engine/forward.h"
 #include "schemas/base/arena.h"
 
-// Values of the key NAME.pooling_type: the first three are those of github.com/ggml-org/llama.cpp
+// Values of the key NAME.pooling_type: the first three are from github.com/ggml-org/llama.cpp
 // (gguf-py/gguf/constants.py), the others are our own. SQRT: the sum divided by the square root of the number of
 // tokens; WEIGHTED: the mean with the weights 1, 2, 3, ... (sentence-transformers, modules/pooling.py).
 enum pooling {
@@ -69,8 +69,8 @@ struct embedder_options {
 struct embedder;
 
 struct embedding_text {
-    const int32_t *ids; // within the vocabulary (asserted)
-    int32_t n_ids;      // 1 to n_longest
+    const int32_t *ids;   // within the vocabulary (asserted)
+    int32_t n_ids;        // 1 to n_longest
     const int32_t *types; // [n_ids] token types, where the model has them; NULL: all 0
 };
 

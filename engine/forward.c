@@ -390,8 +390,8 @@ static void check_step(const struct forward *forward, const struct step *step)
             assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
-        int32_t n_positions = sequence->n_text ? sequence->n_text : sequence->position + sequence->n_tokens;
-        int32_t n_pages = (n_positions - 1) / limits->page_positions + 1;
+        int32_t n_pages = (sequence->position + sequence->n_tokens - 1) / limits->page_positions + 1;
+        n_pages = sequence->n_text ? (sequence->n_text - 1) / limits->page_positions + 1 : n_pages;
         for (int32_t j = 0; j < n_pages; j++)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }

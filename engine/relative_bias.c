@@ -16,7 +16,8 @@ static int32_t bucket_of(int32_t d, int32_t n_buckets)
     int32_t n = n_buckets / 2, distance = d < 0 ? -d : d, first = d > 0 ? n : 0, n_exact = n / 2;
     if (distance < n_exact)
         return first + distance;
-    double ratio = elementary_log((double)distance / n_exact) / elementary_log((double)DISTANCE_MAX / n_exact);
+    double ratio =
+        elementary_log((double)distance / n_exact) / elementary_log((double)DISTANCE_MAX / n_exact);
     int32_t bucket = n_exact + (int32_t)(ratio * (n - n_exact));
     return first + (bucket < n ? bucket : n - 1);
 }
@@ -43,7 +44,8 @@ enum status relative_bias_create(struct forward *forward, struct error *error)
     float *items = malloc(relative_bias_bytes(forward->model)), *row = malloc((size_t)n_heads * sizeof *row);
     enum status status = STATUS_OK;
     if (!items || !row)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for biases of %d distances", n);
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for biases of %d distances", n);
     if (status == STATUS_OK)
         status = gguf_load(forward->model->gguf, buckets, error);
     for (int32_t i = 0; status == STATUS_OK && i < n; i++) {

@@ -88,17 +88,15 @@ enum status bench_embed(struct runtime *runtime, const struct settings *settings
     struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max,
                                    .backend = runtime->device.backend,
                                    .device = runtime->device.on_gpu};
-    struct embedder_options options = {.model = model,
-                                       .normalize = true,
-                                       .n_dimensions = embedding_width(model),
-                                       .n_longest = n_longest};
+    struct embedder_options options = {
+        .model = model, .normalize = true, .n_dimensions = embedding_width(model), .n_longest = n_longest};
     limits_set_embedding(&wanted, model, n_longest);
     enum status status = pooling_of_model(model, &options.pooling, error);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
     if (status == STATUS_OK)
-        status = forward_create(&runtime->forward, model, runtime->device.backend, &runtime->plan.forward, NULL,
-                                NULL, error);
+        status = forward_create(&runtime->forward, model, runtime->device.backend, &runtime->plan.forward,
+                                NULL, NULL, error);
     if (status != STATUS_OK)
         return status;
     options.forward = runtime->forward;

@@ -287,8 +287,9 @@ static enum status choose_pooling(const struct settings *settings, const struct 
         return pooling_of_model(model, pooling, error);
     if (pooling_find(name, pooling))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
 }
 
 static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
@@ -345,11 +346,11 @@ static enum status place_model(struct command_embed *embed, const struct setting
                                    .backend = runtime->device.backend,
                                    .device = runtime->device.on_gpu};
     if (shape->bidirectional && (settings->engine.kv_type || settings->engine.kv_memory_bytes))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "%s: family %s attends in both directions, so it holds keys and values of one layer, "
-                         "and no KV pages",
-                         settings->engine.kv_type ? "--kv-type" : "--kv-memory",
-                         model_family_name(runtime->model));
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "%s: family %s attends in both directions, so it holds keys and values of one layer, "
+            "and no KV pages",
+            settings->engine.kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
     enum status status = runtime_kv_type(settings, &kv_type, error);
     if (settings->engine.kv_type)
         wanted.kv_type = &kv_type;
@@ -398,8 +399,8 @@ static void say_memory(const struct command_embed *embed)
 {
     const struct limits_plan *plan = &embed->runtime->plan;
     const struct model *model = embed->runtime->model;
-    double pages = (double)forward_page_bytes(model, embed->runtime->device.backend, plan->forward.page_positions,
-                                              plan->forward.kv_type) *
+    double pages = (double)forward_page_bytes(model, embed->runtime->device.backend,
+                                              plan->forward.page_positions, plan->forward.kv_type) *
                    plan->forward.n_pages;
     log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, %s %.1f MB, rows of texts %.1f MB",
               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,

@@ -134,9 +134,9 @@ static void add_embedding(struct buffer *out, const struct model *model)
         return;
     buffer_add_string(out, "\"embeddings\":{\"pooling\":");
     json_encode_string(text_from_string(facts.pooling), out);
-    buffer_add_format(out, ",\"width\":%d,\"normalized\":%s,\"longest\":%d,\"prompt\":",
-                      embedding_width(model), facts.defaults.normalize ? "true" : "false",
-                      longest_text(&facts, model));
+    buffer_add_format(out,
+                      ",\"width\":%d,\"normalized\":%s,\"longest\":%d,\"prompt\":", embedding_width(model),
+                      facts.defaults.normalize ? "true" : "false", longest_text(&facts, model));
     json_encode_string(facts.defaults.prompt, out);
     buffer_add_string(out, ",\"prompts\":");
     buffer_add_text(out, facts.prompts.size ? facts.prompts : TEXT("{}"));

@@ -182,9 +182,9 @@ static void group_softmax(const struct attention_call *call, const struct query_
                                                      parameters->alibi_bias_max);
         }
         if (call->vectors->relative_bias)
-            scoring.biases = call->vectors->relative_bias +
-                             scratch->heads[number] * call->vectors->n_relative + parameters->relative_center +
-                             (segment * ATTENTION_SEGMENT - scratch->positions[number]);
+            scoring.biases =
+                call->vectors->relative_bias + scratch->heads[number] * call->vectors->n_relative +
+                parameters->relative_center + (segment * ATTENTION_SEGMENT - scratch->positions[number]);
         call->kernels->soften(&scratch->rows[i], group->begin[i], group->end[i], &scoring, &states[i]);
     }
 }
@@ -298,7 +298,8 @@ static void result_write(const struct attention_call *call, const struct attenti
 {
     int32_t head = head_of(call, tile, number), value_dim = call->pages->shape.value_dim;
     float *out = call->out.items + row_of(call, tile, number) * call->out.stride + (int64_t)head * value_dim;
-    call->kernels->finish(out, state, state_out, value_dim, call->vectors->sinks ? &call->vectors->sinks[head] : NULL);
+    call->kernels->finish(out, state, state_out, value_dim,
+                          call->vectors->sinks ? &call->vectors->sinks[head] : NULL);
 }
 
 // A tile over shared segments stores its states; the sequences' own tiles continue from them.

@@ -34,8 +34,8 @@ static bool has_part(struct text name, const char *part)
 
 static bool stays_float(const struct tensor *tensor)
 {
-    static const char *const parts[] = {"norm",       "position_embd", "token_types", "attn_rel_b", "rope_",
-                                        "ffn_gate_inp", "ssm_conv1d",  "dense_",      ".bias"};
+    static const char *const parts[] = {"norm",         "position_embd", "token_types", "attn_rel_b", "rope_",
+                                        "ffn_gate_inp", "ssm_conv1d",    "dense_",      ".bias"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;

@@ -77,7 +77,7 @@ struct window_shape {
     // positions that a windowed layer sees, the own one last, or if bidirectional in the middle of one more;
     // 0: no windows
     int32_t n_positions;
-    int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
+    int32_t pattern; // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
 struct rope_shape {
@@ -179,7 +179,7 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
-    // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.h)
+    // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
     struct {
         struct tensor weight, bias;

@@ -477,7 +477,8 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     }
     folder->has_output = folder->config.shape.tied;
     for (size_t i = 0; i < folder->n_made; i++)
-        folder->has_output = folder->has_output || text_equals_string(folder->made[i].tensor.name, "output.weight");
+        folder->has_output =
+            folder->has_output || text_equals_string(folder->made[i].tensor.name, "output.weight");
     if (folder->has_output || folder->config.headless)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,

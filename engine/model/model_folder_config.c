@@ -713,7 +713,8 @@ static void read_rope(struct config *config)
     double base = read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
-    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
+    double fraction =
+        read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))

@@ -168,8 +168,8 @@ static enum status read_matrix(struct folder_embedding *embedding, const struct 
     char name[32];
     int size = snprintf(name, sizeof name, "dense_%d.%s", MODEL_DENSE_FIRST + embedding->n_dense, kind);
     if (!found->readable)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "tensor %s: dtype %s can't be computed with",
-                         from, found->dtype);
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "tensor %s: dtype %s can't be computed with", from, found->dtype);
     float *items = arena_allocate_array(embedding->files->arena, n, sizeof *items);
     char *copy = arena_copy(embedding->files->arena, name, (size_t)size);
     if (!items || !copy)

@@ -76,9 +76,10 @@ const struct folder_rule folder_mpnet_layers[] = {MPNET_ATTENTION("mpnet."), BER
 const struct folder_rule folder_jina_layers[] = {BERT_ATTENTION("bert."), JINA_MLP("bert."),
                                                  BERT_ATTENTION(""), JINA_MLP(""), END};
 
-// The authors' names, then those of transformers' NomicBertModel.
-const struct folder_rule folder_nomic_globals[] = {
-    EMBEDDINGS(""), {"emb_ln", "token_embd_norm", FORM_AS_IS}, END};
+// The authors' names, then the names of transformers' NomicBertModel.
+const struct folder_rule folder_nomic_globals[] = {EMBEDDINGS(""),
+                                                   {"emb_ln", "token_embd_norm", FORM_AS_IS},
+                                                   END};
 const struct folder_rule folder_nomic_layers[] = {
     {"encoder.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
     {"encoder.layers.*.attn.out_proj", "attn_output", FORM_AS_IS},
@@ -104,21 +105,19 @@ const struct folder_rule folder_modernbert_globals[] = {
     {"model.final_norm", "output_norm", FORM_AS_IS},
     END};
 // Wi: gate and up, as JINA_MLP.
-const struct folder_rule folder_modernbert_layers[] = {
-    {"model.layers.*.attn_norm", "attn_norm", FORM_AS_IS},
-    {"model.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
-    {"model.layers.*.attn.Wo", "attn_output", FORM_AS_IS},
-    {"model.layers.*.mlp_norm", "ffn_norm", FORM_AS_IS},
-    {"model.layers.*.mlp.Wi", "ffn_up", FORM_AS_IS},
-    {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
-    END};
+const struct folder_rule folder_modernbert_layers[] = {{"model.layers.*.attn_norm", "attn_norm", FORM_AS_IS},
+                                                       {"model.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
+                                                       {"model.layers.*.attn.Wo", "attn_output", FORM_AS_IS},
+                                                       {"model.layers.*.mlp_norm", "ffn_norm", FORM_AS_IS},
+                                                       {"model.layers.*.mlp.Wi", "ffn_up", FORM_AS_IS},
+                                                       {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
+                                                       END};
 
 bool folder_is_head(struct text name)
 {
-    static const char *const prefixes[] = {"pooler.", "classifier.",     "pre_classifier.",
-                                           "cls.",    "lm_head.",        "head.",
-                                           "decoder.", "vocab_transform.", "vocab_layer_norm.",
-                                           "vocab_projector."};
+    static const char *const prefixes[] = {
+        "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
+        "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
     static const char *const models[] = {"bert.", "roberta.", "mpnet."};
     static const char positions[] = "embeddings.position_ids";
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {

@@ -83,12 +83,12 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED,
      "prenorm use_rms_norm parallel_block rotary_emb_interleaved rotary_emb_scale_base rotary_scaling_factor",
      "false"},
-    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"}, // MPNet
+    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet
     {"config.json", KEY_REFUSED, "feed_forward_type", "\"original\" \"geglu\""}, // Jina BERT: by the tensors
-    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},       // Qwen3.5
-    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""}, //
-    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},    // StarCoder2
-    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},        //
+    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},                    // Qwen3.5
+    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""},              //
+    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},                 // StarCoder2
+    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},                     //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
     {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\" \"alibi\""},
@@ -241,9 +241,9 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
 
 static bool refuses_unknown(const char *file)
 {
-    static const char *const files[] = {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json",
-                                        "2_Dense/config.json",
-                                        "sentence_bert_config.json", "config_sentence_transformers.json"};
+    static const char *const files[] = {
+        "modules.json",        "1_Pooling/config.json",     "2_Normalize/config.json",
+        "2_Dense/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strcmp(files[i], file) == 0)
             return true;

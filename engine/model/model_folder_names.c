@@ -408,20 +408,20 @@ static const struct folder_rule olmo2_layers[] = {
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
-#define BERT_DEFAULTS                                                                                         \
-    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"     \
+#define BERT_DEFAULTS                                                                                        \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
     "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":0}"
-#define ROBERTA_DEFAULTS                                                                                      \
-    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"     \
+#define ROBERTA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
     "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":1}"
-#define DISTILBERT_DEFAULTS                                                                                   \
+#define DISTILBERT_DEFAULTS                                                                                  \
     "{\"dim\":768,\"n_layers\":6,\"n_heads\":12,\"hidden_dim\":3072,\"layer_norm_eps\":1e-12,"               \
     "\"max_position_embeddings\":512}"
-#define NOMIC_DEFAULTS                                                                                        \
+#define NOMIC_DEFAULTS                                                                                       \
     "{\"layer_norm_eps\":1e-12,\"rotary_emb_base\":1000.0,\"max_position_embeddings\":2048}"
-#define MODERNBERT_DEFAULTS                                                                                   \
-    "{\"hidden_size\":768,\"num_hidden_layers\":22,\"num_attention_heads\":12,\"intermediate_size\":1152,"     \
-    "\"norm_eps\":1e-5,\"max_position_embeddings\":8192,\"global_rope_theta\":160000.0,"                        \
+#define MODERNBERT_DEFAULTS                                                                                  \
+    "{\"hidden_size\":768,\"num_hidden_layers\":22,\"num_attention_heads\":12,\"intermediate_size\":1152,"   \
+    "\"norm_eps\":1e-5,\"max_position_embeddings\":8192,\"global_rope_theta\":160000.0,"                     \
     "\"local_rope_theta\":10000.0,\"local_attention\":128,\"global_attn_every_n_layers\":3}"
 #define OLMO3_DEFAULTS "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
 
@@ -430,8 +430,8 @@ static const struct folder_family families[] = {
     {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
-    {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER, false,
-     ROBERTA_DEFAULTS},
+    {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
     {"xlm-roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
      false, ROBERTA_DEFAULTS},
     {"camembert", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

@@ -212,7 +212,7 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
 
 // model_folder_embedding.c: how an embedding model (sentence-transformers) computes vectors. STATUS_REFUSE: a
 // file that cannot be read.
-struct folder_dense { // a linear layer after the pooling
+struct folder_dense {           // a linear layer after the pooling
     struct tensor weight, bias; // F32, in the arena, named dense_2.weight and so on; no bias: data NULL
     const char *activation;     // "tanh"; NULL: none
 };

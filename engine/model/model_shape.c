@@ -367,7 +367,7 @@ static enum status check_vocabulary(const struct model *model, struct error *err
     return status;
 }
 
-// The names are those of transformers, activations.py.
+// Names: transformers, activations.py.
 static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     static const struct {
@@ -408,10 +408,11 @@ static void read_direction(struct key_reader *reader, const struct family *famil
                                    "family",
                                    reader->family);
     if (!causal && family->delta && reader->status == STATUS_OK)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%s.attention.causal is false, which this version can't compute in a family "
-                                   "with recurrent layers",
-                                   reader->family);
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%s.attention.causal is false, which this version can't compute in a family "
+                      "with recurrent layers",
+                      reader->family);
     shape->bidirectional = !causal;
 }
 

@@ -557,7 +557,7 @@ static enum status take_relative_bias(struct tensor_search *search)
     return status;
 }
 
-// Linear layers after the pooling, dense_2 and so on: each one's inputs are the outputs of the one before.
+// Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
 static enum status take_dense(struct tensor_search *search)
 {
     struct model *model = search->model;

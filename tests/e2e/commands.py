@@ -804,7 +804,8 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
                                      for name, held in printed["weights"].items()), (weights, printed)
     assert sum(held["tensors"] for held in printed["weights"].values()) == len(list(tiny_model.tensors(tiny_model.N_VOCAB))), printed
     token_bytes = memory["pages"] / (memory["n_pages"] * 16)
-    assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, KV "
+    assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, "
+                               f"states {memory['states'] / 1e6:.1f} MB, KV "
                                f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines

@@ -19,13 +19,13 @@
 enum { N_VOCAB = 200, CONTEXT = 270, N_EMBD_MAX = 96, PAGE_POSITIONS = 16, TEXTS_MAX = 32 };
 
 // How texts are computed.
-struct way {
+struct encoder_way {
     const char *name;
     int n_rows, n_threads;
     enum cpu_level level;
 };
 
-struct bench {
+struct encoder_bench {
     struct model *model;
     struct pool *pool;
     struct backend *backend;
@@ -36,10 +36,10 @@ struct bench {
 
 static struct error error;
 
-static void bench_open(struct bench *bench, struct model *model, const struct way *way, enum pooling pooling,
-                       int32_t n_dimensions)
+static void bench_open(struct encoder_bench *bench, struct model *model, const struct encoder_way *way,
+                       enum pooling pooling, int32_t n_dimensions)
 {
-    *bench = (struct bench){.model = model, .width = embedding_width(model)};
+    *bench = (struct encoder_bench){.model = model, .width = embedding_width(model)};
     struct forward_limits limits = {.n_tokens_max = way->n_rows,
                                     .n_outputs_max = way->n_rows,
                                     .n_sequences_max = way->n_rows < 8 ? way->n_rows : 8,
@@ -62,7 +62,7 @@ static void bench_open(struct bench *bench, struct model *model, const struct wa
     assert_ok(embedder_create(&bench->embedder, &options, &error), &error);
 }
 
-static void bench_close(struct bench *bench)
+static void bench_close(struct encoder_bench *bench)
 {
     embedder_destroy(bench->embedder);
     forward_destroy(bench->forward);
@@ -70,10 +70,10 @@ static void bench_close(struct bench *bench)
     pool_destroy(bench->pool);
 }
 
-static void compute(struct model *model, const struct way *way, enum pooling pooling,
+static void compute(struct model *model, const struct encoder_way *way, enum pooling pooling,
                     const struct embedding_text *texts, int32_t n_texts, float *vectors)
 {
-    struct bench bench;
+    struct encoder_bench bench;
     bench_open(&bench, model, way, pooling, 0);
     assert_ok(embedder_compute(bench.embedder, texts, n_texts, vectors, &error), &error);
     bench_close(&bench);
@@ -107,13 +107,13 @@ static double distance(const float *vector, const double *expected, int32_t n)
 #define EXACT 1e-10
 #define INT8  2e-3
 
-struct golden {
+struct encoder_golden {
     const char *name;
     struct encoder_recipe recipe;
     double bound; // of 1 - cosine
 };
 
-static const struct golden goldens[] = {
+static const struct encoder_golden goldens[] = {
     {"bert", {.family = "bert", .seed = 1}, EXACT},
     {"bert, widths that fill no vector",
      {.family = "bert", .seed = 1, .n_embd = 36, .n_heads = 2, .n_ff = 37},
@@ -159,7 +159,7 @@ static void fill_ids(int32_t *ids, int32_t *types, int32_t n, int32_t seed)
 TEST(vectors_agree_with_double_precision)
 {
     static const int32_t lengths[] = {1, 2, 15, 16, 17, 63, CONTEXT};
-    static const struct way way = {"", 64, 2, CPU_AVX512};
+    static const struct encoder_way way = {"", 64, 2, CPU_AVX512};
     static double hidden[CONTEXT * N_EMBD_MAX];
     for (size_t g = 0; g < N_GOLDENS; g++) {
         char directory[64], path[96];
@@ -193,10 +193,10 @@ TEST(vectors_are_the_same_bytes_in_every_way)
 {
     // a step's rows: 16
     static const int32_t lengths[] = {1, 15, 16, 17, 5, 40, CONTEXT - 1, CONTEXT, 3};
-    static const struct way ways[] = {
-        {"plain C, 1 thread", 256, 1, CPU_PLAIN},   {"2 threads", 256, 2, CPU_AVX512},
-        {"steps of 16 rows", 16, 1, CPU_AVX2},      {"steps of 1 row", 1, 2, CPU_AVX512},
-        {"steps of 17 rows", 17, 2, CPU_AVX512},    {"steps of 199 rows", 199, 1, CPU_AVX512},
+    static const struct encoder_way ways[] = {
+        {"plain C, 1 thread", 256, 1, CPU_PLAIN}, {"2 threads", 256, 2, CPU_AVX512},
+        {"steps of 16 rows", 16, 1, CPU_AVX2},    {"steps of 1 row", 1, 2, CPU_AVX512},
+        {"steps of 17 rows", 17, 2, CPU_AVX512},  {"steps of 199 rows", 199, 1, CPU_AVX512},
     };
     enum { N_TEXTS = sizeof lengths / sizeof *lengths };
     static int32_t ids[N_TEXTS][CONTEXT], types[N_TEXTS][CONTEXT];
@@ -229,7 +229,7 @@ TEST(vectors_are_the_same_bytes_in_every_way)
 TEST(linear_layers_follow_the_pooling_and_a_cut_follows_them)
 {
     static const struct encoder_recipe recipe = {.seed = 3, .n_dense = 2};
-    static const struct way way = {"", 64, 1, CPU_AVX512};
+    static const struct encoder_way way = {"", 64, 1, CPU_AVX512};
     static double hidden[20 * N_EMBD_MAX];
     char directory[64], path[96];
     int32_t ids[20], types[20];
@@ -253,7 +253,7 @@ TEST(linear_layers_follow_the_pooling_and_a_cut_follows_them)
         }
     }
     for (int32_t n = 21; n > 0; n -= 10) {
-        struct bench bench;
+        struct encoder_bench bench;
         float vector[21];
         double square = 0.0;
         bench_open(&bench, model, &way, POOLING_MEAN, n);
@@ -271,12 +271,12 @@ TEST(linear_layers_follow_the_pooling_and_a_cut_follows_them)
 TEST(nomic_bert_has_a_layer_norm_before_a_cut)
 {
     static const struct encoder_recipe recipe = {.family = "nomic-bert", .seed = 3};
-    static const struct way way = {"", 64, 1, CPU_AVX512};
+    static const struct encoder_way way = {"", 64, 1, CPU_AVX512};
     char directory[64], path[96];
     int32_t ids[20], types[20];
     float whole[N_EMBD_MAX], cut[8];
     struct model *model = open_made(&recipe, directory, path);
-    struct bench bench;
+    struct encoder_bench bench;
     fill_ids(ids, types, 20, 1);
     struct embedding_text text = {ids, 20, NULL};
     compute(model, &way, POOLING_MEAN, &text, 1, whole);
@@ -342,7 +342,7 @@ static int32_t read_real(const struct value *golden, struct real_text out[TEXTS_
     return n;
 }
 
-struct closeness {
+struct vector_closeness {
     double worst, mean; // of the cosines
     int n_same;         // of the ordinary texts, those with the reference's nearest neighbor
 };
@@ -358,10 +358,10 @@ static int nearest(const double *cosines, int n, int self)
 
 enum { N_ORDINARY = 15, REAL_WIDTH = 384 };
 
-static struct closeness compare_real(const struct real_text *texts, int32_t n, const char *pooling,
-                                     const float *vectors)
+static struct vector_closeness compare_real(const struct real_text *texts, int32_t n, const char *pooling,
+                                            const float *vectors)
 {
-    struct closeness close = {.worst = 1.0};
+    struct vector_closeness close = {.worst = 1.0};
     static double expected[TEXTS_MAX][REAL_WIDTH];
     for (int32_t t = 0; t < n; t++) {
         const struct value *vector = value_get(texts[t].facts, pooling);
@@ -396,7 +396,7 @@ TEST(a_real_encoder_gives_its_vectors_in_every_type)
     } types[] = {{NULL, true, 1.0 - 1e-10, 1.0 - 1e-10},
                  {"f32", true, 1.0 - 1e-10, 1.0 - 1e-10},
                  {"q8_0", false, 0.999, 0.9995}};
-    static const struct way way = {"", 128, 2, CPU_AVX512};
+    static const struct encoder_way way = {"", 128, 2, CPU_AVX512};
     static float vectors[TEXTS_MAX * REAL_WIDTH];
     struct real_text texts[TEXTS_MAX] = {{0}};
     struct arena arena = {0};
@@ -421,7 +421,7 @@ TEST(a_real_encoder_gives_its_vectors_in_every_type)
         assert_ok(model_open_taking(&model, gguf, &error), &error);
         for (int p = 0; p < 2; p++) {
             compute(model, &way, poolings[p], wanted, n, vectors);
-            struct closeness close = compare_real(texts, n, p ? "cls" : "mean", vectors);
+            struct vector_closeness close = compare_real(texts, n, p ? "cls" : "mean", vectors);
             print_message("%s, %s: cosines from %.12f, mean %.12f\n", types[i].name ? types[i].name : "f16",
                           p ? "cls" : "mean", close.worst, close.mean);
             assert_true(close.worst >= types[i].worst && close.mean >= types[i].mean);

@@ -87,10 +87,8 @@ static void add_tensor(struct encoder_maker *maker, const char *name, enum tenso
         return;
     assert(maker->n_tensors < TENSORS_MAX);
     struct encoder_tensor *tensor = &maker->tensors[maker->n_tensors++];
-    *tensor = (struct encoder_tensor){.type = type,
-                                      .dims = {(uint64_t)n_cols, (uint64_t)n_rows},
-                                      .center = center,
-                                      .deviation = deviation};
+    *tensor = (struct encoder_tensor){
+        .type = type, .dims = {(uint64_t)n_cols, (uint64_t)n_rows}, .center = center, .deviation = deviation};
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     if (n_cols % tensor_traits(type)->block_items)
         tensor->type = TENSOR_F16;
@@ -246,8 +244,10 @@ void make_encoder(const char *path, const struct encoder_recipe *recipe)
     for (int i = 0; i < maker->n_tensors; i++) {
         const struct encoder_tensor *tensor = &maker->tensors[i];
         const struct tensor_traits *traits = tensor_traits(tensor->type);
-        put_tensor(&maker->file, tensor->name, tensor->dims[1] > 1 ? 2 : 1, tensor->dims, tensor->type, offset);
-        offset += (tensor->dims[0] / traits->block_items * traits->block_bytes * tensor->dims[1] + 31) / 32 * 32;
+        put_tensor(&maker->file, tensor->name, tensor->dims[1] > 1 ? 2 : 1, tensor->dims, tensor->type,
+                   offset);
+        offset +=
+            (tensor->dims[0] / traits->block_items * traits->block_bytes * tensor->dims[1] + 31) / 32 * 32;
     }
     put_padding(&maker->file, 32);
     for (int i = 0; i < maker->n_tensors; i++)

@@ -12,10 +12,10 @@ struct encoder_recipe {
     uint64_t seed;
     int32_t n_layers, n_embd, n_heads, n_ff; // [3, 48, 4, 56]
     int32_t n_vocab, n_context, window;      // [200, 200, 32]
-    int32_t n_dense;                         // linear layers after the pooling, [0]; odd ones have a bias and tanh
-    const char *drop_tensor, *extra_tensor;  // left out; added
-    const char *text_key, *text;             // a further key
-    bool causal;                             // in attention.causal
+    int32_t n_dense; // linear layers after the pooling, [0]; odd ones have a bias and tanh
+    const char *drop_tensor, *extra_tensor; // left out; added
+    const char *text_key, *text;            // a further key
+    bool causal;                            // in attention.causal
 };
 
 // Ends the test when the file can't be written.

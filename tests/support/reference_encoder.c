@@ -101,7 +101,8 @@ static double *multiply(const struct encoder *e, int layer, const char *name, co
 }
 
 // Each of n_vectors by itself, in place. An absent norm does nothing.
-static void normalize(const struct encoder *e, int layer, const char *name, double *x, int n_vectors, int width)
+static void normalize(const struct encoder *e, int layer, const char *name, double *x, int n_vectors,
+                      int width)
 {
     double *weight = load(e, layer, name, "weight"), *bias = load(e, layer, name, "bias");
     for (int v = 0; weight && v < n_vectors; v++, x += width) {
@@ -187,7 +188,8 @@ static double *attention(const struct encoder *e, int layer, const double *x)
     int q_width = e->n_heads * e->head_dim, kv_width = e->n_kv * e->head_dim;
     bool fused = is_of(e, "nomic-bert modern-bert");
     double *q = multiply(e, layer, fused ? "attn_qkv" : "attn_q", x, e->n_embd, 0, q_width);
-    double *k = multiply(e, layer, fused ? "attn_qkv" : "attn_k", x, e->n_embd, fused ? q_width : 0, kv_width);
+    double *k =
+        multiply(e, layer, fused ? "attn_qkv" : "attn_k", x, e->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(e, layer, fused ? "attn_qkv" : "attn_v", x, e->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
     normalize(e, layer, "attn_q_norm", q, e->n * e->n_heads, e->head_dim);
@@ -252,7 +254,8 @@ static void run_layer(const struct encoder *e, int layer, double *x)
     free(input);
 }
 
-void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids, double *hidden)
+void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids,
+                      double *hidden)
 {
     struct encoder e = {.n = n_ids};
     struct error error;
@@ -270,15 +273,15 @@ void reference_hidden(const char *path, const int32_t *ids, const int32_t *types
     e.window = (int)read_key(&e, "attention.sliding_window", 0);
     e.rms = is_of(&e, "eurobert gemma-embedding qwen2");
     e.epsilon = read_key(&e, e.rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
-    double *table = load(&e, -1, "token_embd", "weight"), *positions = load(&e, -1, "position_embd", "weight"),
+    double *table = load(&e, -1, "token_embd", "weight"),
+           *positions = load(&e, -1, "position_embd", "weight"),
            *type_rows = load(&e, -1, "token_types", "weight");
     double scale = is_of(&e, "gemma-embedding") ? sqrt(e.n_embd) : 1.0;
     for (int p = 0; p < n_ids; p++)
         for (int i = 0; i < e.n_embd; i++)
-            hidden[p * e.n_embd + i] =
-                table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
-                (positions ? positions[p * e.n_embd + i] : 0.0) +
-                (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
+            hidden[p * e.n_embd + i] = table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
+                                       (positions ? positions[p * e.n_embd + i] : 0.0) +
+                                       (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
     normalize(&e, -1, "token_embd_norm", hidden, n_ids, e.n_embd);
     for (int layer = 0; layer < e.n_layers; layer++)
         run_layer(&e, layer, hidden);

@@ -113,9 +113,9 @@ TEST(every_encoder_of_the_table_opens)
 
 TEST(an_encoder_needs_its_tensors_and_may_have_a_head)
 {
-    static const char *const names[] = {"position_embd.weight",           "token_embd_norm.bias",
-                                        "blk.0.attn_output_norm.weight",  "blk.1.layer_output_norm.bias",
-                                        "blk.2.attn_q.bias",              "blk.0.ffn_up.bias"};
+    static const char *const names[] = {
+        "position_embd.weight",         "token_embd_norm.bias", "blk.0.attn_output_norm.weight",
+        "blk.1.layer_output_norm.bias", "blk.2.attn_q.bias",    "blk.0.ffn_up.bias"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char words[128];
         snprintf(words, sizeof words, "tensor %s is missing", names[i]);
@@ -126,7 +126,8 @@ TEST(an_encoder_needs_its_tensors_and_may_have_a_head)
     refuse_encoder(state, &(struct encoder_recipe){.extra_tensor = "output_norm.weight"},
                    "tensor output_norm.weight has no place in family bert");
     // only the first layer of modern-bert lacks this norm
-    refuse_encoder(state, &(struct encoder_recipe){.family = "modern-bert", .drop_tensor = "blk.1.attn_norm.weight"},
+    refuse_encoder(state,
+                   &(struct encoder_recipe){.family = "modern-bert", .drop_tensor = "blk.1.attn_norm.weight"},
                    "tensor blk.1.attn_norm.weight is missing");
     refuse_encoder(state, &(struct encoder_recipe){.family = "mpnet", .drop_tensor = "attn_rel_b.weight"},
                    "tensor attn_rel_b.weight is missing");

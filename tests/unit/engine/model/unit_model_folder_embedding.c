@@ -66,7 +66,8 @@ TEST(pooling_is_read_as_old_and_new_files_name_it)
         {"{\"pooling_mode\":\"max\"}", 101, NULL, NULL},
         {"{\"pooling_mode\":\"mean_sqrt_len_tokens\"}", 102, NULL, NULL},
         {"{\"pooling_mode\":\"weightedmean\"}", 103, NULL, NULL},
-        {"{\"pooling_mode\":\"zebra\"}", 0, "1_Pooling/config.json: pooling_mode \"zebra\" is not built", NULL},
+        {"{\"pooling_mode\":\"zebra\"}", 0, "1_Pooling/config.json: pooling_mode \"zebra\" is not built",
+         NULL},
         {"{\"pooling_mode\":[\"mean\",\"cls\"]}", 1, "1_Pooling/config.json: more than one mode is not built",
          NULL},
         {"{\"pooling_mode\":7}", 0, "1_Pooling/config.json: pooling_mode 7 is not built", NULL},
@@ -169,8 +170,8 @@ TEST(linear_layers_are_read_with_their_weights)
     struct sentence_folder bench;
     bench_open(&bench);
     put_file(&bench, "modules.json",
-             "[" TRANSFORMER "," POOLING("1_Pooling") "," DENSE("2_Dense") "," DENSE("3_Dense/")
-             ",{\"type\":\"Normalize\"}]");
+             "[" TRANSFORMER "," POOLING("1_Pooling") "," DENSE("2_Dense") "," DENSE(
+                 "3_Dense/") ",{\"type\":\"Normalize\"}]");
     put_file(&bench, "1_Pooling/config.json", "{}");
     put_dense(&bench, "2_Dense", "{\"in_features\":3,\"out_features\":2,\"bias\":true}");
     put_dense(&bench, "3_Dense", "{\"activation_function\":\"torch.nn.modules.linear.Identity\"}");

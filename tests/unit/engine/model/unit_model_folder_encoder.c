@@ -17,15 +17,22 @@ struct rename {
 
 #define BERT_EMBEDDINGS                                                                                      \
     {"token_embd", "embeddings.word_embeddings"}, {"position_embd", "embeddings.position_embeddings"},       \
-        {"token_types", "embeddings.token_type_embeddings"}, {"token_embd_norm", "embeddings.LayerNorm"}
+        {"token_types", "embeddings.token_type_embeddings"},                                                 \
+    {                                                                                                        \
+        "token_embd_norm", "embeddings.LayerNorm"                                                            \
+    }
 #define BERT_ATTENTION                                                                                       \
     {"attn_q", "encoder.layer.*.attention.self.query"}, {"attn_k", "encoder.layer.*.attention.self.key"},    \
         {"attn_v", "encoder.layer.*.attention.self.value"},                                                  \
         {"attn_output", "encoder.layer.*.attention.output.dense"},                                           \
-        {"attn_output_norm", "encoder.layer.*.attention.output.LayerNorm"}
+    {                                                                                                        \
+        "attn_output_norm", "encoder.layer.*.attention.output.LayerNorm"                                     \
+    }
 #define BERT_MLP                                                                                             \
     {"ffn_up", "encoder.layer.*.intermediate.dense"}, {"ffn_down", "encoder.layer.*.output.dense"},          \
-        {"layer_output_norm", "encoder.layer.*.output.LayerNorm"}
+    {                                                                                                        \
+        "layer_output_norm", "encoder.layer.*.output.LayerNorm"                                              \
+    }
 
 static const struct rename bert[] = {BERT_EMBEDDINGS, BERT_ATTENTION, BERT_MLP, {NULL, NULL}};
 static const struct rename distilbert[] = {BERT_EMBEDDINGS,
@@ -91,8 +98,8 @@ static const struct rename euro[] = {{"token_embd", "embed_tokens"},
     "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"intermediate_size\":56,"         \
     "\"layer_norm_eps\":1e-6"
 
-#define NOMIC_SIZES                                                                                          \
-    "\"n_embd\":48,\"n_layer\":3,\"n_head\":4,\"n_inner\":56,\"n_positions\":200,\"layer_norm_epsilon\":1e-6,"   \
+#define NOMIC_SIZES                                                                                            \
+    "\"n_embd\":48,\"n_layer\":3,\"n_head\":4,\"n_inner\":56,\"n_positions\":200,\"layer_norm_epsilon\":1e-6," \
     "\"activation_function\":\"swiglu\""
 
 struct encoder_case {
@@ -105,28 +112,30 @@ struct encoder_case {
 };
 
 static const struct encoder_case cases[] = {
-    {"bert", "bert", bert, "{\"model_type\":\"bert\"," SIZES ",\"max_position_embeddings\":200}", "", 0, false, NULL},
+    {"bert", "bert", bert, "{\"model_type\":\"bert\"," SIZES ",\"max_position_embeddings\":200}", "", 0,
+     false, NULL},
     {"bert with a head and old norms", "bert", bert,
      "{\"model_type\":\"bert\"," SIZES ",\"max_position_embeddings\":200}", "bert.", 0, true, NULL},
     {"xlm-roberta", "bert", bert,
-     "{\"model_type\":\"xlm-roberta\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "", 2, false,
-     NULL},
-    {"roberta with a head", "bert", bert,
-     "{\"model_type\":\"roberta\"," SIZES ",\"max_position_embeddings\":205,\"pad_token_id\":4}", "roberta.", 5,
+     "{\"model_type\":\"xlm-roberta\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "", 2,
      false, NULL},
+    {"roberta with a head", "bert", bert,
+     "{\"model_type\":\"roberta\"," SIZES ",\"max_position_embeddings\":205,\"pad_token_id\":4}", "roberta.",
+     5, false, NULL},
     {"distilbert", "bert", distilbert,
      "{\"model_type\":\"distilbert\",\"dim\":48,\"n_layers\":3,\"n_heads\":4,\"hidden_dim\":56,"
      "\"layer_norm_eps\":1e-6,\"activation\":\"gelu\",\"max_position_embeddings\":200}",
      "distilbert.", 0, false, "token_types.weight"},
     {"mpnet", "mpnet", mpnet,
-     "{\"model_type\":\"mpnet\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "mpnet.", 2, false,
-     NULL},
+     "{\"model_type\":\"mpnet\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "mpnet.", 2,
+     false, NULL},
     {"jina-bert-v2", "jina-bert-v2", jina,
      "{\"model_type\":\"bert\"," SIZES
      ",\"max_position_embeddings\":200,\"position_embedding_type\":\"alibi\",\"feed_forward_type\":\"geglu\"}",
      "", 0, false, NULL},
     {"nomic-bert", "nomic-bert", nomic,
-     "{\"model_type\":\"nomic_bert\"," NOMIC_SIZES ",\"rotary_emb_base\":1000,\"rotary_emb_fraction\":1.0,\"causal\":false,\"prenorm\":false}",
+     "{\"model_type\":\"nomic_bert\"," NOMIC_SIZES
+     ",\"rotary_emb_base\":1000,\"rotary_emb_fraction\":1.0,\"causal\":false,\"prenorm\":false}",
      "", 0, false, NULL},
     {"modernbert", "modern-bert", modern,
      "{\"model_type\":\"modernbert\",\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,"
@@ -261,7 +270,8 @@ TEST(vectors_equal_those_of_the_same_weights_as_gguf)
         struct error error = {0};
         make_directory(directory);
         snprintf(path, sizeof path, "%s/model.gguf", directory);
-        make_encoder(path, &(struct encoder_recipe){.family = cases[i].made, .seed = 3, .drop_tensor = cases[i].drop});
+        make_encoder(
+            path, &(struct encoder_recipe){.family = cases[i].made, .seed = 3, .drop_tensor = cases[i].drop});
         assert_ok(gguf_open(&gguf, path, &error), &error);
         compute(gguf, expected);
         write_folder(&cases[i], path, directory);
@@ -288,7 +298,8 @@ TEST(a_setting_that_an_encoder_does_not_compute_is_refused_by_its_name)
          "position_embedding_type \"relative_key\" is not built"},
         {"{\"model_type\":\"roberta\"," SIZES ",\"position_embedding_type\":\"alibi\"}",
          "\"position_embedding_type\" is \"alibi\""},
-        {"{\"model_type\":\"roberta\"," SIZES ",\"max_position_embeddings\":2}", "\"max_position_embeddings\" is 2"},
+        {"{\"model_type\":\"roberta\"," SIZES ",\"max_position_embeddings\":2}",
+         "\"max_position_embeddings\" is 2"},
         {"{\"model_type\":\"nomic_bert\"," NOMIC_SIZES ",\"causal\":true}", "\"causal\" is true"},
         {"{\"model_type\":\"nomic_bert\"," NOMIC_SIZES ",\"prenorm\":true}", "prenorm true is not built"},
         {"{\"model_type\":\"nomic_bert\"," NOMIC_SIZES ",\"rotary_scaling_factor\":2}",
@@ -296,7 +307,8 @@ TEST(a_setting_that_an_encoder_does_not_compute_is_refused_by_its_name)
         {"{\"model_type\":\"mpnet\"," SIZES ",\"relative_attention_num_buckets\":64}",
          "relative_attention_num_buckets 64 is not built"},
         {"{\"model_type\":\"distilbert\",\"sinusoidal_pos_embds\":true}", "\"sinusoidal_pos_embds\" is true"},
-        {"{\"model_type\":\"mistral\"," SIZES ",\"num_key_value_heads\":2,\"sliding_window\":64,\"is_causal\":false}",
+        {"{\"model_type\":\"mistral\"," SIZES
+         ",\"num_key_value_heads\":2,\"sliding_window\":64,\"is_causal\":false}",
          "\"sliding_window\" is 64"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
