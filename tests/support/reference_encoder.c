@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct encoder {
+struct double_encoder {
     struct gguf *gguf;
     char family[32];
     int n, n_layers, n_embd, n_heads, n_kv, head_dim, n_ff, window;
@@ -21,7 +21,7 @@ static void give_up(const char *what)
     abort();
 }
 
-static bool is_of(const struct encoder *e, const char *families)
+static bool is_of(const struct double_encoder *e, const char *families)
 {
     char padded[64], list[128];
     snprintf(padded, sizeof padded, " %s ", e->family);
@@ -31,7 +31,7 @@ static bool is_of(const struct encoder *e, const char *families)
 
 // --- Reading ---
 
-static double read_key(const struct encoder *e, const char *suffix, double otherwise)
+static double read_key(const struct double_encoder *e, const char *suffix, double otherwise)
 {
     char key[128];
     struct error error;
@@ -55,7 +55,7 @@ static double *allocate(size_t n)
 }
 
 // A tensor as doubles; NULL: absent. `layer` below 0: a name without layer.
-static double *load(const struct encoder *e, int layer, const char *name, const char *kind)
+static double *load(const struct double_encoder *e, int layer, const char *name, const char *kind)
 {
     char whole[128];
     if (layer < 0)
@@ -80,8 +80,8 @@ static double *load(const struct encoder *e, int layer, const char *name, const 
 // --- Pieces ---
 
 // out [n, n_out] = x [n, n_in] times rows first, first + 1, ... of the matrix, plus its bias.
-static double *multiply(const struct encoder *e, int layer, const char *name, const double *x, int n_in,
-                        int first, int n_out)
+static double *multiply(const struct double_encoder *e, int layer, const char *name, const double *x,
+                        int n_in, int first, int n_out)
 {
     double *weight = load(e, layer, name, "weight"), *bias = load(e, layer, name, "bias"),
            *out = allocate((size_t)e->n * (size_t)n_out);
@@ -101,7 +101,7 @@ static double *multiply(const struct encoder *e, int layer, const char *name, co
 }
 
 // Each of n_vectors by itself, in place. An absent norm does nothing.
-static void normalize(const struct encoder *e, int layer, const char *name, double *x, int n_vectors,
+static void normalize(const struct double_encoder *e, int layer, const char *name, double *x, int n_vectors,
                       int width)
 {
     double *weight = load(e, layer, name, "weight"), *bias = load(e, layer, name, "bias");
@@ -119,12 +119,12 @@ static void normalize(const struct encoder *e, int layer, const char *name, doub
 }
 
 // ModernBERT: every third layer from the first on sees all; Gemma: every sixth, the last of each.
-static bool is_local(const struct encoder *e, int layer)
+static bool is_local(const struct double_encoder *e, int layer)
 {
     return e->window > 0 && (is_of(e, "modern-bert") ? layer % 3 != 0 : layer % 6 != 5);
 }
 
-static void rotate(const struct encoder *e, int layer, double *x, int n_heads)
+static void rotate(const struct double_encoder *e, int layer, double *x, int n_heads)
 {
     double base = read_key(e, is_local(e, layer) ? "rope.freq_base_swa" : "rope.freq_base", 1e4);
     int half = e->head_dim / 2;
@@ -147,14 +147,15 @@ static int bucket_of(int d)
 }
 
 // Added to the score of key j and query p.
-static double bias_of(const struct encoder *e, const double *buckets, int head, int j, int p)
+static double bias_of(const struct double_encoder *e, const double *buckets, int head, int j, int p)
 {
     if (is_of(e, "jina-bert-v2")) // ALiBi for a power of two of heads
         return -pow(2.0, -8.0 * (head + 1) / e->n_heads) * abs(j - p);
     return buckets ? buckets[bucket_of(j - p) * e->n_heads + head] : 0.0;
 }
 
-static double *attend(const struct encoder *e, int layer, const double *q, const double *k, const double *v)
+static double *attend(const struct double_encoder *e, int layer, const double *q, const double *k,
+                      const double *v)
 {
     int d = e->head_dim, group = e->n_heads / e->n_kv;
     double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
@@ -183,7 +184,7 @@ static double *attend(const struct encoder *e, int layer, const double *q, const
     return out;
 }
 
-static double *attention(const struct encoder *e, int layer, const double *x)
+static double *attention(const struct double_encoder *e, int layer, const double *x)
 {
     int q_width = e->n_heads * e->head_dim, kv_width = e->n_kv * e->head_dim;
     bool fused = is_of(e, "nomic-bert modern-bert");
@@ -205,7 +206,7 @@ static double *attention(const struct encoder *e, int layer, const double *x)
     return out;
 }
 
-static double activate(const struct encoder *e, double x)
+static double activate(const struct double_encoder *e, double x)
 {
     if (is_of(e, "nomic-bert eurobert qwen2"))
         return x / (1.0 + exp(-x));
@@ -214,7 +215,7 @@ static double activate(const struct encoder *e, double x)
     return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
 }
 
-static double *mlp(const struct encoder *e, int layer, const double *x)
+static double *mlp(const struct double_encoder *e, int layer, const double *x)
 {
     bool fused = is_of(e, "jina-bert-v2 modern-bert"), plain = is_of(e, "bert mpnet");
     double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
@@ -235,7 +236,7 @@ static void add(double *x, double *y, size_t n)
     free(y);
 }
 
-static void run_layer(const struct encoder *e, int layer, double *x)
+static void run_layer(const struct double_encoder *e, int layer, double *x)
 {
     size_t n = (size_t)e->n * (size_t)e->n_embd;
     double *input = allocate(n), *branch;
@@ -257,7 +258,7 @@ static void run_layer(const struct encoder *e, int layer, double *x)
 void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids,
                       double *hidden)
 {
-    struct encoder e = {.n = n_ids};
+    struct double_encoder e = {.n = n_ids};
     struct error error;
     struct text family = {0};
     if (gguf_open(&e.gguf, path, &error) != STATUS_OK ||
