@@ -357,6 +357,8 @@ static enum status place_model(struct command_embed *embed, const struct setting
     limits_set_embedding(&wanted, runtime->model, n_longest);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
+    if (status != STATUS_OK && shape->bidirectional)
+        return error_prefix(error, "texts of up to %d tokens (--max-length)", n_longest);
     if (status != STATUS_OK)
         return status;
     struct forward_limits *limits = &runtime->plan.forward;

@@ -550,7 +550,7 @@ static enum status take_relative_bias(struct tensor_search *search)
     const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
     const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
     enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
-    if (status == STATUS_OK && dims[1] % 4 != 0)
+    if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",
                          (long long)dims[1]);
