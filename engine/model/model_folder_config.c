@@ -453,8 +453,7 @@ static void refuse_unknown(struct config *config)
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
-// Attention in both directions in a family that also has causal models. Of windows, Gemma's are known to be
-// as wide on both sides.
+// Attention in both directions in a family that also has causal models, whose windows have no such form.
 static void read_direction(struct config *config)
 {
     const char *both = "use_bidirectional_attention", *causal = "is_causal";
@@ -471,7 +470,7 @@ static void read_direction(struct config *config)
     if (!wanted || config->out->encoder)
         return;
     const struct value *window = find_setting(config, "sliding_window");
-    if (config->out->family->windows == WINDOWS_GIVEN && !is_model_type(config, "gemma3_text") && window)
+    if (config->out->family->windows == WINDOWS_GIVEN && window)
         refuse_setting(config, ERROR_MODEL_FILE, "sliding_window", window);
     gguf_writer_bool(config->keys, format_key(config, "attention.causal", name), false);
 }
@@ -770,6 +769,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         return status;
     if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))
         name = TEXT("jina_bert_v2");
+    if (text_equals_string(name, "gemma3_text") && read_truth(&config, "use_bidirectional_attention", false))
+        name = TEXT("gemma3_text_bidirectional");
     out->family = folder_family_find(name);
     if (!out->family)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",

@@ -473,6 +473,9 @@ static const struct folder_family families[] = {
      GEMMA2_DEFAULTS},
     {"gemma3_text", "gemma3", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true,
      GEMMA3_DEFAULTS},
+    // model_type "gemma3_text" with use_bidirectional_attention: EmbeddingGemma
+    {"gemma3_text_bidirectional", "gemma-embedding", gemma_globals, gemma2_layers, true, true, GELU,
+     WINDOWS_GIVEN, true, GEMMA3_DEFAULTS},
     {"phi3", "phi3", llama_globals, phi3_layers, false, true, SILU, WINDOWS_GIVEN, true, RMS_5(4096)},
     {"phi", "phi2", phi_globals, phi_layers, false, false, GELU, WINDOWS_NEVER, true, PHI_DEFAULTS},
     {"gpt2", "gpt2", gpt2_globals, gpt2_layers, true, false, GELU, WINDOWS_NEVER, false, GPT2_DEFAULTS},

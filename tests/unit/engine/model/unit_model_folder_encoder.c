@@ -94,6 +94,23 @@ static const struct rename euro[] = {{"token_embd", "embed_tokens"},
                                      {"ffn_down", "layers.*.mlp.down_proj"},
                                      {NULL, NULL}};
 
+static const struct rename gemma[] = {{"token_embd", "embed_tokens"},
+                                      {"output_norm", "norm"},
+                                      {"attn_norm", "layers.*.input_layernorm"},
+                                      {"post_attention_norm", "layers.*.post_attention_layernorm"},
+                                      {"ffn_norm", "layers.*.pre_feedforward_layernorm"},
+                                      {"post_ffw_norm", "layers.*.post_feedforward_layernorm"},
+                                      {"attn_q", "layers.*.self_attn.q_proj"},
+                                      {"attn_k", "layers.*.self_attn.k_proj"},
+                                      {"attn_v", "layers.*.self_attn.v_proj"},
+                                      {"attn_q_norm", "layers.*.self_attn.q_norm"},
+                                      {"attn_k_norm", "layers.*.self_attn.k_norm"},
+                                      {"attn_output", "layers.*.self_attn.o_proj"},
+                                      {"ffn_gate", "layers.*.mlp.gate_proj"},
+                                      {"ffn_up", "layers.*.mlp.up_proj"},
+                                      {"ffn_down", "layers.*.mlp.down_proj"},
+                                      {NULL, NULL}};
+
 #define SIZES                                                                                                \
     "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"intermediate_size\":56,"         \
     "\"layer_norm_eps\":1e-6"
@@ -109,6 +126,7 @@ struct encoder_case {
     int first_position; // rows of the position embeddings before the first token's
     bool old_norms;     // gamma and beta
     const char *drop;   // a tensor that the family of the folder lacks
+    bool less_one;      // norm weights are stored without their 1
 };
 
 static const struct encoder_case cases[] = {
@@ -150,6 +168,12 @@ static const struct encoder_case cases[] = {
      "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":160000.0,\"rope_type\":\"default\"},"
      "\"sliding_attention\":{\"rope_theta\":10000.0,\"rope_type\":\"default\"}}}",
      "", 0, false, NULL},
+    {"embeddinggemma", "gemma-embedding", gemma,
+     "{\"model_type\":\"gemma3_text\",\"use_bidirectional_attention\":true,\"hidden_size\":48,"
+     "\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":12,"
+     "\"intermediate_size\":56,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":200,\"sliding_window\":32,"
+     "\"_sliding_window_pattern\":6,\"rope_theta\":160000.0,\"query_pre_attn_scalar\":12}",
+     "model.", 0, false, NULL, true},
     {"eurobert", "eurobert", euro,
      "{\"model_type\":\"eurobert\"," SIZES ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
      "\"hidden_act\":\"silu\",\"rope_theta\":160000,\"max_position_embeddings\":200}",
@@ -208,6 +232,12 @@ static void write_folder(const struct encoder_case *item, const char *gguf_path,
             shape[0] += (uint64_t)item->first_position;
         }
         buffer_add(&data, tensor->data, tensor->size_bytes);
+        for (size_t k = 0; item->less_one && n_dims == 1 && k < tensor->dims[0]; k++) {
+            float weight;
+            memcpy(&weight, data.data + 4 * k, 4);
+            weight -= 1.0f;
+            memcpy(data.data + 4 * k, &weight, 4);
+        }
         put_entry(&writer, name, "F32", n_dims, n_dims == 2 ? shape : shape + 1, data.data, data.size);
         buffer_finish(&data);
     }
