@@ -87,6 +87,15 @@ void pass_embed(struct pass *pass)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
+static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    if (parts & PASS_QUERIES)
+        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    if (parts & PASS_KEYS)
+        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, pass->shape->attention.n_kv_heads);
+}
+
 // QKV projection, or one part of it.
 static void project_heads(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
@@ -96,9 +105,11 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     bool gated = shape->attention.gated;
     struct product products[] = {slot_product(gated ? m->gated.query_gate : m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
-                                 slot_product(m->v, layer, SLOT_ATTN_V)};
+                                 slot_product(m->v, layer, SLOT_ATTN_V),
+                                 slot_product(m->gated.gate, layer, SLOT_ATTN_GATE)};
     bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
-    pass->operations->products(pass->backend, products + !queries, queries + 2 * keys, input, pass->n_rows);
+    int n_products = queries && keys ? (layer->weights[SLOT_ATTN_GATE] ? 4 : 3) : queries + 2 * keys;
+    pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);
     if (gated && queries) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
@@ -108,10 +119,8 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
                                        dim, pass->n_rows);
     }
     enter_phase(pass, PHASE_ATTENTION);
-    if (queries)
-        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
-    if (keys)
-        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
+    if (!pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index, parts);
 }
 
 // Applies rope to queries and keys.
@@ -120,15 +129,16 @@ static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    if (shape->rope.style == ROPE_NONE || tensors->unrotated)
+    bool still = tensors->unrotated && shape->rope.unrotated_own_table;
+    if (shape->rope.style == ROPE_NONE || (tensors->unrotated && !still))
         return;
-    int own = shape->rope.queries_own_table ? 1 : 0;
-    int table = tensors->windowed && shape->rope.n_tables == 2 && !own ? 1 : 0;
+    int own = shape->rope.queries_own_table || still ? 1 : 0;
+    int table = tensors->windowed && shape->rope.n_tables == 2 && !own && !shape->rope.unrotated_own_table;
     if (parts & PASS_QUERIES)
         pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
                                shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
                                own ? own : table);
-    if (parts & PASS_KEYS)
+    if (!still && parts & PASS_KEYS)
         pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
                                shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
 }
@@ -137,18 +147,21 @@ static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
-    int32_t window = shape->bidirectional ? shape->window.n_positions / 2 + 1 : shape->window.n_positions;
+    int32_t window = tensors->windowed ? shape->window.n_positions : 0;
+    if (shape->bidirectional && window)
+        window = window / 2 + 1;
     struct attention_parameters parameters = {.layer = tensors->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
-                                              .window = tensors->windowed ? window : 0,
+                                              .window = shape->window.chunked ? 0 : window,
+                                              .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
-    if (shape->attention.gated)
+    if (shape->attention.gated || pass->forward->layers[index].weights[SLOT_ATTN_GATE])
         pass->operations->activate(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
                                    pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
@@ -170,8 +183,9 @@ static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wa
 }
 
 // branch = MLP(input), gated or plain.
-static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
     struct matrix *hidden = gated ? m->gate : m->up;
@@ -180,6 +194,11 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply_rows(pass, up, input);
+    }
+    if (!gated && pass->shape->activation == ACTIVATION_XIELU) {
+        pass->operations->xielu(pass->backend, hidden, pass->n_rows,
+                                &pass->forward->model->layers[index].xielu);
+    } else if (!gated) {
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
                                    pass->shape->activation);
     }
@@ -212,7 +231,8 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .scale = shape->experts.scale,
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->experts.n_groups,
-                                          .n_groups_used = shape->experts.n_groups_used};
+                                          .n_groups_used = shape->experts.n_groups_used,
+                                          .weighs_inputs = shape->experts.weighs_inputs};
     pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
     multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
@@ -251,6 +271,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     else
         project_heads(pass, index, input, parts);
     rotate_heads(pass, index, parts);
+    if (pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index, parts);
     if (parts & PASS_KEYS)
         pass->operations->kv_store(pass->backend, pass->forward->model->layers[index].store, m->k, m->v);
     if (!(parts & PASS_QUERIES) || (last && pass->step->n_outputs == 0))
@@ -304,7 +326,7 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (layer->weights[SLOT_ROUTER])
         run_experts(pass, layer, input);
     else
-        run_mlp(pass, layer, input);
+        run_mlp(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
 }
 

@@ -84,7 +84,7 @@ static void print_outside(const char *name, const char *text)
 // What the model's files say about embeddings.
 struct embedding_facts {
     bool known; // false: nothing
-    char pooling[512];
+    char pooling[ERROR_TEXT_BYTES];
     struct embedding_defaults defaults;
     struct text prompts; // a JSON object; empty: none
 };
