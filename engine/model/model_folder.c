@@ -38,7 +38,7 @@ struct folder {
     bool *used;                 // [tensor of the folder] some made tensor uses it
     int naming;                 // index into language_names
     bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
-    struct folder_dense dense[MODEL_DENSE_MAX];
+    struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;
     bool has_output; // an output matrix, or the embedding in its place
     uint64_t keys_hash;
@@ -556,6 +556,16 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     return status;
 }
 
+// Adds a tensor that is in memory.
+static bool add_held(struct folder *folder, const struct tensor *tensor)
+{
+    if (!reserve_tensors(folder))
+        return false;
+    folder->origins[folder->n_made] = (struct origin){0};
+    folder->made[folder->n_made++].tensor = *tensor;
+    return true;
+}
+
 static enum status add_divisors(struct folder *folder, struct error *error)
 {
     static const char *const names[] = {"rope_freqs.weight", "rope_factors_short.weight",
@@ -564,61 +574,23 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     for (int i = 0; i < 3; i++) {
         if (!folder->config.divisors[i])
             continue;
-        if (!reserve_tensors(folder))
+        const struct tensor divisors = {.name = text_from_string(names[i]),
+                                        .type = TENSOR_F32,
+                                        .n_dims = 1,
+                                        .dims = {n, 1, 1, 1},
+                                        .data = folder->config.divisors[i],
+                                        .size_bytes = n * sizeof(float)};
+        if (!add_held(folder, &divisors))
             return out_of_memory(error);
-        folder->origins[folder->n_made] = (struct origin){0};
-        folder->made[folder->n_made++].tensor = (struct tensor){.name = text_from_string(names[i]),
-                                                                .type = TENSOR_F32,
-                                                                .n_dims = 1,
-                                                                .dims = {n, 1, 1, 1},
-                                                                .data = folder->config.divisors[i],
-                                                                .size_bytes = n * sizeof(float)};
     }
     return STATUS_OK;
 }
 
-// The linear layers after the pooling, which were read with the folder's small files.
 static enum status add_dense(struct folder *folder, struct error *error)
 {
-    for (int i = 0; i < folder->n_dense; i++) {
-        const struct tensor *parts[] = {&folder->dense[i].weight, &folder->dense[i].bias};
-        for (int part = 0; part < 2 && parts[part]->data; part++) {
-            if (!reserve_tensors(folder))
-                return out_of_memory(error);
-            folder->origins[folder->n_made] = (struct origin){0};
-            folder->made[folder->n_made++].tensor = *parts[part];
-        }
-    }
-    return STATUS_OK;
-}
-
-// Apertus: tensors of one item become keys with an item for each layer.
-static enum status add_xielu(struct folder *folder, struct gguf_writer *keys, struct error *error)
-{
-    static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
-                                           {"alpha_n", "xielu.alpha_n"},
-                                           {"beta", "xielu.beta"},
-                                           {"eps", "xielu.eps"}};
-    int64_t n_layers = folder->config.shape.n_layers;
-    float items[MODEL_LAYERS_MAX];
-    if (strcmp(folder->config.family->activations, "xielu") != 0)
-        return STATUS_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (int64_t layer = 0; layer < n_layers; layer++) {
-            char name[128];
-            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
-            size_t index = safetensors_find(folder->weights, text_from_string(name));
-            const struct tensor *tensor =
-                index == SIZE_MAX ? NULL : &safetensors_at(folder->weights, index)->tensor;
-            if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||
-                tensor_traits(tensor->type)->block_items != 1)
-                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected one item",
-                                 name);
-            tensor_traits(tensor->type)->dequantize(tensor->data, &items[layer], 1);
-            folder->used[index] = true;
-        }
-        gguf_writer_f32s(keys, names[i][1], items, (size_t)n_layers);
-    }
+    for (int i = 0; i < folder->n_dense; i++)
+        if (!add_held(folder, &folder->dense[i]))
+            return out_of_memory(error);
     return STATUS_OK;
 }
 
@@ -675,7 +647,7 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
     if (status == STATUS_OK)
-        status = add_xielu(folder, keys, error);
+        status = folder_add_xielu(&folder->config, folder->weights, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     if (status == STATUS_OK)
@@ -684,34 +656,6 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
 }
 
 // --- Opening ---
-
-// Older folders describe their quantization in hf_quant_config.json instead of config.json.
-static enum status read_quantization(struct folder *folder, const struct folder_files *files,
-                                     struct error *error)
-{
-    static const char name[] = "hf_quant_config.json";
-    struct value json;
-    bool found;
-    enum status status = folder_read_json(files, name, &json, &found, error);
-    if (status != STATUS_OK || !found || folder->config.nvfp4 || folder->config.quantization.method)
-        return status;
-    status = folder_read_quantization(&folder->config, &json, error);
-    return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
-}
-
-static enum status check_config(const struct folder_files *files, const struct value *config,
-                                struct error *error)
-{
-    struct text refused = {0};
-    const struct value *part = value_get(config, "text_config");
-    enum status status = folder_check_keys(files, "config.json", "config.json", config, &refused, error);
-    if (status == STATUS_OK && part)
-        status = folder_check_keys(files, "config.json", "config.json: text_config", part, &refused, error);
-    if (status == STATUS_OK && refused.data)
-        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path,
-                           (int)refused.size, refused.data);
-    return status;
-}
 
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
@@ -729,9 +673,9 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = folder_read_config(&folder->config, &config, keys, &folder->arena, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s/config.json", folder->path);
-    status = check_config(&files, &config, error);
+    status = folder_check_config(&files, &config, error);
     if (status == STATUS_OK)
-        status = read_quantization(folder, &files, error);
+        status = folder_read_quantization_file(&files, &folder->config, error);
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
@@ -757,11 +701,8 @@ static enum status hash_keys(struct folder *folder, const struct gguf_writer *ke
         if (folder->config.divisors[i])
             folder->keys_hash = hash_bytes(folder->config.divisors[i],
                                            folder->config.n_divisors * sizeof(float), folder->keys_hash);
-    for (int i = 0; i < folder->n_dense; i++) {
-        const struct folder_dense *dense = &folder->dense[i];
-        folder->keys_hash = hash_bytes(dense->weight.data, dense->weight.size_bytes, folder->keys_hash);
-        folder->keys_hash = hash_bytes(dense->bias.data, dense->bias.size_bytes, folder->keys_hash);
-    }
+    for (int i = 0; i < folder->n_dense; i++)
+        folder->keys_hash = hash_bytes(folder->dense[i].data, folder->dense[i].size_bytes, folder->keys_hash);
     buffer_finish(&encoded);
     return status;
 }
@@ -775,28 +716,6 @@ static uint64_t hash_content(void *context, struct pool *pool, const struct inte
 static enum status check_files(void *context, struct error *error)
 {
     return safetensors_check_files(((const struct folder *)context)->weights, error);
-}
-
-// Sets general.name to the folder's name, without trailing slashes.
-static enum status put_name(struct folder *folder, struct gguf_writer *keys, const char *path,
-                            struct error *error)
-{
-    size_t end = strlen(path);
-    while (end > 0 && path[end - 1] == '/')
-        end--;
-    size_t start = end;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    static const char part[] =
-        " (its language model alone)"; // vision-language model: the vision part is not computed
-    char *name = arena_allocate(&folder->arena, end - start + sizeof part);
-    if (!name)
-        return out_of_memory(error);
-    memcpy(name, path + start, end - start);
-    memcpy(name + (end - start), part, sizeof part);
-    size_t size = end - start + (folder->config.language_part ? sizeof part - 1 : 0);
-    gguf_writer_text(keys, "general.name", (struct text){name, size});
-    return STATUS_OK;
 }
 
 // Says what of a quantized folder is not used, and what is not held in its type.
@@ -836,7 +755,7 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     if (status == STATUS_OK)
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
-        status = put_name(folder, &keys, path, error);
+        status = folder_put_name(folder->path, folder->config.language_part, &folder->arena, &keys, error);
     if (status == STATUS_OK)
         put_quantization(folder, &keys);
     if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them

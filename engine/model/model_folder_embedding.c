@@ -389,19 +389,21 @@ enum status folder_read_embedding(struct folder_embedding *embedding, struct err
 }
 
 enum status folder_add_pooling(const struct folder_files *files, const char *family, struct gguf_writer *keys,
-                               struct folder_dense dense[MODEL_DENSE_MAX], int *n_dense, struct error *error)
+                               struct tensor dense[2 * MODEL_DENSE_MAX], int *n_dense, struct error *error)
 {
     struct folder_embedding embedding = {.files = files};
     char key[128];
     enum status status = folder_read_embedding(&embedding, error);
     if (status != STATUS_OK)
         return status;
-    *n_dense = embedding.n_dense;
-    memcpy(dense, embedding.dense, sizeof embedding.dense);
     for (int i = 0; i < embedding.n_dense; i++) {
+        const struct folder_dense *layer = &embedding.dense[i];
+        dense[(*n_dense)++] = layer->weight;
+        if (layer->bias.data)
+            dense[(*n_dense)++] = layer->bias;
         snprintf(key, sizeof key, "%s.dense_%d_activation", family, MODEL_DENSE_FIRST + i);
-        if (dense[i].activation)
-            gguf_writer_text(keys, key, text_from_string(dense[i].activation));
+        if (layer->activation)
+            gguf_writer_text(keys, key, text_from_string(layer->activation));
     }
     if (embedding.refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);

@@ -86,7 +86,7 @@ static const struct folder_key keys[] = {
      "add_cross_attention qk_layernorm",
      NULL},
     {"config.json", KEY_READ,
-     "dim n_layers n_heads hidden_dim norm_eps local_attention global_attn_every_n_layers global_rope_theta "
+     "dim n_layers n_heads hidden_dim local_attention global_rope_theta "
      "local_rope_theta rotary_emb_fraction causal sinusoidal_pos_embds pad_token_id is_decoder",
      NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
@@ -292,4 +292,18 @@ enum status folder_check_keys(const struct folder_files *files, const char *file
             return status;
     }
     return STATUS_OK;
+}
+
+enum status folder_check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error)
+{
+    struct text refused = {0};
+    const struct value *part = value_get(config, "text_config");
+    enum status status = folder_check_keys(files, "config.json", "config.json", config, &refused, error);
+    if (status == STATUS_OK && part)
+        status = folder_check_keys(files, "config.json", "config.json: text_config", part, &refused, error);
+    if (status == STATUS_OK && refused.data)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path,
+                           (int)refused.size, refused.data);
+    return status;
 }

@@ -118,6 +118,10 @@ enum status folder_read_config(struct folder_config *config, const struct value 
                                struct gguf_writer *keys, struct arena *arena,
                                struct error *error) WARN_UNUSED;
 
+// Writes xIELU's keys from tensors of the folder, and marks these as used.
+enum status folder_add_xielu(const struct folder_config *config, const struct safetensors *weights,
+                             bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+
 // model_folder_rows.c. Number of rows that the form makes of n_rows rows.
 uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form form, uint64_t n_rows);
 // Returns the folder's row from which row `row` of n_rows is copied.
@@ -143,9 +147,11 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
 // model_folder_nvfp4.c. Whether quantization_config of config.json, or "quantization" of
 // hf_quant_config.json, declares NVFP4 matrices.
 bool folder_is_nvfp4(const struct value *settings);
-// hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
-enum status folder_read_quantization(struct folder_config *config, const struct value *json,
-                                     struct error *error) WARN_UNUSED;
+// Reads hf_quant_config.json, which ModelOpt writes in older folders, where config.json says nothing.
+// STATUS_REFUSE: another quantization.
+struct folder_files;
+enum status folder_read_quantization_file(const struct folder_files *files, struct folder_config *config,
+                                          struct error *error) WARN_UNUSED;
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
@@ -172,6 +178,9 @@ struct folder_files {
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
+// Sets general.name to the folder's name, without trailing slashes.
+enum status folder_put_name(const char *path, bool language_part, struct arena *arena,
+                            struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
@@ -215,6 +224,9 @@ bool folder_key_refuses(const struct folder_key *key, const struct value *value)
 enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
                               const struct value *object, struct text *refused,
                               struct error *error) WARN_UNUSED;
+// Refuses config.json for its first refused key.
+enum status folder_check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error) WARN_UNUSED;
 // Sets *refused, in the arena, unless it is set already: the first reason is kept.
 enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
                           const char *format, ...) PRINTF_LIKE(4, 5) WARN_UNUSED;
@@ -243,5 +255,5 @@ struct folder_embedding {
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
 // Adds the keys of model_folder.h that describe the pooling, and sets the linear layers after it.
 enum status folder_add_pooling(const struct folder_files *files, const char *family, struct gguf_writer *keys,
-                               struct folder_dense dense[MODEL_DENSE_MAX], int *n_dense,
+                               struct tensor dense[2 * MODEL_DENSE_MAX], int *n_dense,
                                struct error *error) WARN_UNUSED;
