@@ -23,7 +23,8 @@ struct limits_wanted {       // 0: derive
     int32_t n_jobs_max;
     int32_t n_drafts_max;        // not derived: 0 is none
     bool hidden_only;            // of struct forward_limits: as many outputs as tokens
-    int32_t n_state_slots;       // in models with recurrent layers; 0: one for each sequence
+    int32_t n_state_slots;       // in models with recurrent layers; 0: derive
+    bool no_snapshots;           // derive one for each sequence, and none to share prefixes with
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.

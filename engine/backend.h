@@ -117,6 +117,11 @@ struct sample_result {
     struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
 };
 
+// Copy of a KV page in all layers. `from` is written by earlier steps alone, `to` by no other copy.
+struct page_copy {
+    int32_t from, to;
+};
+
 // One pass of the model over a batch of tokens: prefill chunks and decode tokens mixed (continuous batching).
 // The caller owns all arrays and must not change them until end returns.
 struct step {
@@ -126,6 +131,8 @@ struct step {
     const int32_t *types;     // [n_tokens] token types; NULL: all 0
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
+    int32_t n_copies;
+    const struct page_copy *copies; // [n_copies] made before the rows are computed
     const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;

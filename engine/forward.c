@@ -418,6 +418,12 @@ static void check_step(const struct forward *forward, const struct step *step)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }
     assert(row == step->n_tokens);
+    for (int32_t i = 0; i < step->n_copies; i++) {
+        const struct page_copy *copy = &step->copies[i];
+        assert(copy->from >= 0 && copy->from < limits->n_pages && copy->to >= 0 &&
+               copy->to < limits->n_pages && copy->from != copy->to);
+        (void)copy;
+    }
     assert(step->output_rows || step->n_outputs == step->n_tokens);
     for (int32_t i = 0; step->output_rows && i < step->n_outputs; i++)
         assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&

@@ -220,6 +220,7 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape,
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
+void gpu_copy_pages(struct gpu_backend *backend, const struct step *step); // step->copies
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 // Sets the number of runs of segments for the step's attention. Called when its padded counts are known.
 void gpu_size_runs(struct gpu_backend *backend);

@@ -303,6 +303,7 @@ static enum status place_model(const struct command_bench *bench, struct runtime
     const struct forward_limits *limits = &bench->limits;
     struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
                                    .n_tokens_max = limits->n_tokens_max,
+                                   .no_snapshots = true,
                                    .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
                                                  forward_page_bytes(bench->model, runtime->device.backend,

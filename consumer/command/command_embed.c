@@ -339,6 +339,7 @@ static enum status place_model(struct command_embed *embed, const struct setting
     if (shape->bidirectional && *n_max)
         *n_max = n_longest; // as sentence-transformers does
     struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max, // 0: derived
+                                   .no_snapshots = true,
                                    .page_bytes = settings->engine.kv_memory_bytes,
                                    .backend = runtime->device.backend,
                                    .device = runtime->device.on_gpu};

@@ -179,13 +179,17 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
         printf("%-11s %-6s %4lld tensors, %.1f MB\n", "weights", tensor_traits((uint32_t)type)->name,
                (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
     }
+    char states[96] = "";
+    if (plan->state_bytes)
+        snprintf(states, sizeof states, "%d states of sequences and %d of shared prefixes %.1f MB, ",
+                 plan->batch.n_sequences_max, plan->batch.n_state_slots - plan->batch.n_sequences_max,
+                 (double)plan->state_bytes / 1e6);
     if (plan->batch.n_pages)
-        printf(
-            "memory      weights %.1f MB, matrices %.1f MB, states %.1f MB, KV %.1f MB for %d pages; %.1f KB "
-            "a token\n",
-            (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
-            (double)plan->state_bytes / 1e6, (double)plan->page_bytes / 1e6, plan->batch.n_pages,
-            (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+        printf("memory      weights %.1f MB, matrices %.1f MB, %sKV %.1f MB for %d pages; %.1f KB "
+               "a token\n",
+               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, states,
+               (double)plan->page_bytes / 1e6, plan->batch.n_pages,
+               (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
@@ -224,10 +228,10 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         }
     buffer_add_format(&out,
                       "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"states\":%llu,\"pages\":%llu,"
-                      "\"n_pages\":%d},",
+                      "\"n_states\":%d,\"n_pages\":%d},",
                       (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
                       (unsigned long long)plan->state_bytes, (unsigned long long)plan->page_bytes,
-                      plan->batch.n_pages);
+                      plan->batch.n_state_slots, plan->batch.n_pages);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
                       (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
     fwrite(out.data, 1, out.size, stdout);

@@ -319,6 +319,14 @@ static void start_phase(struct backend *base, enum step_phase next)
     backend->timing.phase = next;
 }
 
+// Copies one layer of one page.
+static void copy_page(void *context, int32_t item, int thread)
+{
+    struct cpu_backend *backend = context;
+    const struct page_copy *copy = &backend->step->copies[item % backend->step->n_copies];
+    pages_copy(&backend->pages, item / backend->step->n_copies, copy->to, copy->from);
+}
+
 static void begin_step(struct backend *base, const struct step *step)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
@@ -343,6 +351,9 @@ static void begin_step(struct backend *base, const struct step *step)
     assert(row == step->n_tokens);
     if (backend->attention)
         attention_begin(backend->attention, (struct attention_sequences){step->sequences, step->n_sequences});
+    if (backend->pages.memory && step->n_copies)
+        spread_rows(backend, step->n_copies * backend->pages.shape.n_layers,
+                    (int64_t)(backend->pages.page_bytes / sizeof(float)), copy_page, backend);
 }
 
 static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)

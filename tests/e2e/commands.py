@@ -544,6 +544,25 @@ def a_stop_while_the_model_loads_ends_the_start(test):
     assert len(test.answers()) == 1
 
 
+def stop_while_it_reads_its_options(test, *lines):
+    """Its options come from a pipe, so that the instant is known: before it does anything else."""
+    command, *options = lines
+    if not os.path.exists(test.path("options")):
+        os.mkfifo(test.path("options"))
+    started = test.start(command, "--config", "options")
+    with open(test.path("options"), "w", encoding="ascii") as pipe:  # once the command has opened it, too
+        started.send_signal(signal.SIGTERM)
+        pipe.write("\n".join(options) + "\n")
+    return test.wait(started)
+
+
+@case
+def a_worker_that_is_stopped_at_once_ends_cleanly(test):
+    """SIGTERM ended the process there, which a supervisor takes for a failure."""
+    worker = stop_while_it_reads_its_options(test, "work", f"model = {test.model}")
+    assert worker.status == 0 and "no job was taken" in worker.err, worker
+
+
 @case
 def a_worker_waits_for_jobs_and_takes_them_when_they_come(test):
     worker = work(test)
