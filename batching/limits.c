@@ -1,5 +1,7 @@
 #include "batching/limits.h"
 
+#include "engine/embedding.h"
+
 #include "batching/speculation.h"
 
 #include <stdio.h>
@@ -414,6 +416,11 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
                           const struct limits_wanted *wanted, struct error *error)
 {
     struct attempt attempt = {.model = model, .wanted = wanted, .available_bytes = available_bytes};
+    if (!wanted->hidden_only && !model_has_logits(model))
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "%s (%s) %s: it generates no text; sheaf embed computes its embeddings", model->name,
+                         model_family_name(model),
+                         model->shape.bidirectional ? "attends in both directions" : "has no output matrix");
     if (wanted->n_device_layers > model->shape.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
@@ -421,6 +428,26 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
     return choose_plan(plan, &attempt) ? STATUS_OK : refuse_plan(&attempt, plan, error);
+}
+
+void limits_set_embedding(struct limits_wanted *wanted, const struct model *model, int32_t n_longest)
+{
+    static const enum kv_type type = KV_F32;
+    enum { TEXTS_A_STEP_MAX = 64 };
+    wanted->hidden_only = true;
+    bool few = wanted->n_tokens_max && wanted->n_tokens_max < TEXTS_A_STEP_MAX;
+    if (!model->shape.delta.n_layers) // else fewer texts are derived: each has a state in memory
+        wanted->n_sequences_max = few ? wanted->n_tokens_max : TEXTS_A_STEP_MAX;
+    if (!model->shape.bidirectional)
+        return;
+    struct batch_limits batch = {0};
+    set_counts(&batch, wanted, wanted->device);
+    struct forward_limits limits = {.n_tokens_max = batch.n_tokens_max,
+                                    .n_sequences_max = batch.n_sequences_max,
+                                    .page_positions = batch.page_positions};
+    wanted->kv_type = &type;
+    wanted->page_bytes = (uint64_t)embedder_pages(&limits, n_longest) *
+                         forward_page_bytes(model, wanted->backend, batch.page_positions, type);
 }
 
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,

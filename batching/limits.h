@@ -63,6 +63,10 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t available_bytes,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 
+// Completes `wanted` for embeddings of texts of up to n_longest tokens. With bidirectional attention: float32
+// pages for the keys and values of one layer and the longest text.
+void limits_set_embedding(struct limits_wanted *wanted, const struct model *model, int32_t n_longest);
+
 // Limits and bytes of the second computation on the CPU (engine/cross_check.h): with the plan's number of
 // pages, or fewer if the memory does not hold them. `host_available_bytes` was measured before the plan's
 // allocations; the plan's host part is subtracted here. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY.

@@ -75,6 +75,9 @@ struct step_sequence {
     // The pages already hold the positions below n_stored. Rows of such positions are computed for their
     // outputs but not stored, because other sequences may read these pages in the same step.
     int32_t n_stored;
+    // Bidirectional attention: positions of the whole text, which every row sees and the pages hold before the
+    // first attend. 0: causal, a row sees the positions up to its own.
+    int32_t n_text;
     // In models with recurrent layers: the slot with the state after `position` tokens, and the slot that gets
     // the state after position + n_tokens tokens. They may be equal; if they differ, state_in is unchanged, so
     // it can serve other sequences too. At position 0 state_in is not read: a sequence begins with the zero
@@ -128,6 +131,7 @@ struct step {
     int32_t n_tokens;
     const int32_t *tokens;    // [n_tokens]; -1 - j: output j of the previous step
     const int32_t *positions; // [n_tokens]
+    const int32_t *types;     // [n_tokens] token types; NULL: all 0
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
     int32_t n_copies;
@@ -135,7 +139,8 @@ struct step {
     const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;
-    const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
+    // [n_outputs], ascending: the rows for which logits are computed; NULL: all rows
+    const int32_t *output_rows;
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
     // Called before the samples' masks are read, any number of times; returns when they are complete. NULL:
     // they are complete.
@@ -170,10 +175,16 @@ struct attention_parameters {
     int32_t layer;
     int32_t n_heads;
     float scale;
-    float softcap;        // 0: none; else cap * tanh(x / cap)
-    int32_t window;       // sliding window in positions, including the row's own; 0: unlimited
+    float softcap; // 0: none; else cap * tanh(x / cap)
+    // sliding window in positions, including the row's own; in bidirectional attention also as many from the
+    // row on; 0: unlimited
+    int32_t window;
     int32_t chunk;        // a row sees the positions from the last multiple of this on; 0: unlimited
-    float alibi_bias_max; // 0: none
+    float alibi_bias_max; // 0: none; else the bias is proportional to the distance
+    // Biases of scores by the key's position minus the row's, d: item head * (n_items / n_heads) +
+    // relative_center + d; d up to 16 beyond the longest text are read. NULL: none
+    const struct weight *relative_bias;
+    int32_t relative_center;
     // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
     const struct weight *sinks;
 };
@@ -294,10 +305,10 @@ struct backend_operations {
     bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
-    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given); a token beyond the
-    // table's rows gets row 0.
+    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] and types_table[types[r]] when given); a
+    // token beyond the table's rows gets row 0.
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
-                  const struct weight *positions_table);
+                  const struct weight *positions_table, const struct weight *types_table);
     // `out` may be `in`.
     void (*norm)(struct backend *backend, struct matrix *out, const struct matrix *in, int32_t n_rows,
                  const struct norm_parameters *parameters);
@@ -311,10 +322,11 @@ struct backend_operations {
     // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may still be
     // unrotated.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
-    // out[r] = causal attention (multi-head, grouped-query or multi-query) of row r over its sequence's
-    // pages, including its own position.
+    // out[r] = attention (multi-head, grouped-query or multi-query) of row r over its sequence's pages,
+    // including its own position: causal, or bidirectional by the sequence's n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
+    bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // out = activation(gate) * up; up NULL: activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);

@@ -78,22 +78,23 @@ static void enter_phase(struct pass *pass, enum step_phase phase)
     pass->operations->phase(pass->backend, phase);
 }
 
-static void embed_tokens(struct pass *pass)
+void pass_embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     enter_phase(pass, PHASE_EMBED);
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
-                            forward->position_embd);
+                            forward->position_embd, forward->token_types);
     if (forward->embd_norm)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
-static void normalize_queries_and_keys(struct pass *pass, int32_t index)
+static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model *model = pass->forward->model;
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
-    if (model->layers[index].kv_layer == index)
+    if (parts & PASS_QUERIES)
+        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    if (parts & PASS_KEYS && model->layers[index].kv_layer == index)
         normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
 }
 
@@ -136,8 +137,8 @@ static void make_values(struct pass *pass, int32_t index, bool from_keys)
     pass->operations->norm(pass->backend, m->v, m->v, pass->n_rows, &parameters);
 }
 
-// QKV projection; only the queries' in a layer that reads another's keys and values.
-static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
+// QKV projection, or one part of it; only the queries' in a layer that reads another's keys and values.
+static void project_heads(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -148,10 +149,12 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V),
                                  slot_product(m->gated.gate, layer, SLOT_ATTN_GATE)};
-    bool own = model->layers[index].kv_layer == index, from_keys = own && !layer->weights[SLOT_ATTN_V];
-    int n_products = layer->weights[SLOT_ATTN_GATE] ? 4 : !own ? 1 : from_keys ? 2 : 3;
-    pass->operations->products(pass->backend, products, n_products, input, pass->n_rows);
-    if (gated) {
+    bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
+    bool own = keys && model->layers[index].kv_layer == index, from_keys = own && !layer->weights[SLOT_ATTN_V];
+    int n_keys = !own ? 0 : from_keys ? 1 : 2;
+    int n_products = queries && layer->weights[SLOT_ATTN_GATE] ? 4 : queries + n_keys;
+    pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);
+    if (gated && queries) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
         pass->operations->copy_columns(pass->backend, m->q, to, m->gated.query_gate, query, n_heads, dim,
@@ -163,7 +166,7 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     if (own && model->family->values_normalized)
         make_values(pass, index, from_keys);
     if (!model->family->norm_after_rope)
-        normalize_queries_and_keys(pass, index);
+        normalize_queries_and_keys(pass, index, parts);
 }
 
 static void rotate_matrix(struct pass *pass, struct matrix *x, int32_t n_heads, int32_t head_dim, int table)
@@ -173,7 +176,7 @@ static void rotate_matrix(struct pass *pass, struct matrix *x, int32_t n_heads, 
 }
 
 // Applies rope to queries and keys.
-static void rotate_heads(struct pass *pass, int32_t index)
+static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct model *model = pass->forward->model;
     const struct model_layer *tensors = &model->layers[index];
@@ -185,8 +188,9 @@ static void rotate_heads(struct pass *pass, int32_t index)
         return;
     int own = shape->rope.queries_own_table || still ? 1 : 0;
     int table = tensors->windowed && shape->rope.n_tables == 2 && !own && !shape->rope.unrotated_own_table;
-    rotate_matrix(pass, m->q, shape->attention.n_heads, heads.key_dim, own ? own : table);
-    if (!still && tensors->kv_layer == index)
+    if (parts & PASS_QUERIES)
+        rotate_matrix(pass, m->q, shape->attention.n_heads, heads.key_dim, own ? own : table);
+    if (!still && parts & PASS_KEYS && tensors->kv_layer == index)
         rotate_matrix(pass, m->k, heads.n_kv_heads, heads.key_dim, table);
 }
 
@@ -196,6 +200,8 @@ static void attend_pages(struct pass *pass, int32_t index)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct model_layer *source = &pass->forward->model->layers[tensors->kv_layer];
     int32_t window = tensors->windowed ? shape->window.n_positions : 0;
+    if (shape->bidirectional && window)
+        window = window / 2 + 1;
     struct attention_parameters parameters = {.layer = source->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
@@ -203,6 +209,8 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
+                                              .relative_bias = pass->forward->relative_bias,
+                                              .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
     if (shape->attention.gated || pass->forward->layers[index].weights[SLOT_ATTN_GATE])
@@ -326,13 +334,17 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
     pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
 }
 
-// Residual sum: x += branch, after the post-norm if the family has one.
+// Residual sum: x += branch, after the post-norm or before it if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
     struct matrix *branch = pass->forward->matrices.branch;
-    if (layer->weights[post_norm])
+    bool has_norm = layer->weights[post_norm] != NULL,
+         sum_first = pass->forward->model->family->normed_after_sum;
+    if (has_norm && !sum_first)
         normalize_slot(pass, branch, branch, layer, post_norm, false);
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
+    if (has_norm && sum_first)
+        normalize_slot(pass, pass->x, pass->x, layer, post_norm, false);
 }
 
 // The last layer with keys and values, or a state, of its own.
@@ -344,8 +356,9 @@ static int32_t last_stored(const struct model *model)
     return layer;
 }
 
-// branch = attention(input). False: a last layer without outputs, of which only the keys and values are needed.
-static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, bool normed_wanted)
+// branch = attention(input). False: only the keys and values are wanted, as of a last layer without outputs.
+static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts,
+                          bool normed_wanted)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -355,13 +368,13 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     if (pass->shape->latent.dim)
         latent_project(pass, layer, input);
     else
-        project_heads(pass, index, input);
-    rotate_heads(pass, index);
+        project_heads(pass, index, input, parts);
+    rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
-        normalize_queries_and_keys(pass, index);
-    if (tensors->kv_layer == index)
+        normalize_queries_and_keys(pass, index, parts);
+    if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
-    if (last && pass->step->n_outputs == 0)
+    if (!(parts & PASS_QUERIES) || (last && pass->step->n_outputs == 0))
         return false;
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
@@ -387,7 +400,7 @@ static bool run_recurrent(struct pass *pass, int32_t index, const struct matrix 
     return true;
 }
 
-static void run_layer(struct pass *pass, int32_t index)
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     bool parallel = pass->shape->parallel_residual;
@@ -404,7 +417,7 @@ static void run_layer(struct pass *pass, int32_t index)
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
     if (tensors->recurrent ? !run_recurrent(pass, index, seen)
-                           : !run_attention(pass, index, seen, parallel && !ffn_normed))
+                           : !run_attention(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
@@ -509,12 +522,16 @@ static void check_step(const struct forward *forward, const struct step *step)
         assert(sequence->first_row == row && sequence->n_tokens > 0 &&
                sequence->n_tokens <= step->n_tokens - row);
         assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_tokens);
+        assert(shape->bidirectional == (sequence->n_text > 0));
+        assert(!sequence->n_text || (sequence->n_text <= shape->n_context &&
+                                     sequence->position <= sequence->n_text - sequence->n_tokens));
         for (int32_t j = 0; j < sequence->n_tokens; j++, row++) {
             assert(step->tokens[row] >= -limits->n_outputs_max && step->tokens[row] < shape->n_vocab);
             assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
         int32_t n_pages = (sequence->position + sequence->n_tokens - 1) / limits->page_positions + 1;
+        n_pages = sequence->n_text ? (sequence->n_text - 1) / limits->page_positions + 1 : n_pages;
         for (int32_t j = 0; j < n_pages; j++)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }
@@ -525,7 +542,8 @@ static void check_step(const struct forward *forward, const struct step *step)
                copy->to < limits->n_pages && copy->from != copy->to);
         (void)copy;
     }
-    for (int32_t i = 0; i < step->n_outputs; i++)
+    assert(step->output_rows || step->n_outputs == step->n_tokens);
+    for (int32_t i = 0; step->output_rows && i < step->n_outputs; i++)
         assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&
                step->output_rows[i] < step->n_tokens);
     (void)row;
@@ -533,8 +551,7 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
-static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
     check_slots(forward, step);
@@ -551,14 +568,21 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
                         .heads = forward->matrices.heads};
     await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
-    embed_tokens(&pass);
+    return pass;
+}
+
+// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
+static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+{
+    struct pass pass = pass_begin(forward, step, stops);
+    pass_embed(&pass);
     if (pass.shape->n_layer_input)
         inputs_compute(&pass);
     if (pass.shape->altup.n)
         altup_begin(&pass);
     int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
     for (int32_t i = 0; i < n_layers; i++)
-        run_layer(&pass, i);
+        pass_run_layer(&pass, i, PASS_QUERIES | PASS_KEYS);
     if (pass.shape->altup.n && step->n_outputs)
         altup_end(&pass);
     return pass;
@@ -588,14 +612,23 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
     return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
 }
 
+void pass_read_hidden(struct pass *pass, float *hidden)
+{
+    const struct forward *forward = pass->forward;
+    struct matrix *out = pass->x;
+    if (forward->output_norm) {
+        out = pass->normed;
+        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias, false);
+    }
+    pass->operations->read(pass->backend, out, pass->n_rows, hidden);
+}
+
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden, struct error *error)
 {
     assert(forward->limits.hidden_only && !step->samples);
     struct pass pass = enqueue_layers(forward, step, true);
-    if (step->n_outputs > 0) {
-        normalize_rows(&pass, pass.normed, pass.x, forward->output_norm, forward->output_norm_bias, false);
-        pass.operations->read(pass.backend, pass.normed, step->n_outputs, hidden);
-    }
+    if (step->n_outputs > 0)
+        pass_read_hidden(&pass, hidden);
     return forward->backend->operations.end(forward->backend, NULL, error);
 }
 

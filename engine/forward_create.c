@@ -54,6 +54,7 @@ static const struct {
     }
     GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(token_types, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(layer_embd, WEIGHT_TABLE, LAYER_BEFORE),
@@ -131,6 +132,8 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         if (global_weights[i].layer == layer)
             sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
+    if (layer == LAYER_BEFORE)
+        sum += relative_bias_bytes(model);
     if (layer < 0 || layer >= model->shape.n_layers)
         return sum;
     const struct model_layer *tensors = &model->layers[layer];
@@ -153,7 +156,7 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-// The norm whose output is the input of a layer's gate and up projections (run_layer). Its items are copied
+// The norm whose output is the input of a layer's gate and up projections (pass_run_layer). Its items are copied
 // when they are loaded, because tensors that are computed on loading exist in memory one at a time.
 struct gate_input {
     enum layer_slot norm; // SLOT_COUNT: no such norm, or the backend does not need it
@@ -238,6 +241,8 @@ static enum status load_weights(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          model->shape.n_layers);
     enum status status = load_globals(loading);
+    if (status == STATUS_OK)
+        status = relative_bias_create(forward, loading->error);
     for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
         status = load_layer(loading, layer);
     return status;
@@ -429,6 +434,10 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its layers differ, or share keys and values",
                          model_family_name(forward->model), forward->backend->device.name);
+    if (shape->bidirectional && !forward->backend->operations.attends_both_ways)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                          "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
+                         model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
@@ -439,6 +448,7 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);
+    assert(!shape->bidirectional || forward->limits.hidden_only);
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
@@ -488,6 +498,7 @@ static void destroy_weight(struct backend *backend, struct weight *weight)
 
 static void destroy_weights(struct forward *forward)
 {
+    destroy_weight(forward->backend, forward->relative_bias);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));
     for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)

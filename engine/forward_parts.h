@@ -84,7 +84,7 @@ struct forward {
     struct backend *backend;
     struct forward_limits limits;
     struct forward_layer *layers; // [n_layers]
-    struct weight *token_embd, *position_embd, *embd_norm, *embd_norm_bias;
+    struct weight *token_embd, *position_embd, *token_types, *embd_norm, *embd_norm_bias, *relative_bias;
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
@@ -121,6 +121,23 @@ void altup_keep_outputs(struct pass *pass); // reduces the parts and laurel to t
 void altup_add_laurel(struct pass *pass);
 void altup_correct(struct pass *pass, int32_t index); // with the layer's own input
 void altup_end(struct pass *pass);                    // x = mean of all parts
+// The parts of a pass (forward.c), for forward_text.c. After pass_begin the backend's end must follow.
+enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
+// `stops`: see struct step.
+struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
+void pass_embed(struct pass *pass);
+// A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
+// Reads the hidden states of the pass's rows, after the output norm.
+void pass_read_hidden(struct pass *pass, float *hidden);
+
+// Biases by distance (relative_bias.c) from the model's tensor of buckets.
+enum status relative_bias_create(struct forward *forward, struct error *error) WARN_UNUSED;
+uint64_t relative_bias_bytes(const struct model *model);
+static inline int32_t relative_bias_center(const struct model_shape *shape)
+{
+    return shape->n_context - 1 + 16;
+}
 
 // Latent attention (forward_latent.c).
 // Creates SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has both in one matrix, SLOT_ATTN_KV_B.

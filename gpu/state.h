@@ -241,7 +241,7 @@ void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *row
 bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table);
+               const struct weight *positions_table, const struct weight *types_table);
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
               const struct norm_parameters *parameters);
 void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

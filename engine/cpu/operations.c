@@ -46,7 +46,7 @@ struct row_work {
     struct cpu_backend *backend;
     struct matrix *out;
     const struct matrix *in, *other;
-    const struct weight *weight, *bias;
+    const struct weight *weight, *bias, *types;
     struct row_scaling scaling;
     struct row_heads heads;
     struct pages *pages;
@@ -80,22 +80,30 @@ static void embed_row(void *context, int32_t row, int thread)
     table_row(work->weight, backend->step->tokens[row], out);
     if (work->scaling.scale != 1.0f)
         backend->kernels.rows.scale_cap(out, n, work->scaling.scale, 0.0f);
+    float *added = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
     if (work->bias) {
-        float *position = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
-        table_row(work->bias, backend->step->positions[row], position);
-        backend->kernels.rows.add_scaled(out, position, 1.0f, n);
+        table_row(work->bias, backend->step->positions[row], added);
+        backend->kernels.rows.add_scaled(out, added, 1.0f, n);
+    }
+    if (work->types) {
+        table_row(work->types, backend->step->types ? backend->step->types[row] : 0, added);
+        backend->kernels.rows.add_scaled(out, added, 1.0f, n);
     }
 }
 
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table)
+               const struct weight *positions_table, const struct weight *types_table)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
     assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_tokens <= out->n_rows_max);
-    struct row_work work = {
-        .backend = backend, .out = out, .weight = table, .bias = positions_table, .scaling.scale = scale};
+    struct row_work work = {.backend = backend,
+                            .out = out,
+                            .weight = table,
+                            .bias = positions_table,
+                            .types = types_table,
+                            .scaling.scale = scale};
     spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
                 &work); // factor 4: rows are widened in plain C
 }
@@ -531,9 +539,16 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     assert(q->n_cols == parameters->n_heads * shape->key_dim &&
            out->n_cols == parameters->n_heads * shape->value_dim);
     assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
+    assert(!parameters->relative_bias || parameters->relative_bias->n_items % parameters->n_heads == 0);
+    struct attention_vectors vectors = {0};
+    if (parameters->sinks)
+        vectors.sinks = parameters->sinks->items;
+    if (parameters->relative_bias) {
+        vectors.relative_bias = parameters->relative_bias->items;
+        vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
+    }
     attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
-                  (struct attention_rows){out->items, out->stride},
-                  parameters->sinks ? parameters->sinks->items : NULL);
+                  (struct attention_rows){out->items, out->stride}, &vectors);
 }
 
 // ---- results ----

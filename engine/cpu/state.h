@@ -131,7 +131,7 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
 void prepare_products(struct cpu_backend *backend, const struct packed *weight, const struct packed *last,
                       const float *x, int64_t stride, int32_t n_rows, unsigned forms);
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table);
+               const struct weight *positions_table, const struct weight *types_table);
 void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
               const struct norm_parameters *parameters);
 void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,

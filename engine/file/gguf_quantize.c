@@ -34,9 +34,9 @@ static bool has_part(struct text name, const char *part)
 
 static bool stays_float(const struct tensor *tensor)
 {
-    static const char *const parts[] = {"norm",         "position_embd", "rope_",
-                                        "ffn_gate_inp", "ssm_conv1d",    ".bias",
-                                        "altup",        "laurel",        "per_layer_model_proj"};
+    static const char *const parts[] = {"norm",   "position_embd", "token_types", "attn_rel_b",          "rope_",
+                                        "ffn_gate_inp", "ssm_conv1d", "dense_",      ".bias", "altup",
+                                        "laurel", "per_layer_model_proj"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;
@@ -252,7 +252,8 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
                          (int)tensor->name.size, tensor->name.data);
     made->kept = has_part(tensor->name, "token_embd.weight") || // and per_layer_token_embd
-                 text_equals_string(tensor->name, "position_embd.weight") || is_made_at_once(tensor);
+                 text_equals_string(tensor->name, "position_embd.weight") ||
+                 text_equals_string(tensor->name, "token_types.weight") || is_made_at_once(tensor);
     return STATUS_OK;
 }
 

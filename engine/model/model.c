@@ -95,6 +95,11 @@ void model_close(struct model *model)
     free(model);
 }
 
+bool model_has_logits(const struct model *model)
+{
+    return !model->shape.bidirectional && !gguf_has(model->gguf, MODEL_FOLDER_NO_OUTPUT);
+}
+
 const char *model_family_name(const struct model *model)
 {
     return model->family->name;

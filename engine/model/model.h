@@ -35,7 +35,7 @@ enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are sele
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
-    int32_t n_layers;            // layers with attention; the others are recurrent
+    int32_t n_layers;            // layers with pages: those with attention; 1 if bidirectional
     bool gated;                  // the output is multiplied by sigmoid(gate), a gate per item, from attn_q
     float scale;                 // multiplies q.k
     float softcap;               // 0: none
@@ -81,9 +81,11 @@ struct xielu {
 };
 
 struct window_shape {
-    int32_t n_positions; // positions that a windowed layer sees; 0: no windows
-    bool chunked;        // windows do not slide: a row sees the positions from the last multiple on
-    int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
+    // positions that a windowed layer sees, the own one last, or if bidirectional in the middle of one more;
+    // 0: no windows
+    int32_t n_positions;
+    bool chunked;    // windows do not slide: a row sees the positions from the last multiple on
+    int32_t pattern; // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
 struct rope_shape {
@@ -119,6 +121,7 @@ struct model_shape {
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;               // the largest of all layers
     enum activation_kind activation;
+    bool bidirectional;               // a token also attends to the later tokens of its text
     struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
@@ -205,7 +208,7 @@ struct model_layer {
     bool unrotated;     // the layer does not rotate queries and keys
     struct xielu xielu; // with ACTIVATION_XIELU
     bool recurrent;     // the gated delta rule in place of attention
-    int32_t store;      // number among the layers with attention, or among the recurrent layers
+    int32_t store; // number among the layers with attention, or among the recurrent layers; bidirectional: 0
     int32_t n_ff;
     int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
     float output_scale; // multiplies the layer's output; 1: none
@@ -214,14 +217,22 @@ struct model_layer {
     float sparsity;
 };
 
+// Tensors of linear layers after the pooling are dense_2, dense_3, ... (their places in modules.json).
+enum { MODEL_DENSE_FIRST = 2, MODEL_DENSE_MAX = 4 };
+
 struct model {
     struct gguf *gguf;
     const struct family *family;
     struct model_shape shape;
-    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
-        output_bias;
+    struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
+        output_norm_bias, output, output_bias;
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
+    // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
+    struct tensor relative_bias;
+    struct {
+        struct tensor weight, bias;
+    } dense[MODEL_DENSE_MAX];   // linear layers after the pooling of an embedding model, in order
     struct model_layer *layers; // [n_layers]
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
@@ -250,6 +261,8 @@ enum status model_open(struct model **model, const char *path, struct error *err
 // The same from an opened file. Takes ownership of `gguf`, also on failure.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
+// Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
+bool model_has_logits(const struct model *model);
 // Whether a layer has experts in place of an MLP.
 bool model_has_experts(const struct model_shape *shape, int32_t layer);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix

@@ -37,6 +37,10 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_PROMPT        "huggingface.embedding_prompt"
 #define MODEL_FOLDER_TOKENS_MAX    "huggingface.embedding_tokens_max"
 #define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
+// All prompts by name, as a JSON object.
+#define MODEL_FOLDER_PROMPTS "huggingface.embedding_prompts"
+// A decoder saved without its output matrix, as embedding models are: it has no logits.
+#define MODEL_FOLDER_NO_OUTPUT "huggingface.no_output"
 
 // Opens a GGUF file or a folder. Errors: STATUS_REFUSE. The text names an unknown architecture, a setting
 // that this version can't compute, or a tensor without a place.

@@ -592,6 +592,21 @@ static const struct folder_rule gemma3n_layers[] = {
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
+#define BERT_DEFAULTS                                                                                        \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":0}"
+#define ROBERTA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":1}"
+#define DISTILBERT_DEFAULTS                                                                                  \
+    "{\"dim\":768,\"n_layers\":6,\"n_heads\":12,\"hidden_dim\":3072,\"layer_norm_eps\":1e-12,"               \
+    "\"max_position_embeddings\":512}"
+#define NOMIC_DEFAULTS                                                                                       \
+    "{\"layer_norm_eps\":1e-12,\"rotary_emb_base\":1000.0,\"max_position_embeddings\":2048}"
+#define MODERNBERT_DEFAULTS                                                                                  \
+    "{\"hidden_size\":768,\"num_hidden_layers\":22,\"num_attention_heads\":12,\"intermediate_size\":1152,"   \
+    "\"norm_eps\":1e-5,\"max_position_embeddings\":8192,\"global_rope_theta\":160000.0,"                     \
+    "\"local_rope_theta\":10000.0,\"local_attention\":128,\"global_attn_every_n_layers\":3}"
 #define OLMO3_DEFAULTS     "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
 #define INTERNLM2_DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"max_position_embeddings\":2048}"
 #define PHIMOE_DEFAULTS                                                                                      \
@@ -760,6 +775,29 @@ static const struct folder_family families[] = {
      true, GEMMA4_UNIFIED_DEFAULTS},
     {"gemma3n_text", "gemma3n", gemma3n_globals, gemma3n_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
      GEMMA3N_DEFAULTS},
+    {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
+     BERT_DEFAULTS},
+    {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"xlm-roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"camembert", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"distilbert", "bert", folder_distilbert_globals, folder_distilbert_layers, true, false, GELU,
+     WINDOWS_NEVER, false, DISTILBERT_DEFAULTS},
+    {"mpnet", "mpnet", folder_mpnet_globals, folder_mpnet_layers, true, false, GELU, WINDOWS_NEVER, false,
+     ROBERTA_DEFAULTS},
+    {"nomic_bert", "nomic-bert", folder_nomic_globals, folder_nomic_layers, true, true, "swiglu " SILU,
+     WINDOWS_NEVER, true, NOMIC_DEFAULTS},
+    // model_type "bert" with position_embedding_type "alibi"
+    {"jina_bert_v2", "jina-bert-v2", folder_bert_globals, folder_jina_layers, true, true, GELU, WINDOWS_NEVER,
+     false, BERT_DEFAULTS},
+    {"modernbert", "modern-bert", folder_modernbert_globals, folder_modernbert_layers, true, true,
+     SILU " " GELU, WINDOWS_GIVEN, true, MODERNBERT_DEFAULTS},
+    {"eurobert", "eurobert", llama_globals, qwen2_layers, true, true, SILU, WINDOWS_NEVER, true, RMS_5(8192)},
+    // model_type "gemma3_text" with use_bidirectional_attention: EmbeddingGemma
+    {"gemma3_text_bidirectional", "gemma-embedding", gemma_globals, gemma2_layers, true, true, GELU,
+     WINDOWS_GIVEN, true, GEMMA3_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)

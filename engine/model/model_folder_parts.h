@@ -6,6 +6,7 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model.h"
 #include "engine/model/model_folder_quantized.h"
 #include "schemas/value.h"
 
@@ -20,6 +21,7 @@ enum folder_form {
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
+    FORM_POSITIONS,            // without the rows before shape.first_position
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
@@ -68,6 +70,14 @@ struct folder_family {
     const char *defaults; // settings that config.json may omit, as JSON; NULL: none
 };
 
+// model_folder_encoders.c
+extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], folder_roberta_globals[],
+    folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
+    folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
+    folder_modernbert_globals[], folder_modernbert_layers[];
+// Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
+bool folder_is_head(struct text name);
+
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
 const char *folder_family_name_at(size_t index);                        // a model_type; NULL past the end
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
@@ -85,6 +95,7 @@ struct folder_delta {
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
     struct folder_delta delta;
+    int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
 
@@ -97,6 +108,8 @@ struct folder_config {
     const float *divisors[3];
     size_t n_divisors;
     int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
+    bool encoder;                            // bidirectional attention; no output matrix
+    bool headless;                           // a decoder may lack its output matrix
     bool language_part;                      // a vision-language model: tensor names have another prefix
     bool nvfp4;                              // matrices may be stored in NVFP4
     struct folder_quantization quantization; // or otherwise quantized
@@ -139,9 +152,11 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
 // model_folder_nvfp4.c. Whether quantization_config of config.json, or "quantization" of
 // hf_quant_config.json, declares NVFP4 matrices.
 bool folder_is_nvfp4(const struct value *settings);
-// hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
-enum status folder_read_quantization(struct folder_config *config, const struct value *json,
-                                     struct error *error) WARN_UNUSED;
+// Reads hf_quant_config.json, which ModelOpt writes in older folders, where config.json says nothing.
+// STATUS_REFUSE: another quantization.
+struct folder_files;
+enum status folder_read_quantization_file(const struct folder_files *files, struct folder_config *config,
+                                          struct error *error) WARN_UNUSED;
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
@@ -172,6 +187,9 @@ struct folder_files {
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
+// Sets general.name to the folder's name, without trailing slashes.
+enum status folder_put_name(const char *path, bool language_part, struct arena *arena,
+                            struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
@@ -215,25 +233,36 @@ bool folder_key_refuses(const struct folder_key *key, const struct value *value)
 enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
                               const struct value *object, struct text *refused,
                               struct error *error) WARN_UNUSED;
+// Refuses config.json for its first refused key.
+enum status folder_check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error) WARN_UNUSED;
 // Sets *refused, in the arena, unless it is set already: the first reason is kept.
 enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
                           const char *format, ...) PRINTF_LIKE(4, 5) WARN_UNUSED;
 
 // model_folder_embedding.c: how an embedding model (sentence-transformers) computes vectors. STATUS_REFUSE: a
 // file that cannot be read.
+struct folder_dense {           // a linear layer after the pooling
+    struct tensor weight, bias; // F32, in the arena, named dense_2.weight and so on; no bias: data NULL
+    const char *activation;     // "tanh"; NULL: none
+};
+
 struct folder_embedding {
     const struct folder_files *files;
-    const struct value *config; // config.json
-    uint32_t pooling_type;      // GGUF's; 0: none given
-    uint32_t n_tokens_max;      // longer texts are truncated; 0: no limit given
-    struct text prompt;         // prepended to each text
-    bool is_listed;             // modules.json exists: it decides whether vectors are normalized
+    uint32_t pooling_type; // engine/embedding.h; 0: none given
+    uint32_t n_tokens_max; // longer texts are truncated; 0: no limit given
+    struct text prompt;    // prepended to each text
+    struct text prompts;   // all, by name: a JSON object; empty: none
+    bool is_listed;        // modules.json exists: it decides whether vectors are normalized
     bool normalizes;
+    struct folder_dense dense[MODEL_DENSE_MAX];
+    int n_dense;
     // Unsupported settings; data NULL: none. Options can override the pooling and the dimensions.
     struct text refused, pooling_refused, dimensions_refused;
     bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
-// Adds the keys of model_folder.h that describe the pooling.
-enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
-                               const char *family, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+// Adds the keys of model_folder.h that describe the pooling, and sets the linear layers after it.
+enum status folder_add_pooling(const struct folder_files *files, const char *family, struct gguf_writer *keys,
+                               struct tensor dense[2 * MODEL_DENSE_MAX], int *n_dense,
+                               struct error *error) WARN_UNUSED;

@@ -195,17 +195,21 @@ void folder_read_rope(struct config *config)
     }
     // Newer files nest the settings of each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
-    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
+    const char *local = "rope_local_base_freq local_rope_theta";
+    if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    else if (find_setting(config, local))
+        put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
     if (windowed && layers_vary(config) && find_in(windowed, "rope_type") &&
         !is_text(find_in(windowed, "rope_type"), "default"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
+    double base = read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
-    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    double fraction =
+        read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))

@@ -336,7 +336,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
     shape->window.pattern = pattern;
     for (int32_t i = 0; i < shape->n_layers; i++)
-        model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
+        model->layers[i].windowed =
+            pattern < 2 || (family->full_first ? i % pattern > 0 : i % pattern < pattern - 1);
 }
 
 // The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads:
@@ -437,6 +438,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         layer->recurrent =
             given ? gguf_array_integer(&truths, (size_t)i) != 0 : interval > 0 && (i + 1) % interval != 0;
         layer->store = layer->recurrent ? shape->delta.n_layers++ : shape->attention.n_layers++;
+        if (shape->bidirectional) // pages hold the keys and values of one layer at a time
+            layer->store = 0, shape->attention.n_layers = 1;
     }
     if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -556,10 +559,6 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
     }
-    if (!read_bool(reader, "attention.causal", true) && reader->status == STATUS_OK)
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "%s.attention.causal is false: the model does not generate text", reader->family);
 }
 
 // A token without an embedding row would be read outside the table. Rows without a token are padding.
@@ -601,6 +600,25 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         }
     reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
                                key, (int)(name.size < 64 ? name.size : 64), name.data);
+}
+
+// The file's attention.causal, else the family's kind of attention. A family that is always an encoder has no
+// causal variant.
+static void read_direction(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    bool causal = read_bool(reader, "attention.causal", !family->bidirectional);
+    if (causal && family->bidirectional && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.attention.causal is true, which this version can't compute in that "
+                                   "family",
+                                   reader->family);
+    if (!causal && (family->delta || family->window_chunked) && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%s.attention.causal is false, which this version can't compute in a family "
+                      "with recurrent layers or windows in chunks",
+                      reader->family);
+    shape->bidirectional = !causal;
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -662,6 +680,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
     read_activation(&reader, family, shape);
+    read_direction(&reader, family, shape);
     // Llama 4 Maverick, with 128 experts, has none.
     shape->unit_head_norms =
         family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);

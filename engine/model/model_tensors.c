@@ -63,12 +63,12 @@ static const struct {
     [SLOT_ATTN_SINKS] = {"attn_sinks", VECTOR_UNBIASED, {HEADS, ONE, ONE}},
     [SLOT_ATTN_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, HEADS_OUT, ONE}},
     [SLOT_ATTN_OUT] = {"attn_output", MATRIX, {HEADS_OUT, EMBD, ONE}},
-    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM] = {"ffn_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_FFN_GATE] = {"ffn_gate", MATRIX, {EMBD, FF, ONE}},
     [SLOT_FFN_UP] = {"ffn_up", MATRIX, {EMBD, FF, ONE}},
     [SLOT_FFN_DOWN] = {"ffn_down", MATRIX, {FF, EMBD, ONE}},
-    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_ROUTER] = {"ffn_gate_inp", MATRIX, {EMBD, EXPERTS, ONE}},
     [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
     [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
@@ -310,6 +310,18 @@ static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, c
     snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
 }
 
+// The slot's name in the family's files.
+static const char *slot_name(const struct family *family, enum layer_slot slot)
+{
+    if (slot == SLOT_FFN_NORM && family->ffn_norm_as_post)
+        return slots[SLOT_ATTN_POST_NORM].name;
+    if (slot == SLOT_ATTN_POST_NORM && family->normed_after_sum)
+        return "attn_output_norm";
+    if (slot == SLOT_FFN_POST_NORM && family->normed_after_sum)
+        return "layer_output_norm";
+    return slots[slot].name;
+}
+
 // The norm of q or k: one vector for all heads, one for each head, or one over the full width.
 static enum status take_qk_norm(struct tensor_search *search, const char *name, bool required,
                                 enum layer_slot slot, struct tensor *out)
@@ -330,8 +342,7 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
 {
     char name[NAME_BYTES];
     struct tensor *weight = &search->model->layers[index].tensors[slot];
-    bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
-    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name,
+    layer_name(name, index, slot_name(search->model->family, slot),
                slot == SLOT_ROUTER_SCALE ? "scale" : "weight");
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         return take_qk_norm(search, name, required, slot, weight);
@@ -349,12 +360,14 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
     enum status status = take_weight(search, index, slot, required);
     const struct tensor *weight = &search->model->layers[index].tensors[slot];
     enum slot_kind kind = slots[slot].kind;
-    if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED)
+    const struct family *family = search->model->family;
+    bool vector = model_slot_is_vector(slot);
+    if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED ||
+        (vector && family->norm == NORM_RMS))
         return status;
     char name[NAME_BYTES];
-    layer_name(name, index, slots[slot].name, "bias");
-    bool biased = (search->model->family->biased & 1u << slot) != 0;
-    bool vector = model_slot_is_vector(slot);
+    layer_name(name, index, slot_name(family, slot), "bias");
+    bool biased = (family->biased & 1u << slot) != 0;
     int64_t n_items =
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
@@ -613,6 +626,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
             optional |= SLOT(SHARED_ROUTER);
         }
     }
+    if (family->first_unnormed && index == 0) {
+        required &= ~(uint32_t)SLOT(ATTN_NORM);
+        optional |= SLOT(ATTN_NORM);
+    }
     enum status status = STATUS_OK;
     bool recurrent = search->model->layers[index].recurrent;
     if (recurrent)
@@ -686,27 +703,78 @@ static enum status take_altup(struct tensor_search *search)
     return status;
 }
 
+static enum status take_token_types(struct tensor_search *search)
+{
+    const struct tensor *found = gguf_tensor(search->model->gguf, "token_types.weight");
+    const int64_t dims[3] = {search->widths[EMBD], found ? (int64_t)found->dims[1] : 1, 1};
+    return take_tensor(search, "token_types.weight", false, dims, &search->model->token_types);
+}
+
+static enum status take_relative_bias(struct tensor_search *search)
+{
+    const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
+    const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
+    enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
+    if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
+        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",
+                         (long long)dims[1]);
+    return status;
+}
+
+// Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
+static enum status take_dense(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n_inputs = search->widths[EMBD];
+    enum status status = STATUS_OK;
+    for (int i = 0; i < MODEL_DENSE_MAX && status == STATUS_OK; i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "dense_%d.weight", MODEL_DENSE_FIRST + i);
+        const struct tensor *found = gguf_tensor(model->gguf, name);
+        if (!found)
+            break;
+        const int64_t dims[3] = {n_inputs, (int64_t)found->dims[1], 1};
+        if (dims[1] < 1 || dims[1] > MODEL_WIDTH_MAX)
+            return error_set(search->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "tensor %s: expected 1 to %d rows, file has %llu", name, MODEL_WIDTH_MAX,
+                             (unsigned long long)found->dims[1]);
+        status = take_tensor(search, name, true, dims, &model->dense[i].weight);
+        snprintf(name, sizeof name, "dense_%d.bias", MODEL_DENSE_FIRST + i);
+        if (status == STATUS_OK)
+            status = take_vector(search, name, false, dims[1], &model->dense[i].bias);
+        n_inputs = dims[1];
+    }
+    return status;
+}
+
 static enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
     const struct family *family = model->family;
     int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
     int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
-    bool norm_biased = (family->biased & SLOT(ATTN_NORM)) != 0;
+    bool norm_biased = (family->biased & (SLOT(ATTN_NORM) | SLOT(ATTN_POST_NORM))) != 0;
     enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
     if (status == STATUS_OK && family->has_position_embd)
         status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
+    if (status == STATUS_OK && family->has_token_types)
+        status = take_token_types(search);
+    if (status == STATUS_OK && family->has_relative_bias)
+        status = take_relative_bias(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !family->normed_after_sum)
         status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !family->normed_after_sum && family->norm == NORM_LAYER)
         status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
     if (status == STATUS_OK)
+        status = take_dense(search);
+    if (status == STATUS_OK && !family->bidirectional)
         status = take_matrix(search, "output.weight", false, table, &model->output);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !family->bidirectional)
         status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
     if (status == STATUS_OK && !model->output.data)
         model->output = model->token_embd; // tied
@@ -762,6 +830,14 @@ static bool is_beyond(const struct model *model, struct text name)
     return false;
 }
 
+// A classifier or reranker beside the encoder, which embeddings do not need.
+static bool is_of_head(const struct model *model, struct text name)
+{
+    static const char prefix[] = "cls.";
+    return model->shape.bidirectional && name.size > sizeof prefix - 1 &&
+           memcmp(name.data, prefix, sizeof prefix - 1) == 0;
+}
+
 static enum status refuse_left_over(struct tensor_search *search)
 {
     const struct gguf *gguf = search->model->gguf;
@@ -771,7 +847,7 @@ static enum status refuse_left_over(struct tensor_search *search)
     for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
         if (is_redundant(tensor->name) || is_beyond(search->model, tensor->name) ||
-            is_of_shared(search->model, tensor->name) ||
+            is_of_shared(search->model, tensor->name) || is_of_head(search->model, tensor->name) ||
             bsearch(&tensor, search->found, search->n_found, sizeof(*search->found), compare_pointers))
             continue;
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,

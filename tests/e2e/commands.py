@@ -801,6 +801,8 @@ def options_of_the_model_can_be_seen_before_work(test):
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
                                 "--json").out)
     assert sizes, sizes
+    lengths = json.loads(test.run("bench", "tiny.gguf", "--embed", "--repeat", "1", "--json").out)
+    assert [line["length"] for line in lengths] == [8, 32, 128, 256] and all(line["texts_per_second"] > 0 for line in lengths), lengths
 
 @case
 def the_text_of_inspect_has_the_figures_of_its_json(test):

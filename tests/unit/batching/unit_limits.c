@@ -4,6 +4,7 @@
 #include "engine/cpu/backend.h"
 #include "schemas/base/machine.h"
 #include "tests/support/cases.h"
+#include "tests/support/make_encoder.h"
 #include "tests/unit/batching/plans.h"
 
 #include <sys/resource.h>
@@ -590,6 +591,35 @@ TEST(recurrent_states_have_their_memory_and_limit_the_batch)
     assert_ok(limits_derive(&plan, recurrent, PLENTY, &wanted, &error), &error);
     assert_int_equal(plan.state_bytes, slot);
     model_close(recurrent);
+    remove_directory(directory);
+}
+
+TEST(an_encoder_has_pages_of_one_layer_for_its_longest_text)
+{
+    char directory[64], path[96];
+    struct error error = {0};
+    struct model *encoder;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_encoder(path, &(struct encoder_recipe){.n_layers = 5});
+    assert_ok(model_open(&encoder, path, &error), &error);
+    struct limits_wanted wanted = {.n_tokens_max = 64};
+    struct limits_plan plan;
+    assert_int_equal(limits_derive(&plan, encoder, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "(bert) attends in both directions: it generates no text"));
+    limits_set_embedding(&wanted, encoder, 200);
+    assert_ok(limits_derive(&plan, encoder, PLENTY, &wanted, &error), &error);
+    // 200 positions in 13 pages beside a step of 64 rows and texts; 48 floats of keys and of values
+    assert_int_equal(plan.forward.n_pages, 13 + 64 / 16 + plan.forward.n_sequences_max);
+    assert_int_equal(plan.page_bytes, (uint64_t)plan.forward.n_pages * 16 * 2 * 48 * sizeof(float));
+    assert_int_equal(plan.forward.kv_type, KV_F32);
+    assert_true(plan.forward.hidden_only && plan.forward.n_outputs_max == 64);
+    assert_int_equal(limits_derive(&plan, encoder, model_weight_bytes(encoder), &wanted, &error),
+                     STATUS_REFUSE);
+    wanted = (struct limits_wanted){.n_tokens_max = 3}; // fewer rows than texts in a step
+    limits_set_embedding(&wanted, encoder, 200);
+    assert_int_equal(wanted.n_sequences_max, 3);
+    model_close(encoder);
     remove_directory(directory);
 }
 
