@@ -150,7 +150,8 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
                                  slot_product(m->v, layer, SLOT_ATTN_V),
                                  slot_product(m->gated.gate, layer, SLOT_ATTN_GATE)};
     bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
-    bool own = keys && model->layers[index].kv_layer == index, from_keys = own && !layer->weights[SLOT_ATTN_V];
+    bool own = keys && model->layers[index].kv_layer == index,
+         from_keys = own && !layer->weights[SLOT_ATTN_V];
     int n_keys = !own ? 0 : from_keys ? 1 : 2;
     int n_products = queries && layer->weights[SLOT_ATTN_GATE] ? 4 : queries + n_keys;
     pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);

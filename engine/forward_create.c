@@ -436,7 +436,7 @@ static enum status create_parts(struct weight_loading *loading)
                          model_family_name(forward->model), forward->backend->device.name);
     if (shape->bidirectional && !forward->backend->operations.attends_both_ways)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                          "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
+                         "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)

@@ -23,7 +23,8 @@ void inputs_compute(const struct pass *pass)
     const struct input_matrices *m = &forward->matrices.input;
     const struct model_shape *shape = pass->shape;
     struct product product = {m->all, forward->layer_embd_proj, NULL};
-    operations->embed(pass->backend, m->table, forward->layer_embd, sqrtf((float)shape->n_layer_input), NULL, NULL);
+    operations->embed(pass->backend, m->table, forward->layer_embd, sqrtf((float)shape->n_layer_input), NULL,
+                      NULL);
     operations->products(pass->backend, &product, 1, pass->x, pass->n_rows);
     operations->scale(pass->backend, m->all, pass->n_rows, 1.0f / sqrtf((float)shape->n_embd), 0.0f);
     normalize(pass, m->all, forward->layer_embd_norm, shape->n_layers);

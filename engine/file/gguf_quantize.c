@@ -34,9 +34,9 @@ static bool has_part(struct text name, const char *part)
 
 static bool stays_float(const struct tensor *tensor)
 {
-    static const char *const parts[] = {"norm",   "position_embd", "token_types", "attn_rel_b",          "rope_",
-                                        "ffn_gate_inp", "ssm_conv1d", "dense_",      ".bias", "altup",
-                                        "laurel", "per_layer_model_proj"};
+    static const char *const parts[] = {"norm",  "position_embd", "token_types", "attn_rel_b",
+                                        "rope_", "ffn_gate_inp",  "ssm_conv1d",  "dense_",
+                                        ".bias", "altup",         "laurel",      "per_layer_model_proj"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;

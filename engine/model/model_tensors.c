@@ -1,8 +1,7 @@
 // Finds every tensor a family needs, checks its shape and type, cuts fused ones into slices, and makes sure
 // that none is left over. Names: blk.N.NAME.weight and blk.N.NAME.bias as in gguf-py/gguf/constants.py of
 // llama.cpp.
-#include "engine/model/family.h"
-#include "engine/model/model_parts.h"
+#include "engine/model/tensor_search.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,40 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum width {
-    ONE,
-    EMBD,
-    VOCABULARY,
-    CONTEXT,
-    QUERY,
-    KEY,
-    VALUE,
-    HEADS_OUT,
-    FF,
-    EXPERTS,
-    FF_EXPERT,
-    FF_SHARED,
-    KEY_DIM,
-    HEADS,
-    LATENT, // from here on: latent attention
-    LATENT_ROPE,
-    LATENT_KEY,
-    LATENT_VALUE,
-    QUERY_LATENT,
-    HEADS_KEY_VALUE,
-    INPUT, // a layer's own input
-    ALTUP,
-    ALTUP_SQUARE,
-    LAUREL,
-    DELTA_CHANNELS, // from here on: recurrent layers
-    DELTA_INNER,
-    DELTA_HEADS,
-    DELTA_HEADS_TWICE,
-    DELTA_VALUE,
-    DELTA_TAPS,
-    WIDTH_COUNT
-};
 
 enum slot_kind { MATRIX, MATRIX_UNBIASED, VECTOR, VECTOR_UNBIASED }; // unbiased: has no bias
 
@@ -126,21 +91,10 @@ enum {
 
 _Static_assert(SLOT_OF_FAMILY_LAST < 32, "a family lists its slots in 32 bits");
 
-enum { NAME_BYTES = 96 };
-
 bool model_slot_is_vector(enum layer_slot slot)
 {
     return slots[slot].kind == VECTOR || slots[slot].kind == VECTOR_UNBIASED;
 }
-
-// The search over one file; `found` collects the file's tensors that got a place.
-struct tensor_search {
-    struct model *model;
-    struct error *error;
-    int64_t widths[WIDTH_COUNT];
-    const struct tensor **found;
-    size_t n_found;
-};
 
 static void set_widths(struct tensor_search *search)
 {
@@ -196,112 +150,6 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
     widths[FF] = model->layers[index].n_ff;
-}
-
-static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
-{
-    return tensor->dims[0] == (uint64_t)dims[0] && tensor->dims[1] == (uint64_t)dims[1] &&
-           tensor->dims[2] == (uint64_t)dims[2] && tensor->dims[3] == 1;
-}
-
-static enum status wrong_shape(struct tensor_search *search, const struct tensor *tensor,
-                               const int64_t dims[3])
-{
-    char expected[64], got[64];
-    struct tensor wanted = {.n_dims = dims[2] > 1   ? 3
-                                      : dims[1] > 1 ? 2
-                                                    : 1,
-                            .dims = {(uint64_t)dims[0], (uint64_t)dims[1], (uint64_t)dims[2], 1}};
-    tensor_shape_text(&wanted, expected);
-    tensor_shape_text(tensor, got);
-    return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: expected %s, file has %s",
-                     (int)tensor->name.size, tensor->name.data, expected, got);
-}
-
-// Finds a tensor and records it in `found`. *tensor is NULL if it is absent, which is an error only if
-// `required`.
-static enum status find_tensor(struct tensor_search *search, const char *name, bool required,
-                               const struct tensor **tensor)
-{
-    *tensor = gguf_tensor(search->model->gguf, name);
-    if (!*tensor)
-        return required
-                   ? error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s is missing", name)
-                   : STATUS_OK;
-    search->found[search->n_found++] = *tensor;
-    const struct tensor_traits *traits = tensor_traits((*tensor)->type);
-    if (!traits->dequantize)
-        return error_set(search->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "tensor %s: type %s can't be computed with", name,
-                         traits->name ? traits->name : "?");
-    return STATUS_OK;
-}
-
-// Finds the factors of an NVFP4 matrix, in a tensor of their own: one, or one per expert. input_scale is for
-// engines that quantize activations to NVFP4, too; it is accepted and not used.
-static enum status take_scales(struct tensor_search *search, const char *name, struct tensor *out)
-{
-    char other[NAME_BYTES];
-    const struct tensor *scales;
-    const int stem = (int)(strlen(name) - strlen(".weight"));
-    snprintf(other, sizeof other, "%.*s.input_scale", stem, name);
-    enum status status = find_tensor(search, other, false, &scales);
-    snprintf(other, sizeof other, "%.*s.scale", stem, name);
-    if (status == STATUS_OK)
-        status = find_tensor(search, other, false, &scales);
-    if (status != STATUS_OK || !scales)
-        return status;
-    out->one_scale = has_dims(scales, (int64_t[3]){1, 1, 1});
-    const int64_t each[3] = {(int64_t)out->dims[2], 1, 1};
-    if (!out->one_scale && !has_dims(scales, each))
-        return wrong_shape(search, scales, each);
-    if (scales->type != TENSOR_F32)
-        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: scales of type %s",
-                         other, tensor_traits(scales->type)->name);
-    out->scales = scales->data;
-    return STATUS_OK;
-}
-
-// Finds a tensor and checks its dims. If it is absent and not required, *out is unchanged.
-static enum status take_tensor(struct tensor_search *search, const char *name, bool required,
-                               const int64_t dims[3], struct tensor *out)
-{
-    const struct tensor *tensor;
-    enum status status = find_tensor(search, name, required, &tensor);
-    if (status != STATUS_OK || !tensor)
-        return status;
-    if (!has_dims(tensor, dims))
-        return wrong_shape(search, tensor, dims);
-    *out = *tensor;
-    return STATUS_OK;
-}
-
-static enum status take_matrix(struct tensor_search *search, const char *name, bool required,
-                               const int64_t dims[3], struct tensor *out)
-{
-    enum status status = take_tensor(search, name, required, dims, out);
-    // There the router's ".scale" is a vector of its input: SLOT_ROUTER_SCALE.
-    bool is_input = search->model->family->experts_beside_mlp && strstr(name, ".ffn_gate_inp.");
-    return status == STATUS_OK && out->data && !is_input ? take_scales(search, name, out) : status;
-}
-
-// Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
-// per expert.
-static enum status take_vectors(struct tensor_search *search, const char *name, bool required,
-                                int64_t n_items, int64_t n_vectors, struct tensor *out)
-{
-    enum status status = take_tensor(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
-    if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
-        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "tensor %s: a vector of type %s can't be used", name,
-                         tensor_traits(out->type)->name);
-    return status;
-}
-
-static enum status take_vector(struct tensor_search *search, const char *name, bool required, int64_t n_items,
-                               struct tensor *out)
-{
-    return take_vectors(search, name, required, n_items, 1, out);
 }
 
 // `kind` NULL: neither ".weight" nor ".bias".
@@ -665,128 +513,6 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
-    return status;
-}
-
-// The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows),
-// and the projection of the embedding.
-static enum status take_layer_inputs(struct tensor_search *search)
-{
-    struct model *model = search->model;
-    const struct tensor *table = gguf_tensor(model->gguf, "per_layer_token_embd.weight");
-    int64_t width = model->shape.n_layer_input * (int64_t)model->shape.n_layers,
-            n_vocab = model->shape.n_vocab;
-    if (model->shape.n_layer_input == 0)
-        return STATUS_OK;
-    if (table && table->dims[1] >= 1 && table->dims[1] < (uint64_t)n_vocab)
-        n_vocab = (int64_t)table->dims[1];
-    enum status status = take_tensor(search, "per_layer_token_embd.weight", true,
-                                     (int64_t[3]){width, n_vocab, 1}, &model->layer_embd);
-    if (status == STATUS_OK)
-        status = take_matrix(search, "per_layer_model_proj.weight", true,
-                             (int64_t[3]){search->widths[EMBD], width, 1}, &model->layer_embd_proj);
-    if (status == STATUS_OK)
-        status = take_vector(search, "per_layer_proj_norm.weight", true, model->shape.n_layer_input,
-                             &model->layer_embd_norm);
-    return status;
-}
-
-static enum status take_altup(struct tensor_search *search)
-{
-    struct model *model = search->model;
-    int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.altup.n - 1};
-    enum status status = STATUS_OK;
-    if (model->shape.altup.n)
-        status = take_matrix(search, "altup_proj.weight", true, dims, &model->altup_proj);
-    if (model->shape.altup.n && status == STATUS_OK)
-        status = take_matrix(search, "altup_unembd_proj.weight", true, dims, &model->altup_unembd_proj);
-    return status;
-}
-
-static enum status take_token_types(struct tensor_search *search)
-{
-    const struct tensor *found = gguf_tensor(search->model->gguf, "token_types.weight");
-    const int64_t dims[3] = {search->widths[EMBD], found ? (int64_t)found->dims[1] : 1, 1};
-    return take_tensor(search, "token_types.weight", false, dims, &search->model->token_types);
-}
-
-static enum status take_relative_bias(struct tensor_search *search)
-{
-    const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
-    const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
-    enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
-    if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
-        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",
-                         (long long)dims[1]);
-    return status;
-}
-
-// Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
-static enum status take_dense(struct tensor_search *search)
-{
-    struct model *model = search->model;
-    int64_t n_inputs = search->widths[EMBD];
-    enum status status = STATUS_OK;
-    for (int i = 0; i < MODEL_DENSE_MAX && status == STATUS_OK; i++) {
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "dense_%d.weight", MODEL_DENSE_FIRST + i);
-        const struct tensor *found = gguf_tensor(model->gguf, name);
-        if (!found)
-            break;
-        const int64_t dims[3] = {n_inputs, (int64_t)found->dims[1], 1};
-        if (dims[1] < 1 || dims[1] > MODEL_WIDTH_MAX)
-            return error_set(search->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                             "tensor %s: expected 1 to %d rows, file has %llu", name, MODEL_WIDTH_MAX,
-                             (unsigned long long)found->dims[1]);
-        status = take_tensor(search, name, true, dims, &model->dense[i].weight);
-        snprintf(name, sizeof name, "dense_%d.bias", MODEL_DENSE_FIRST + i);
-        if (status == STATUS_OK)
-            status = take_vector(search, name, false, dims[1], &model->dense[i].bias);
-        n_inputs = dims[1];
-    }
-    return status;
-}
-
-static enum status take_globals(struct tensor_search *search)
-{
-    struct model *model = search->model;
-    const struct family *family = model->family;
-    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
-    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
-    bool norm_biased = (family->biased & (SLOT(ATTN_NORM) | SLOT(ATTN_POST_NORM))) != 0;
-    enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
-    if (status == STATUS_OK && family->has_position_embd)
-        status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
-    if (status == STATUS_OK && family->has_token_types)
-        status = take_token_types(search);
-    if (status == STATUS_OK && family->has_relative_bias)
-        status = take_relative_bias(search);
-    if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
-    if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
-    if (status == STATUS_OK && !family->normed_after_sum)
-        status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
-    if (status == STATUS_OK && !family->normed_after_sum && family->norm == NORM_LAYER)
-        status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
-    if (status == STATUS_OK)
-        status = take_dense(search);
-    if (status == STATUS_OK && !family->bidirectional)
-        status = take_matrix(search, "output.weight", false, table, &model->output);
-    if (status == STATUS_OK && !family->bidirectional)
-        status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
-    if (status == STATUS_OK && !model->output.data)
-        model->output = model->token_embd; // tied
-    if (status == STATUS_OK)
-        status = take_layer_inputs(search);
-    if (status == STATUS_OK)
-        status = take_altup(search);
-    const struct tensor *rope; // read before, by model_read_rope
-    static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
-                                        "rope_factors_long.weight"};
-    for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
-        status = find_tensor(search, ropes[i], false, &rope);
     return status;
 }
 

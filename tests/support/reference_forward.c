@@ -758,8 +758,8 @@ static void open_reference(struct reference *r, const char *path)
     r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
     r->embedding_scale = number_of_key(r, "embedding_scale",
                                        is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 afmoe") ? sqrt(r->n_embd)
-                                       : mini                                ? 12.0
-                                                                             : 1.0);
+                                       : mini                                               ? 12.0
+                                                                                            : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
     if (is_of(r, "granite granitemoe minicpm3"))
