@@ -433,13 +433,13 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
     struct encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_bos)
-        token_array_add(ids, tokenizer->ids.bos);
+    if (flags & TOKENIZER_ADD_SPECIAL)
+        tokenizer_add_around(&tokenizer->templates[0], false, ids);
     encoder.controls = (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain};
     if (text.size)
         encode_between(&encoder, &tokenizer->specials, text, true, encoder.controls, encode_plain);
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_eos)
-        token_array_add(ids, tokenizer->ids.eos);
+    if (flags & TOKENIZER_ADD_SPECIAL)
+        tokenizer_add_around(&tokenizer->templates[0], true, ids);
     merge_scratch_finish(&encoder.scratch);
     buffer_finish(&encoder.prepared);
     buffer_finish(&encoder.normalized[0]);

@@ -15,7 +15,7 @@ struct gguf;
 struct tokenizer;
 
 enum tokenizer_flags {
-    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model specifies
+    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos, [CLS]/[SEP] as the model specifies
     TOKENIZER_PARSE_SPECIAL = 2, // encode text such as <|im_start|> as its control token
     TOKENIZER_CONTINUES = 4,     // the text continues another: no blank is inserted before it
 };
@@ -51,6 +51,26 @@ enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text
 enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct text text,
                                     const struct text_spans *plain, unsigned flags, struct token_array *ids,
                                     struct error *error) WARN_UNUSED;
+
+// What an encoder reads: one text, or a pair such as a question and a passage.
+struct tokenizer_input {
+    struct text texts[2];
+    size_t n_texts; // 1 or 2
+    size_t
+        n_tokens_max; // 0: no limit. A longer input loses tokens at the end of its texts, first of the longer
+                      // one (longest_first of transformers); added tokens stay
+};
+
+// Appends the ids of the input and to `types` (may be NULL) the type of each token; *n_cut (may be NULL): the
+// number of tokens lost to n_tokens_max. Flags and errors as tokenizer_encode; STATUS_REJECT,
+// ERROR_LIMIT_EXCEEDED also if n_tokens_max is below the number of added tokens.
+enum status tokenizer_encode_input(const struct tokenizer *tokenizer, const struct tokenizer_input *input,
+                                   unsigned flags, struct token_array *ids, struct token_array *types,
+                                   size_t *n_cut, struct error *error) WARN_UNUSED;
+// The number of tokens that TOKENIZER_ADD_SPECIAL adds to an input of n_texts (1 or 2).
+size_t tokenizer_n_added(const struct tokenizer *tokenizer, size_t n_texts);
+// The highest type that tokenizer_encode_input gives.
+int32_t tokenizer_type_max(const struct tokenizer *tokenizer);
 
 // A lower bound on the number of tokens of `text`, in one linear scan. 0: no bound is known, as for a
 // vocabulary that drops text it has no token for.

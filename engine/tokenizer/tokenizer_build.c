@@ -485,6 +485,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     if (created) {
         created->rules = vocabulary->rules;
         created->ids = vocabulary->ids;
+        memcpy(created->templates, vocabulary->templates, sizeof created->templates);
+        tokenizer_complete_templates(created);
         created->strips_first = vocabulary->decoder.is_given
                                     ? vocabulary->decoder.strips_first
                                     : vocabulary->rules.adds_space && !vocabulary->rules.byte_level;

@@ -59,6 +59,23 @@ struct special_ids {                    // -1: none
     int32_t unk_token;                  // for chat templates
 };
 
+// What encoding with special tokens gives for one text, or for a pair: texts and tokens in order, each with
+// the type that its tokens have (token_type_ids).
+struct template_item {
+    int32_t text;  // 0, 1: the first or second text; -1: `token`
+    int32_t token; // id
+    int32_t type;
+};
+
+enum { TEMPLATE_ITEMS_MAX = 32, TEMPLATE_TYPE_MAX = 255 };
+
+// Each text of the input once. Without items: bos and eos around each text as the rules say, type 0 for the
+// first text, 1 for the second.
+struct token_template {
+    struct template_item items[TEMPLATE_ITEMS_MAX];
+    size_t n_items;
+};
+
 enum decoder_kind { DECODE_REPLACE, DECODE_STRIP };
 
 // One step of converting a token to text.
@@ -95,7 +112,8 @@ struct vocabulary {
     float *scores;
     struct token_rules rules;
     struct special_ids ids;
-    struct splitter *splitter; // NULL: text is not split into words
+    struct token_template templates[2]; // of one text, of a pair
+    struct splitter *splitter;          // NULL: text is not split into words
     struct normalizer normalizer;
     struct token_decoder decoder;
 };

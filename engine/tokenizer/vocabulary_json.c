@@ -203,7 +203,7 @@ static enum status check_model(struct json_source *source, const struct value *m
     return STATUS_OK;
 }
 
-static int32_t id_of(const struct vocabulary *vocabulary, struct text text)
+int32_t json_id_of(const struct vocabulary *vocabulary, struct text text)
 {
     for (size_t i = 0; text.size && i < vocabulary->n_tokens; i++)
         if (text_equal(vocabulary->texts[i], text))
@@ -220,58 +220,12 @@ static struct text token_of(const struct value *object, const char *name)
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
 
-// --- Tokens added around a text ---
-
-// A token before the text's placeholder ("A") is bos, a token after it eos.
-static enum status read_template(struct json_source *source, const struct value *processor)
-{
-    const struct value *single = value_get(processor, "single");
-    bool after = false;
-    if (!single || single->kind != VALUE_ARRAY)
-        return refuse_source(source, "TemplateProcessing without \"single\"");
-    for (size_t i = 0; i < single->array.n_items; i++) {
-        const struct value *special = value_get(&single->array.items[i], "SpecialToken");
-        if (!special) {
-            after = true;
-            continue;
-        }
-        const struct value *text = value_get(special, "id");
-        int32_t id = text && text->kind == VALUE_STRING ? id_of(source->vocabulary, text->text) : -1;
-        bool twice = after ? source->vocabulary->rules.adds_eos : source->vocabulary->rules.adds_bos;
-        if (id < 0 || twice)
-            return refuse_source(
-                source, "TemplateProcessing: expected at most one token of the vocabulary on either side");
-        *(after ? &source->vocabulary->ids.eos : &source->vocabulary->ids.bos) = id;
-        *(after ? &source->vocabulary->rules.adds_eos : &source->vocabulary->rules.adds_bos) = true;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_processor(struct json_source *source, const struct value *processor)
-{
-    struct text type = json_type(processor);
-    if (type.size == 0 || text_equals_string(type, "ByteLevel"))
-        return STATUS_OK;
-    if (text_equals_string(type, "TemplateProcessing"))
-        return read_template(source, processor);
-    const struct value *list = value_get(processor, "processors");
-    if (!text_equals_string(type, "Sequence") || !list || list->kind != VALUE_ARRAY)
-        return json_refuse(source, "post-processor", type);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < list->array.n_items && status == STATUS_OK; i++) {
-        const struct value *item = &list->array.items[i];
-        status = text_equals_string(json_type(item), "Sequence")
-                     ? refuse_source(source, "post-processors within others")
-                     : read_processor(source, item);
-    }
-    return status;
-}
-
 // tokenizer_config.json's token, else special_tokens_map.json's.
 static int32_t named_token(const struct json_source *source, const char *name)
 {
     bool is_named = value_get(&source->config, name);
-    return id_of(source->vocabulary, token_of(is_named ? &source->config : &source->special_tokens, name));
+    return json_id_of(source->vocabulary,
+                      token_of(is_named ? &source->config : &source->special_tokens, name));
 }
 
 static enum status read_settings(struct json_source *source, const struct value *root)
@@ -279,7 +233,7 @@ static enum status read_settings(struct json_source *source, const struct value 
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *config = &source->config;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
-    vocabulary->ids.unknown = id_of(vocabulary, token_of(model, "unk_token"));
+    vocabulary->ids.unknown = json_id_of(vocabulary, token_of(model, "unk_token"));
     // As transformers: templates see the configuration's unk_token, which may be null; encoding uses the
     // model's.
     bool is_named = value_get(config, "unk_token") || value_get(&source->special_tokens, "unk_token");
@@ -288,17 +242,20 @@ static enum status read_settings(struct json_source *source, const struct value 
     vocabulary->ids.eos = named_token(source, "eos_token");
     vocabulary->ids.padding = named_token(source, "pad_token");
     int32_t eos = vocabulary->ids.eos;
-    enum status status = processor ? read_processor(source, processor) : STATUS_OK;
+    enum status status = json_read_processor(source, processor);
     if (status != STATUS_OK)
         return status;
     if (!vocabulary->rules.adds_eos) // then eos is the configuration's, not the template's
         vocabulary->ids.eos = eos;
     else if (eos >= 0) // the post-processor may append another token; eos_token still ends answers
         vocabulary->flags[eos] |= TOKEN_ENDS_GENERATION;
-    vocabulary->rules.adds_bos =
-        json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
-    vocabulary->rules.adds_eos =
+    bool bos = json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
+    bool eos_too =
         json_truth(config, "add_eos_token", vocabulary->rules.adds_eos) && vocabulary->ids.eos >= 0;
+    if (bos != vocabulary->rules.adds_bos || eos_too != vocabulary->rules.adds_eos) // the rules decide
+        vocabulary->templates[0].n_items = vocabulary->templates[1].n_items = 0;
+    vocabulary->rules.adds_bos = bos;
+    vocabulary->rules.adds_eos = eos_too;
     return STATUS_OK;
 }
 
@@ -330,7 +287,7 @@ static enum status read_root(struct json_source *source, const struct value *roo
 static void flag_ends(struct json_source *source, const struct vocabulary_json *json)
 {
     struct vocabulary *vocabulary = source->vocabulary;
-    int32_t mapped = id_of(vocabulary, token_of(&source->special_tokens, "eos_token"));
+    int32_t mapped = json_id_of(vocabulary, token_of(&source->special_tokens, "eos_token"));
     bool is_named = json->n_ends || vocabulary->ids.eos >= 0 || mapped >= 0;
     vocabulary_flag_known(vocabulary, is_named ? 0 : END_ANY);
     if (vocabulary->ids.eos >= 0)

@@ -1,6 +1,6 @@
 // Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
-// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and
-// vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
+// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text),
+// vocabulary_json_processor.c (post-processor) and vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
 // (serde of each component).
 #pragma once
 
@@ -23,6 +23,8 @@ enum status json_refuse(struct json_source *source, const char *what, struct tex
 enum status json_parse_file(struct json_source *source, const char *name, struct text text,
                             struct value *value) WARN_UNUSED;
 enum status json_out_of_memory(struct json_source *source);
+// The token with that text; -1: none.
+int32_t json_id_of(const struct vocabulary *vocabulary, struct text text);
 
 // Sets normalizer, byte_level, adds_space and related rules.
 enum status json_read_normalizer(struct json_source *source, const struct value *normalizer) WARN_UNUSED;
@@ -34,3 +36,6 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
 enum status json_read_decoder(struct json_source *source, const struct value *decoder) WARN_UNUSED;
 // Sets `normalized`. Call it after tokens, normalizer and pre-tokenizer have been read.
 enum status json_read_normalized(struct json_source *source, const struct value *added) WARN_UNUSED;
+// Sets `templates`, and by the template of one text bos, eos and whether they are added. Call it after the
+// tokens have been read; `processor` may be NULL.
+enum status json_read_processor(struct json_source *source, const struct value *processor) WARN_UNUSED;
