@@ -25,11 +25,14 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter);
 
 enum { SPLIT_WORDS_MAX = 16 };
 
+// Whether text is dropped: then the pieces are not the whole text.
+bool splitter_drops(const struct splitter *splitter); // NULL: false
+
 // Receives consecutive pieces: `data` is the start of the first, sizes[n_words] are their bytes; n_words is 1
 // to SPLIT_WORDS_MAX.
 typedef void take_words(void *context, const char *data, const size_t *sizes, size_t n_words);
 
-// Calls `words` for the pieces of `text` in order. Pieces are not empty, and their concatenation is the text.
-// False: no memory (only patterns that run on PCRE2 need any).
+// Calls `words` for the pieces of `text` in order. Pieces are not empty, and their concatenation is the text,
+// unless a stage drops some. False: no memory (only patterns that run on PCRE2 need any).
 bool splitter_run(const struct splitter *splitter, struct text text, take_words *words,
                   void *context) WARN_UNUSED;

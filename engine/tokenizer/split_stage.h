@@ -37,6 +37,7 @@ enum split_lead { SPLIT_LEAD_NONE, SPLIT_LEAD_BLANK, SPLIT_LEAD_SPACE };
 struct split_definition {
     split_end *end; // NULL: `pattern` is a regular expression
     const char *pattern;
+    bool drops_space; // pieces that start with white space are dropped
     // split_words.c
     unsigned letters;     // the classes that count as letters in words
     unsigned digits_max;  // digits in one piece; 0: no limit
@@ -78,6 +79,9 @@ const char *splitter_name_of(const struct splitter_definition *definition);
 // Stages that tokenizer.json specifies by type instead of by expression.
 const struct split_definition *split_digits(bool individual);
 const struct split_definition *split_punctuation(bool contiguous);
+// The same for WordPiece and Unigram, and their other pre-tokenizers: "Punctuation", "Whitespace",
+// "WhitespaceSplit", "BertPreTokenizer". NULL: none of these.
+const struct split_definition *split_of_type(struct text type, bool contiguous);
 // The hand-written stage of a regular expression; NULL: there is none.
 const struct split_definition *split_of_expression(struct text expression);
 
@@ -87,6 +91,9 @@ split_end split_words;
 split_end split_cased;
 split_end split_deepseek3;
 split_end split_run;
+split_end split_bert;
+split_end split_bert_punctuation;
+split_end split_word_runs;
 split_end split_trailing_space;
 split_end split_number_from_right;
 split_end split_threes;

@@ -48,7 +48,9 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct token_array *ids;
     struct merge_scratch scratch;
-    int32_t *symbols; // scratch for long words
+    struct piece_scratch pieces;
+    const char *first; // start of the text's first piece; NULL: it is not first
+    int32_t *symbols;  // scratch for long words
     size_t n_symbols_max;
     struct buffer prepared, normalized[2];
     const char *start; // of the whole text
@@ -176,7 +178,10 @@ static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, s
 {
     struct token_array *ids = encoder->ids;
     size_t n_before = ids->n_ids;
-    merge_word(encoder, word);
+    if (encoder->tokenizer->model == VOCABULARY_BPE)
+        merge_word(encoder, word);
+    else
+        encoder->failed |= !pieces_encode(&encoder->tokenizer->piece_model, &encoder->pieces, word, ids);
     if (key && !encoder->failed && !ids->failed && ids->n_ids - n_before <= WORD_CACHE_IDS_MAX)
         word_cache_put(encoder->tokenizer->cache, key, ids->ids + n_before, ids->n_ids - n_before);
 }
@@ -293,11 +298,56 @@ static void encode_prepared(struct encoder *encoder, struct text text)
         encoder->failed = true;
 }
 
+// --- WordPiece, Unigram ---
+
+static void split_after(struct encoder *encoder, const char *data, size_t size)
+{
+    const struct splitter *splitter = encoder->tokenizer->splitter_after;
+    if (splitter)
+        encoder->failed |= !splitter_run(splitter, (struct text){data, size}, encode_words, encoder);
+    else
+        encode_word(encoder, data, size);
+}
+
+// The pre-tokenizer Metaspace: writes U+2581 for blanks and, if its scheme says so, before the piece, then cuts
+// before each.
+static void encode_metaspace(void *context, const char *data, const size_t *sizes, size_t n_words)
+{
+    struct encoder *encoder = context;
+    for (size_t i = 0; i < n_words; data += sizes[i++]) {
+        struct text text = prepare_text(encoder, (struct text){data, sizes[i]}, data == encoder->first);
+        const char *end = encoder->end = text.data + text.size, *start = text.data;
+        for (const char *at = start + 1; encoder->tokenizer->rules.splits_blanks && at + 3 <= end; at++)
+            if (*at == TOKENIZER_BLANK[0] && !memcmp(at, TOKENIZER_BLANK, 3)) {
+                split_after(encoder, start, (size_t)(at - start));
+                start = at;
+            }
+        if (start < end)
+            split_after(encoder, start, (size_t)(end - start));
+    }
+}
+
+static void encode_pieces(struct encoder *encoder, struct text text, bool is_first)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    take_words *words = tokenizer->rules.is_metaspace ? encode_metaspace : encode_words;
+    encoder->end = text.data + text.size;
+    encoder->first = is_first ? text.data : NULL;
+    if (!tokenizer->splitter)
+        words(encoder, text.data, &text.size, 1);
+    else
+        encoder->failed |= !splitter_run(tokenizer->splitter, text, words, encoder);
+}
+
 // Encodes normalized text without added tokens.
 static void encode_normalized(struct encoder *encoder, struct text text, bool is_first)
 {
     if (text.size == 0)
         return;
+    if (encoder->tokenizer->model != VOCABULARY_BPE) {
+        encode_pieces(encoder, text, is_first);
+        return;
+    }
     encode_prepared(encoder, encoder->tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
                                                                   : prepare_text(encoder, text, is_first));
 }
@@ -441,6 +491,7 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
     if (flags & TOKENIZER_ADD_SPECIAL)
         tokenizer_add_around(&tokenizer->templates[0], true, ids);
     merge_scratch_finish(&encoder.scratch);
+    piece_scratch_finish(&encoder.pieces);
     buffer_finish(&encoder.prepared);
     buffer_finish(&encoder.normalized[0]);
     buffer_finish(&encoder.normalized[1]);
@@ -522,10 +573,13 @@ bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
 
 const char *tokenizer_model_name(const struct tokenizer *tokenizer)
 {
+    if (tokenizer->model != VOCABULARY_BPE)
+        return tokenizer->model == VOCABULARY_UNIGRAM ? "unigram" : "wordpiece";
     return tokenizer->splitter ? "bpe" : "spm";
 }
 
 const char *tokenizer_pre_name(const struct tokenizer *tokenizer)
 {
-    return tokenizer->splitter ? splitter_traits(tokenizer->splitter)->name : "";
+    bool has_name = tokenizer->splitter && tokenizer->model == VOCABULARY_BPE;
+    return has_name ? splitter_traits(tokenizer->splitter)->name : "";
 }

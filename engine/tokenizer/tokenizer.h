@@ -99,5 +99,5 @@ int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // for chat temp
 int32_t tokenizer_padding(const struct tokenizer *tokenizer);   // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
-const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
-const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM
+const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe", "wordpiece", "unigram"
+const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for all but "bpe"

@@ -3,6 +3,7 @@
 
 #include "engine/tokenizer/merge.h"
 #include "engine/tokenizer/normalizer.h"
+#include "engine/tokenizer/pieces.h"
 #include "engine/tokenizer/special.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/token_map.h"
@@ -40,10 +41,12 @@ struct tokenizer {
     struct text *pieces; // their decoded text; empty for unused tokens
     struct token_symbols symbols;
     struct merge_table merges;
+    struct pieces piece_model; // model other than VOCABULARY_BPE
     struct special_matcher specials;
     struct special_matcher normalized; // tokens matched in normalized text
     size_t special_bytes_max;          // longest token of both matchers
-    struct splitter *splitter;
+    struct splitter *splitter, *splitter_after;
+    enum vocabulary_model model;
     struct token_rules rules;
     struct normalizer normalizer;
     bool strips_first;        // decoding drops the first blank of a text

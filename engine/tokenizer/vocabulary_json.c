@@ -19,14 +19,41 @@ static bool is_id(const struct value *id)
     return id && id->kind == VALUE_INTEGER && id->integer >= 0 && id->integer < VOCABULARY_TOKENS_MAX;
 }
 
+// An entry of "vocab": "text": id, or, in order of the ids, ["text", score].
+struct listed_token {
+    struct text text;
+    int64_t id; // -1: none
+};
+
+static size_t n_listed(const struct value *vocab)
+{
+    return vocab->kind == VALUE_OBJECT ? vocab->object.n_members : vocab->array.n_items;
+}
+
+static struct listed_token listed_token(const struct value *vocab, size_t i)
+{
+    if (vocab->kind == VALUE_OBJECT) {
+        const struct value_member *member = &vocab->object.members[i];
+        return (struct listed_token){member->key, is_id(&member->value) ? member->value.integer : -1};
+    }
+    const struct value *item = &vocab->array.items[i];
+    bool is_pair = item->kind == VALUE_ARRAY && item->array.n_items == 2 && i < VOCABULARY_TOKENS_MAX &&
+                   item->array.items[0].kind == VALUE_STRING;
+    return is_pair ? (struct listed_token){item->array.items[0].text, (int64_t)i}
+                   : (struct listed_token){{0}, -1};
+}
+
 static enum status find_size(struct json_source *source, const struct value *vocab, const struct value *added)
 {
     int64_t last = -1;
-    for (size_t i = 0; i < vocab->object.n_members; i++) {
-        const struct value *id = &vocab->object.members[i].value;
-        if (!is_id(id))
-            return refuse_source(source, "model.vocab: an id is no whole number below 2^20");
-        last = id->integer > last ? id->integer : last;
+    for (size_t i = 0; i < n_listed(vocab); i++) {
+        int64_t id = listed_token(vocab, i).id;
+        if (id < 0)
+            return refuse_source(source,
+                                 vocab->kind == VALUE_OBJECT
+                                     ? "model.vocab: an id is no whole number below 2^20"
+                                     : "model.vocab: an item is no text with its score, or beyond 2^20");
+        last = id > last ? id : last;
     }
     for (size_t i = 0; added && i < added->array.n_items; i++) {
         const struct value *id = value_get(&added->array.items[i], "id");
@@ -47,6 +74,7 @@ static enum status set_token(struct json_source *source, int64_t id, struct text
                          "token %lld has %zu bytes, at most %d", (long long)id, text.size,
                          VOCABULARY_TOKEN_BYTES_MAX);
     source->vocabulary->texts[id] = text;
+    flags |= source->vocabulary->flags[id] & TOKEN_OF_MODEL;
     source->vocabulary->flags[id] = (uint16_t)flags;
     return STATUS_OK;
 }
@@ -92,8 +120,10 @@ static enum status read_tokens(struct json_source *source, const struct value *r
 {
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *vocab = value_get(model, "vocab"), *added = value_get(root, "added_tokens");
-    if (!vocab || vocab->kind != VALUE_OBJECT)
-        return refuse_source(source, "model.vocab is missing or no object");
+    enum value_kind kind = vocabulary->model == VOCABULARY_UNIGRAM ? VALUE_ARRAY : VALUE_OBJECT;
+    if (!vocab || vocab->kind != kind)
+        return refuse_source(source, kind == VALUE_ARRAY ? "model.vocab is missing or no array"
+                                                         : "model.vocab is missing or no object");
     added = added && added->kind == VALUE_ARRAY ? added : NULL;
     enum status status = find_size(source, vocab, added);
     if (status != STATUS_OK)
@@ -103,12 +133,12 @@ static enum status read_tokens(struct json_source *source, const struct value *r
     if (!vocabulary->texts || !vocabulary->flags)
         return json_out_of_memory(source);
     bool bytes = json_truth(model, "byte_fallback", false);
-    for (size_t i = 0; i < vocab->object.n_members && status == STATUS_OK; i++) {
-        const struct value_member *member = &vocab->object.members[i];
-        if (vocabulary->texts[member->value.integer].data)
+    for (size_t i = 0; i < n_listed(vocab) && status == STATUS_OK; i++) {
+        struct listed_token token = listed_token(vocab, i);
+        if (vocabulary->texts[token.id].data)
             return refuse_source(source, "model.vocab: two tokens have the same id");
-        status = set_token(source, member->value.integer, member->key,
-                           bytes && is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
+        status = set_token(source, token.id, token.text,
+                           (bytes && is_byte_token(token.text) ? TOKEN_BYTE : TOKEN_NORMAL) | TOKEN_OF_MODEL);
     }
     for (size_t i = 0; added && i < added->array.n_items && status == STATUS_OK; i++)
         status = add_added(source, &added->array.items[i]);
@@ -185,12 +215,26 @@ static enum status check_keys(struct json_source *source, const struct value *ro
     return STATUS_OK;
 }
 
+// Old files name no type.
+static enum vocabulary_model model_of(const struct value *model, struct text type)
+{
+    const struct value *vocab = value_get(model, "vocab");
+    bool has_limit = value_get(model, "max_input_chars_per_word") && !value_get(model, "merges");
+    if (type.size ? text_equals_string(type, "Unigram") : vocab && vocab->kind == VALUE_ARRAY)
+        return VOCABULARY_UNIGRAM;
+    return (type.size ? text_equals_string(type, "WordPiece") : has_limit) ? VOCABULARY_WORD_PIECE
+                                                                           : VOCABULARY_BPE;
+}
+
 static enum status check_model(struct json_source *source, const struct value *model)
 {
     static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     struct text type = json_type(model);
     if (model->kind != VALUE_OBJECT)
         return refuse_source(source, "\"model\" is missing or no object");
+    source->vocabulary->model = model_of(model, type);
+    if (source->vocabulary->model != VOCABULARY_BPE)
+        return STATUS_OK;
     if (type.size && !text_equals_string(type, "BPE"))
         return json_refuse(source, "model", type);
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
@@ -233,7 +277,8 @@ static enum status read_settings(struct json_source *source, const struct value 
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *config = &source->config;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
-    vocabulary->ids.unknown = json_id_of(vocabulary, token_of(model, "unk_token"));
+    if (vocabulary->model == VOCABULARY_BPE)
+        vocabulary->ids.unknown = json_id_of(vocabulary, token_of(model, "unk_token"));
     // As transformers: templates see the configuration's unk_token, which may be null; encoding uses the
     // model's.
     bool is_named = value_get(config, "unk_token") || value_get(&source->special_tokens, "unk_token");
@@ -270,7 +315,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     if (status == STATUS_OK)
         status = read_tokens(source, root, model);
     if (status == STATUS_OK)
-        status = read_merges(source, model);
+        status = source->vocabulary->model == VOCABULARY_BPE ? read_merges(source, model)
+                                                             : json_read_pieces(source, model);
     if (status == STATUS_OK)
         status = json_read_normalizer(source, value_get(root, "normalizer"));
     if (status == STATUS_OK)
