@@ -49,12 +49,13 @@ struct encoder {
     struct token_array *ids;
     struct merge_scratch scratch;
     struct piece_scratch pieces;
-    const char *first; // start of the text's first piece; NULL: it is not first
-    int32_t *symbols;  // scratch for long words
+    size_t n_first;   // bytes of the normalized text that stand for the first character of the whole text
+    int32_t *symbols; // scratch for long words
     size_t n_symbols_max;
     struct buffer prepared, normalized[2];
-    const char *start; // of the whole text
-    const char *end;   // end of the text whose words are being encoded
+    const char *start;       // of the whole text
+    const char *piece_start; // of the normalized text that is being split
+    const char *end;         // end of the text whose words are being encoded
     struct special_controls controls;
     struct text_spans mapped; // controls.plain mapped to the text with U+2581 for blanks
     bool continues;           // TOKENIZER_CONTINUES
@@ -315,7 +316,8 @@ static void encode_metaspace(void *context, const char *data, const size_t *size
 {
     struct encoder *encoder = context;
     for (size_t i = 0; i < n_words; data += sizes[i++]) {
-        struct text text = prepare_text(encoder, (struct text){data, sizes[i]}, data == encoder->first);
+        bool is_first = (size_t)(data - encoder->piece_start) < encoder->n_first;
+        struct text text = prepare_text(encoder, (struct text){data, sizes[i]}, is_first);
         const char *end = encoder->end = text.data + text.size, *start = text.data;
         for (const char *at = start + 1; encoder->tokenizer->rules.splits_blanks && at + 3 <= end; at++)
             if (*at == TOKENIZER_BLANK[0] && !memcmp(at, TOKENIZER_BLANK, 3)) {
@@ -332,7 +334,9 @@ static void encode_pieces(struct encoder *encoder, struct text text, bool is_fir
     const struct tokenizer *tokenizer = encoder->tokenizer;
     take_words *words = tokenizer->rules.is_metaspace ? encode_metaspace : encode_words;
     encoder->end = text.data + text.size;
-    encoder->first = is_first ? text.data : NULL;
+    encoder->piece_start = text.data;
+    if (!is_first)
+        encoder->n_first = 0;
     if (!tokenizer->splitter)
         words(encoder, text.data, &text.size, 1);
     else
@@ -453,11 +457,25 @@ static void find_normalized(struct encoder *encoder, struct text text, struct te
                    blanks ? encode_as_is : encode_normalized);
 }
 
+// Sets n_first. Metaspace with the scheme "first" inserts its blank before each piece that starts within the
+// first character's normalized form.
+static void find_first(struct encoder *encoder, struct text text)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    uint32_t codepoint;
+    size_t size = utf8_decode(text.data, text.size, &codepoint);
+    struct text normalized = {text.data, size ? size : 1};
+    encoder->failed |= !normalizer_run(&tokenizer->normalizer, normalized, encoder->normalized, &normalized);
+    encoder->n_first = normalized.size;
+}
+
 // Encodes text in which the added tokens that match unnormalized text have already been found.
 static void encode_plain(struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     struct text normalized = text;
+    if (tokenizer->rules.is_metaspace && tokenizer->rules.space_first_only && is_first && text.size)
+        find_first(encoder, text);
     if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalized, &normalized)) {
         encoder->failed = true;
         return;

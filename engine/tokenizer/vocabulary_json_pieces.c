@@ -4,7 +4,8 @@
 #include "schemas/base/base64.h"
 
 #include <math.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static enum status refuse_model(struct json_source *source, const char *what)
 {
@@ -37,6 +38,53 @@ static enum status read_word_piece(struct json_source *source, const struct valu
     return STATUS_OK;
 }
 
+// A number as the library reads it: as many digits as fit in 64 bits, times or divided by a power of ten, which
+// may be a bit off the nearest double (f64_from_parts of github.com/serde-rs/json, src/de.rs). Equal sums of
+// scores need equal scores.
+static double number_of_digits(const char *digits, double nearest)
+{
+    bool is_negative = *digits == '-', is_fraction = false, is_full = false;
+    uint64_t significand = 0;
+    int exponent = 0;
+    for (digits += is_negative; (*digits >= '0' && *digits <= '9') || *digits == '.'; digits++) {
+        if (*digits == '.') {
+            is_fraction = true;
+            continue;
+        }
+        uint64_t tenfold, next;
+        is_full |= __builtin_mul_overflow(significand, 10u, &tenfold) ||
+                   __builtin_add_overflow(tenfold, (uint64_t)(*digits - '0'), &next);
+        if (is_full && !is_fraction)
+            return nearest;
+        if (is_full)
+            continue;
+        significand = next;
+        exponent -= is_fraction;
+    }
+    if (*digits == 'e' || *digits == 'E') {
+        long power = strtol(digits + 1, NULL, 10);
+        if (power < -300 || power > 300)
+            return nearest;
+        exponent += (int)power;
+    }
+    if (exponent < -308 || exponent > 308)
+        return nearest;
+    char power[16];
+    snprintf(power, sizeof power, "1e%d", exponent < 0 ? -exponent : exponent);
+    double scale = strtod(power, NULL), number = (double)significand;
+    number = exponent < 0 ? number / scale : number * scale;
+    return is_negative ? -number : number;
+}
+
+static double score_of(const struct value *score)
+{
+    if (score->kind == VALUE_INTEGER)
+        return (double)score->integer;
+    if (score->kind != VALUE_FLOAT)
+        return NAN;
+    return score->digits ? number_of_digits(score->digits, score->number) : score->number;
+}
+
 static enum status read_unigram(struct json_source *source, const struct value *model)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -51,10 +99,7 @@ static enum status read_unigram(struct json_source *source, const struct value *
     if (!vocabulary->pieces.scores)
         return json_out_of_memory(source);
     for (size_t i = 0; i < vocab->array.n_items; i++) {
-        const struct value *score = &vocab->array.items[i].array.items[1];
-        double number = score->kind == VALUE_FLOAT     ? score->number
-                        : score->kind == VALUE_INTEGER ? (double)score->integer
-                                                       : NAN;
+        double number = score_of(&vocab->array.items[i].array.items[1]);
         if (!isfinite(number))
             return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "tokenizer.json: model.vocab: the score of item %zu is no finite number", i);
