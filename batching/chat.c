@@ -15,6 +15,7 @@ struct chat {
     struct template_source *sources; // [n_sources] contents and calls, in order
     uint32_t n_sources;
     bool has_warned_of_name;
+    size_t n_before_name; // messages up to the first with a name that the template may read; 0: none
     struct error *error;
 };
 
@@ -125,6 +126,8 @@ static bool warn_of_member(struct chat *chat, size_t index, const struct value_m
         return job_warn(chat->job,
                         "field \"messages[%zu].tool_calls\" has no effect: only an assistant's are read",
                         index);
+    if (is_name && !chat->n_before_name)
+        chat->n_before_name = index + 1;
     if ((is_name && chat->has_warned_of_name) || template_names(chat->template, key))
         return true;
     chat->has_warned_of_name |= is_name; // the others would say the same
@@ -176,6 +179,49 @@ static enum status warn_of_members(struct chat *chat)
     for (size_t i = 0; i < chat->variables.object.n_members && stored && has_room(chat); i++)
         stored = warn_of_variable(chat, &chat->variables.object.members[i]);
     return stored ? STATUS_OK : out_of_memory(chat);
+}
+
+static bool copy_unnamed(const struct value *message, struct arena *arena, struct value *copy)
+{
+    size_t n = message->object.n_members;
+    if (!value_object_create(arena, n, copy))
+        return false;
+    copy->object.n_members = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!text_equals_string(message->object.members[i].key, "name"))
+            copy->object.members[copy->object.n_members++] = message->object.members[i];
+    return true;
+}
+
+// A template that names "name" may mean a tool's alone: so the prompt is rendered again without the names.
+static enum status warn_of_names(struct chat *chat, struct text rendered)
+{
+    struct arena *arena = &chat->job->arena;
+    struct value variables, messages;
+    struct template_environment environment = *chat->environment;
+    struct buffer unnamed = {0};
+    size_t n = chat->messages->array.n_items;
+    if (!chat->n_before_name || chat->has_warned_of_name || !has_room(chat))
+        return STATUS_OK;
+    if (!value_array_create(arena, n, &messages))
+        return out_of_memory(chat);
+    for (size_t i = 0; i < n; i++)
+        if (!copy_unnamed(&chat->messages->array.items[i], arena, &messages.array.items[i]))
+            return out_of_memory(chat);
+    messages.array.n_items = n;
+    if (!copy_with(&chat->variables, "messages", messages, arena, &variables))
+        return out_of_memory(chat);
+    environment.content = NULL;
+    enum status status = template_render(chat->template, &variables, &environment, &unnamed, chat->error);
+    bool is_same = status == STATUS_OK && text_equal((struct text){unnamed.data, unnamed.size}, rendered);
+    buffer_finish(&unnamed);
+    if (status == STATUS_REJECT) // the template needs the name
+        status = STATUS_OK;
+    if (is_same &&
+        !job_warn(chat->job, "field \"messages[%zu].name\" has no effect: the prompt is the same without it",
+                  chat->n_before_name - 1))
+        return out_of_memory(chat);
+    return status;
 }
 
 // ---- texts that the template omitted ----
@@ -501,7 +547,8 @@ enum status chat_render(struct job *job, const struct template *template,
     status = render_messages(&chat, rendered);
     if (status != STATUS_OK)
         return explain_failure(&chat);
-    if (job->request.prompt.continues_message)
+    status = warn_of_names(&chat, (struct text){rendered->data + start, rendered->size - start});
+    if (status == STATUS_OK && job->request.prompt.continues_message)
         status = cut_continued(&chat, start, rendered);
     if (status == STATUS_OK)
         status = check_arrivals(&chat, rendered->size - start);

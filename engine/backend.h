@@ -30,7 +30,7 @@ enum weight_role {
 // Data type of keys and values in the KV pages.
 enum kv_type {
     KV_F32,
-    KV_F32_OF_F16, // float32 rounded to binary16: to compare with engines that store binary16
+    KV_F32_OF_F16, // float32 rounded to binary16: the values of a GPU's KV_F16
     // 16 bits per item: binary16 on a GPU; on a CPU integers with a scale per position and head
     KV_F16,
     KV_Q8_0, // 8 bits, with a scale: per position and 32 items on a GPU, per position and head on a CPU
@@ -161,6 +161,7 @@ struct attention_parameters {
     float scale;
     float softcap;        // 0: none; else cap * tanh(x / cap)
     int32_t window;       // sliding window in positions, including the row's own; 0: unlimited
+    int32_t chunk;        // a row sees the positions from the last multiple of this on; 0: unlimited
     float alibi_bias_max; // 0: none
     // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
     const struct weight *sinks;
@@ -178,6 +179,8 @@ struct route_parameters {
     // n_groups_used best groups are eligible, ranked by their largest choice value (softmax) or the sum of
     // the two largest (sigmoid), ties by index.
     int32_t n_groups, n_groups_used;
+    // The weights multiply the rows that the experts' first products read, and expert_sum adds without weights.
+    bool weighs_inputs;
 };
 
 // The gated delta rule (struct delta_shape of engine/model/model.h).
@@ -303,6 +306,8 @@ struct backend_operations {
     // out = activation(gate) * up; up NULL: activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
+    // In place. NULL: models with this activation are refused.
+    void (*xielu)(struct backend *backend, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
     // x += scale * y
     void (*add)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows,
                 float scale);
@@ -315,6 +320,8 @@ struct backend_operations {
     // expert_sum sets out[r] to the weighted sum of the pairs' rows, in the order of selection.
     void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows,
                   const struct route_parameters *parameters);
+    // Whether route_parameters.weighs_inputs and attention_parameters.chunk are computed.
+    bool weighs_inputs;
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
                             const struct matrix *x, int32_t n_rows, bool x_per_pair);
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);

@@ -58,7 +58,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
                            bool experts)
 {
     const struct backend_operations *operations = pass->operations;
-    enum activation_kind activation = pass->forward->model->family->activation;
+    enum activation_kind activation = pass->shape->activation;
     if (operations->gated_products) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
@@ -87,6 +87,13 @@ static void embed_tokens(struct pass *pass)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
+static void normalize_queries_and_keys(struct pass *pass, int32_t index)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, pass->shape->attention.n_kv_heads);
+}
+
 // QKV projection.
 static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
 {
@@ -96,8 +103,10 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
     bool gated = shape->attention.gated;
     struct product products[] = {slot_product(gated ? m->gated.query_gate : m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
-                                 slot_product(m->v, layer, SLOT_ATTN_V)};
-    pass->operations->products(pass->backend, products, 3, input, pass->n_rows);
+                                 slot_product(m->v, layer, SLOT_ATTN_V),
+                                 slot_product(m->gated.gate, layer, SLOT_ATTN_GATE)};
+    int n_products = layer->weights[SLOT_ATTN_GATE] ? 4 : 3;
+    pass->operations->products(pass->backend, products, n_products, input, pass->n_rows);
     if (gated) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
@@ -107,8 +116,8 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
                                        dim, pass->n_rows);
     }
     enter_phase(pass, PHASE_ATTENTION);
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, shape->attention.n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, shape->attention.n_kv_heads);
+    if (!pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index);
 }
 
 // Applies rope to queries and keys.
@@ -117,13 +126,16 @@ static void rotate_heads(struct pass *pass, int32_t index)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
-    if (shape->rope.style == ROPE_NONE || tensors->unrotated)
+    bool still = tensors->unrotated && shape->rope.unrotated_own_table;
+    if (shape->rope.style == ROPE_NONE || (tensors->unrotated && !still))
         return;
-    int own = shape->rope.queries_own_table ? 1 : 0;
-    int table = tensors->windowed && shape->rope.n_tables == 2 && !own ? 1 : 0;
+    int own = shape->rope.queries_own_table || still ? 1 : 0;
+    int table = tensors->windowed && shape->rope.n_tables == 2 && !own && !shape->rope.unrotated_own_table;
     pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
                            shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
                            own ? own : table);
+    if (still)
+        return;
     pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
                            shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
 }
@@ -132,15 +144,17 @@ static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
+    int32_t window = tensors->windowed ? shape->window.n_positions : 0;
     struct attention_parameters parameters = {.layer = tensors->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
-                                              .window = tensors->windowed ? shape->window.n_positions : 0,
+                                              .window = shape->window.chunked ? 0 : window,
+                                              .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
-    if (shape->attention.gated)
+    if (shape->attention.gated || pass->forward->layers[index].weights[SLOT_ATTN_GATE])
         pass->operations->activate(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
                                    pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
@@ -162,8 +176,9 @@ static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wa
 }
 
 // branch = MLP(input), gated or plain.
-static void run_mlp(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
     struct matrix *hidden = gated ? m->gate : m->up;
@@ -172,8 +187,13 @@ static void run_mlp(struct pass *pass, const struct forward_layer *layer, const 
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply_rows(pass, up, input);
+    }
+    if (!gated && pass->shape->activation == ACTIVATION_XIELU) {
+        pass->operations->xielu(pass->backend, hidden, pass->n_rows,
+                                &pass->forward->model->layers[index].xielu);
+    } else if (!gated) {
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
-                                   pass->forward->model->family->activation);
+                                   pass->shape->activation);
     }
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
@@ -204,7 +224,8 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .scale = shape->experts.scale,
                                           .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
                                           .n_groups = shape->experts.n_groups,
-                                          .n_groups_used = shape->experts.n_groups_used};
+                                          .n_groups_used = shape->experts.n_groups_used,
+                                          .weighs_inputs = shape->experts.weighs_inputs};
     pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
     multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
@@ -238,6 +259,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     else
         project_heads(pass, index, input);
     rotate_heads(pass, index);
+    if (pass->forward->model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index);
     pass->operations->kv_store(pass->backend, pass->forward->model->layers[index].store, m->k, m->v);
     if (last && pass->step->n_outputs == 0)
         return false;
@@ -290,7 +313,7 @@ static void run_layer(struct pass *pass, int32_t index)
     if (layer->weights[SLOT_ROUTER])
         run_experts(pass, layer, input);
     else
-        run_mlp(pass, layer, input);
+        run_mlp(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
 }
 

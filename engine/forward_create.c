@@ -254,13 +254,15 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t pairs = shape->experts.n ? rows * shape->experts.n_used : 0;
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
-    int64_t n_ff = shape->experts.n && shape->experts.n_layers_dense == 0 ? 0 : shape->n_ff;
+    bool all_sparse = shape->experts.n && shape->experts.n_layers_dense == 0 && shape->experts.every == 1;
+    int64_t n_ff = all_sparse ? 0 : shape->n_ff;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
     bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
     const struct delta_shape *delta = &shape->delta;
     int64_t inner = (int64_t)delta->n_heads * delta->value_dim;
     bool ends_recurrent = model->layers[shape->n_layers - 1].recurrent;
-    int64_t gates = shape->attention.gated ? heads_out : 0;
+    int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
+    int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
     bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
     int i = 0;
 #define PLAN(field, n_rows, n_cols)                                                                          \
@@ -276,7 +278,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.query, rows, shape->latent.query_dim);
     PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
-    PLAN(gated.query_gate, rows, 2 * gates);
+    PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, gates);
     PLAN(delta.qkv, rows, delta->n_channels);
     PLAN(delta.convolved, rows, delta->n_channels);
@@ -396,6 +398,11 @@ static enum status create_parts(struct weight_loading *loading)
     if (states.n_layers && !forward->backend->device.states_create)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its recurrent layers",
+                         model_family_name(forward->model), forward->backend->device.name);
+    if ((shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
+        (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu))
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);
     status = load_weights(loading);
     if (status == STATUS_OK)

@@ -137,10 +137,13 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
 
 // ---- a step ----
 
+// The authors' code gives these norms no epsilon of the model's, so that they have their class's.
+static const float latent_epsilon = 1e-6f;
+
 static void normalize_latent(const struct pass *pass, struct matrix *x, const struct weight *weight)
 {
     struct norm_parameters parameters = {
-        .kind = NORM_RMS, .weight = weight, .epsilon = pass->shape->norm_epsilon, .n_groups = 1};
+        .kind = NORM_RMS, .weight = weight, .epsilon = latent_epsilon, .n_groups = 1};
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 

@@ -1,15 +1,8 @@
 #include "engine/logits.h"
 
-#include "engine/model/family.h"
-
 #include <stdlib.h>
 
 enum { PAGE_POSITIONS = 32 };
-
-enum kv_type logits_kv_type(const struct model *model)
-{
-    return model->family->half_pages ? KV_F32_OF_F16 : KV_F32;
-}
 
 static enum status check_ids(const struct model *model, const int32_t *ids, int32_t n_ids,
                              struct error *error)

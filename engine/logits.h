@@ -7,11 +7,6 @@
 // Tokens of one step; longer texts are prefilled in chunks.
 enum { LOGITS_CHUNK_TOKENS = 256 };
 
-// KV type for a comparison with reference logits: float32, or float32 rounded to binary16 for families whose
-// references were computed that way. With many layers the two differ by more (0.07 on the logits of a
-// 26-layer Gemma 2) than other engines differ from either.
-enum kv_type logits_kv_type(const struct model *model);
-
 // A text of at most n_ids tokens at a time. Binds the model to the backend, which must be new and cannot be
 // used for another forward pass. Errors: as forward_create; ERROR_OUT_OF_MEMORY.
 struct logits_reader;

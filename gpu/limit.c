@@ -170,6 +170,8 @@ static double activation_limit(enum activation_kind activation, double gate)
     switch (activation) {
     case ACTIVATION_RELU_SQUARED:
         return gate * gate;
+    case ACTIVATION_SIGMOID:
+        return 1;
     case ACTIVATION_SWIGLU_CLAMPED:
         return fmin(gate, 7);
     default: // the others never exceed |x|

@@ -220,7 +220,7 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
                               .n_rows = gpu_rows(backend, n_rows),
                               .n_used = n_used,
                               .n_experts = logits->n_cols,
-                              .sigmoid = parameters->kind == ROUTE_SIGMOID,
+                              .kind = parameters->kind,
                               .normalized = parameters->normalized,
                               .scale = parameters->scale,
                               .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,

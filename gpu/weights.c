@@ -178,6 +178,10 @@ enum status gpu_weight_create(struct backend *base, const struct tensor *tensor,
     if (!traits->dequantize)
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "type %s can't be computed with",
                          traits->name ? traits->name : "unknown");
+    if (tensor->order)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "columns in the order of act-order can't be computed with on a GPU: give --backend cpu");
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");

@@ -86,6 +86,7 @@ CREATE TABLE jobs (
   -- too; NULL: other jobs.
   open_hash         BLOB,
   max_tokens        INTEGER,                       -- the request's; NULL: none
+  reasoning_tokens  INTEGER,                       -- of completion_tokens: thoughts, without their marks; NULL: none
   UNIQUE (dataset, job_id)
 ) STRICT;
 CREATE INDEX jobs_failed ON jobs (dataset, error_code) WHERE error_code IS NOT NULL;
@@ -362,7 +363,8 @@ CREATE VIEW answers AS
 SELECT j.dataset, j.custom_id, j.job_index, j.job_id, j.status, CAST(r.record AS TEXT) ->> '$.choices[0].text' AS answer,
        j.finish_reason, j.prompt_tokens, j.completion_tokens, j.cached_tokens,
        (coalesce(j.queued_us, 0) + coalesce(j.prefill_us, 0) + coalesce(j.decode_us, 0)) / 1e6 AS seconds,
-       j.error_code, j.error, j.finished_at_us, j.constrained_by, j.forced_tokens, hex(j.request_hash) AS request_hash, j.is_duplicate
+       j.error_code, j.error, j.finished_at_us, j.constrained_by, j.forced_tokens, hex(j.request_hash) AS request_hash, j.is_duplicate,
+       j.reasoning_tokens
 FROM jobs j LEFT JOIN results r ON r.job = j.id WHERE j.finished_at_us IS NOT NULL;
 
 -- What waits in the embedded queue, in the order in which it is claimed; but each eighth claim goes to the oldest.
@@ -385,6 +387,14 @@ SELECT dataset, count(*) AS jobs, sum(drafted_tokens IS NOT NULL) AS jobs_drafte
        coalesce(sum(drafted_tokens), 0) AS drafted_tokens, coalesce(sum(accepted_tokens), 0) AS accepted_tokens,
        round(100.0 * sum(accepted_tokens) / nullif(sum(drafted_tokens), 0), 1) AS percent_accepted
 FROM jobs WHERE finished_at_us IS NOT NULL AND NOT is_duplicate GROUP BY dataset ORDER BY dataset;
+
+-- Thoughts of each dataset's answered jobs.
+CREATE VIEW thoughts AS
+SELECT dataset, count(*) AS jobs, count(reasoning_tokens) AS jobs_with_thoughts, sum(completion_tokens) AS completion_tokens,
+       coalesce(sum(reasoning_tokens), 0) AS reasoning_tokens,
+       round(100.0 * coalesce(sum(reasoning_tokens), 0) / nullif(sum(completion_tokens), 0), 1) AS percent,
+       round(avg(reasoning_tokens), 1) AS mean, max(reasoning_tokens) AS longest
+FROM jobs WHERE status = 'done' GROUP BY dataset ORDER BY dataset;
 
 CREATE VIEW throughput_by_minute AS
 SELECT strftime('%Y-%m-%d %H:%M', finished_at_us / 1000000, 'unixepoch') AS minute,

@@ -107,12 +107,10 @@ static enum status refuse_version(const struct database *database, int version, 
 {
     return error_set(
         error, STATUS_REFUSE, ERROR_STORE,
-        version > STORE_VERSION ? "%s: expected a store of version %d, got %d, of a newer sheaf"
-        : version < STORE_VERSION_FIRST
-            ? "%s: expected a store of version %d, got %d, from before sheaf 0.1.0: finish it with the"
-              " program that created it, or name another file"
-            : "%s: expected a store of version %d, got %d, and it is read only: any command that writes to it"
-              " migrates it",
+        version > STORE_VERSION
+            ? "%s: expected a store of version %d, got %d, of a newer sheaf"
+            : "%s: expected a store of version %d, got %d, from before sheaf 0.1.0: finish it with the"
+              " program that created it, or name another file",
         database->path, STORE_VERSION, version);
 }
 
@@ -130,12 +128,9 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-_Static_assert(sizeof store_sql / sizeof store_sql[0] == STORE_VERSION - STORE_VERSION_FIRST + 1,
-               "each version has its SQL");
-
-// Applies the versions that a file lacks, all of them to an empty file, in one transaction; a second process that
-// does it at the same time finds nothing left to do.
-static enum status migrate_schema(struct database *database, struct error *error)
+// Creates the schema in an empty file, in one transaction; a second process that does it at the same time
+// finds nothing left to do. A file of another version is refused.
+static enum status create_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
     if (status != STATUS_OK)
@@ -149,13 +144,12 @@ static enum status migrate_schema(struct database *database, struct error *error
     if (status == STATUS_OK && version == 0 && !empty)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
-    if (status == STATUS_OK && (version < STORE_VERSION_FIRST || version > STORE_VERSION) && !empty)
+    if (status == STATUS_OK && version != STORE_VERSION && !empty)
         status = refuse_version(database, version, error);
-    bool is_old = empty || version < STORE_VERSION;
-    for (int i = empty ? STORE_VERSION_FIRST : version + 1; i <= STORE_VERSION && status == STATUS_OK; i++)
-        status = database_execute(database, store_sql[i - STORE_VERSION_FIRST], error);
+    if (status == STATUS_OK && empty)
+        status = database_execute(database, store_sql, error);
     snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
-    if (status == STATUS_OK && is_old)
+    if (status == STATUS_OK && empty)
         status = database_execute(database, pragma, error);
     return database_end(database, status, error);
 }
@@ -297,7 +291,7 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
-        status = migrate_schema(database, error);
+        status = create_schema(database, error);
     if (status == STATUS_RETRY)
         error->status = status = STATUS_REFUSE; // opening failed: there is no store to retry with
     if (status != STATUS_OK)

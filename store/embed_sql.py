@@ -1,12 +1,11 @@
-"""Writes the schema's versions as an array of C strings: embed_sql.py OUT VERSION.sql ..."""
+"""Writes the schema as a C string: embed_sql.py OUT SCHEMA.sql"""
 import sys
 
+with open(sys.argv[2], encoding='utf-8') as file:
+    lines = file.read().splitlines()
 with open(sys.argv[1], 'w', encoding='utf-8') as out:
-    out.write('#pragma once\nstatic const char *const store_sql[] = {\n')
-    for name in sys.argv[2:]:
-        with open(name, encoding='utf-8') as file:
-            for line in file.read().splitlines():
-                escaped = line.replace('\\', '\\\\').replace('"', '\\"')
-                out.write(f'    "{escaped}\\n"\n')
-        out.write('    ,\n')
-    out.write('};\n')
+    out.write('#pragma once\nstatic const char store_sql[] =\n')
+    for line in lines:
+        escaped = line.replace('\\', '\\\\').replace('"', '\\"')
+        out.write(f'    "{escaped}\\n"\n')
+    out.write('    ;\n')

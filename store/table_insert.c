@@ -39,18 +39,28 @@ static enum status open_database(struct table_insert *insert, struct error *erro
     return database_execute(&insert->database, "SELECT count(*) FROM sqlite_schema", error);
 }
 
+// *is_missing: there is no such file, and the database is closed.
+static enum status open_to_read(struct database *database, bool *is_missing, struct error *error)
+{
+    *is_missing = false;
+    if (sqlite3_open_v2(database->path, &database->sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX,
+                        NULL) == SQLITE_OK) {
+        sqlite3_busy_timeout(database->sqlite, STORE_BUSY_MS);
+        return STATUS_OK;
+    }
+    *is_missing = access(database->path, F_OK) != 0 && errno == ENOENT;
+    enum status status = *is_missing ? STATUS_OK : database_error(database, "opening", error);
+    sqlite3_close(database->sqlite);
+    return status;
+}
+
 enum status table_insert_check(const char *path, const char *table, const char *marker, struct error *error)
 {
     struct database database = {.path = (char *)path};
     sqlite3_stmt *select = NULL;
-    if (sqlite3_open_v2(path, &database.sqlite, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL) !=
-        SQLITE_OK) {
-        bool is_missing = access(path, F_OK) != 0 && errno == ENOENT;
-        enum status status = is_missing ? STATUS_OK : database_error(&database, "opening", error);
-        sqlite3_close(database.sqlite);
-        return status;
-    }
-    sqlite3_busy_timeout(database.sqlite, STORE_BUSY_MS);
+    bool is_missing;
+    if (open_to_read(&database, &is_missing, error) != STATUS_OK || is_missing)
+        return is_missing ? STATUS_OK : error->status;
     enum status status = STATUS_OK;
     bool exists = false, is_ours = false;
     if (sqlite3_prepare_v2(database.sqlite,
@@ -78,6 +88,82 @@ enum status table_insert_check(const char *path, const char *table, const char *
                       "%s: \"%s\" exists and has no column %s, so it was not made by this command: it is "
                       "not replaced",
                       path, table, marker);
+    return status;
+}
+
+// Adds the length and the bytes of `text`, so that no two lists of texts give the same bytes.
+static void add_sized(struct buffer *out, char type, struct text text)
+{
+    uint64_t size = text.size;
+    buffer_add(out, &type, 1);
+    buffer_add(out, &size, sizeof size);
+    buffer_add(out, text.data, text.size);
+}
+
+static void add_column(struct buffer *out, sqlite3_stmt *row, int column)
+{
+    int type = sqlite3_column_type(row, column);
+    int64_t integer = type == SQLITE_INTEGER ? sqlite3_column_int64(row, column) : 0;
+    double number = type == SQLITE_FLOAT ? sqlite3_column_double(row, column) : 0;
+    struct text bytes = type == SQLITE_INTEGER ? (struct text){(const char *)&integer, sizeof integer}
+                        : type == SQLITE_FLOAT ? (struct text){(const char *)&number, sizeof number}
+                        : type == SQLITE_TEXT  ? column_text(row, column)
+                                               : column_blob(row, column);
+    add_sized(out, (char)type, bytes);
+}
+
+// A chain of digests: each covers the previous digest and the next rows.
+static void add_to_chain(struct digest *digest, struct buffer *bytes)
+{
+    *digest = digest_of(bytes->data, bytes->size);
+    buffer_clear(bytes);
+    buffer_add(bytes, digest, sizeof *digest);
+}
+
+static enum status digest_rows(struct database *database, sqlite3_stmt *rows, struct digest *digest,
+                               struct error *error)
+{
+    enum { PIECE_BYTES = 65536 };
+    struct buffer bytes = {0};
+    int code, n_columns = sqlite3_column_count(rows);
+    for (int i = 0; i < n_columns; i++)
+        add_sized(&bytes, 'n', text_from_string(sqlite3_column_name(rows, i)));
+    while ((code = sqlite3_step(rows)) == SQLITE_ROW && !bytes.failed) {
+        for (int i = 0; i < n_columns; i++)
+            add_column(&bytes, rows, i);
+        if (bytes.size >= PIECE_BYTES)
+            add_to_chain(digest, &bytes);
+    }
+    add_to_chain(digest, &bytes);
+    enum status status = bytes.failed          ? refuse_memory(database->path, error)
+                         : code != SQLITE_DONE ? database_error(database, "reading the table", error)
+                                               : STATUS_OK;
+    buffer_finish(&bytes);
+    return status;
+}
+
+enum status table_insert_digest(const char *path, const char *table, struct digest *digest,
+                                struct error *error)
+{
+    struct database database = {.path = (char *)path};
+    sqlite3_stmt *rows = NULL;
+    bool is_missing;
+    *digest = (struct digest){0};
+    if (open_to_read(&database, &is_missing, error) != STATUS_OK || is_missing)
+        return is_missing ? STATUS_OK : error->status;
+    enum status status = STATUS_OK;
+    int code =
+        sqlite3_table_column_metadata(database.sqlite, "main", table, NULL, NULL, NULL, NULL, NULL, NULL);
+    char *sql = code == SQLITE_OK ? sqlite3_mprintf("SELECT * FROM main.\"%w\" NOT INDEXED", table) : NULL;
+    if (code == SQLITE_OK && !sql)
+        status = refuse_memory(path, error);
+    else if (sql && sqlite3_prepare_v2(database.sqlite, sql, -1, &rows, NULL) != SQLITE_OK)
+        status = database_error(&database, "reading the table", error);
+    else if (sql)
+        status = digest_rows(&database, rows, digest, error);
+    sqlite3_free(sql);
+    sqlite3_finalize(rows);
+    sqlite3_close(database.sqlite);
     return status;
 }
 

@@ -4,6 +4,7 @@
 // complete new one. Thread: main.
 #pragma once
 
+#include "schemas/base/digest.h"
 #include "schemas/value.h"
 #include "store/table_declaration.h"
 
@@ -15,6 +16,10 @@ struct table_insert;
 // before anything is computed. A missing file or table is accepted.
 enum status table_insert_check(const char *path, const char *table, const char *marker,
                                struct error *error) WARN_UNUSED;
+// Digest of the table's column names and values, in the order of its rows. Not set if the file or the table is
+// missing.
+enum status table_insert_digest(const char *path, const char *table, struct digest *digest,
+                                struct error *error) WARN_UNUSED;
 // declarations: [n_declared], of the first columns; the others have none.
 enum status table_insert_open(struct table_insert **insert, const char *path, const char *table,
                               const struct text *columns, size_t n_columns,

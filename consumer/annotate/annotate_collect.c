@@ -317,6 +317,21 @@ static enum status fail_evaluation(const struct annotate *annotate, enum status 
                      annotate->gold.fault.text, annotate->settings->output);
 }
 
+// The output is checked again: it may have been changed while the rows were answered.
+static enum status complete_output(struct annotate *annotate, struct table_writer *writer,
+                                   struct error *error)
+{
+    const char *path = annotate->settings->output, *table = annotate->settings->annotate.output.into;
+    enum status status = own_output_check(annotate->store, annotate->dataset, path, table,
+                                          annotate->settings->overwrite, error);
+    if (status == STATUS_OK)
+        status = own_output_claim(annotate->store, annotate->dataset, path, table, error);
+    if (status == STATUS_OK)
+        status = table_writer_complete(writer, error);
+    return status == STATUS_OK ? own_output_note(annotate->store, annotate->dataset, path, table, error)
+                               : status;
+}
+
 enum status annotate_collect(struct annotate *annotate, struct error *error)
 {
     struct collecting collecting = {.annotate = annotate};
@@ -325,13 +340,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         status = collect_rows(&collecting, error);
     table_reader_close(annotate->reader); // releases its lock: the output may be a table of the same database
     annotate->reader = NULL;
-    bool is_file = !annotate->settings->annotate.output.into;
-    if (status == STATUS_OK && is_file)
-        status = own_output_claim(annotate->store, annotate->dataset, annotate->settings->output, error);
     if (status == STATUS_OK)
-        status = table_writer_complete(collecting.writer, error);
-    if (status == STATUS_OK && is_file)
-        status = own_output_note(annotate->store, annotate->dataset, annotate->settings->output, error);
+        status = complete_output(annotate, collecting.writer, error);
     if (status == STATUS_OK)
         status = annotate_complete_errors(annotate, error);
     table_writer_close(collecting.writer);

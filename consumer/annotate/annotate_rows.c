@@ -73,10 +73,14 @@ static enum status write_bad_row(struct annotate *annotate, const struct table_r
 enum status annotate_complete_errors(struct annotate *annotate, struct error *error)
 {
     const char *path = annotate->settings->errors;
-    enum status status = own_output_claim(annotate->store, annotate->dataset, path, error);
+    enum status status = own_output_check(annotate->store, annotate->dataset, path, NULL,
+                                          annotate->settings->overwrite, error);
+    if (status == STATUS_OK)
+        status = own_output_claim(annotate->store, annotate->dataset, path, NULL, error);
     if (status == STATUS_OK)
         status = output_file_complete(&annotate->errors, error);
-    return status == STATUS_OK ? own_output_note(annotate->store, annotate->dataset, path, error) : status;
+    return status == STATUS_OK ? own_output_note(annotate->store, annotate->dataset, path, NULL, error)
+                               : status;
 }
 
 enum status annotate_reject(struct annotate *annotate, bool report, const struct table_row *row,

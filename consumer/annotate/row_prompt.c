@@ -96,6 +96,15 @@ static void use_column(struct check *check, const struct template_mention *menti
     buffer_finish(&hint);
 }
 
+// {{ title.upper }} prints a method of a text, not a member: a field is no object.
+static bool prints_method(const struct check *check, const struct template_mention *mention)
+{
+    bool is_of_row = text_equals_string(mention->name, "row");
+    bool is_column = is_of_row && mention->member.data == mention->printed.data; // {{ row.title }}
+    return !check->prompt->has_objects && mention->printed.data && !is_column &&
+           !(is_of_row && !mention->member.data) && template_is_text_method(mention->printed);
+}
+
 static void check_mention(void *context, const struct template_mention *mention)
 {
     struct check *check = context;
@@ -107,6 +116,10 @@ static void check_mention(void *context, const struct template_mention *mention)
         use_column(check, mention, mention->member);
     else // a computed member, or all members
         check->prompt->read.all = true;
+    if (check->status == STATUS_OK && prints_method(check, mention))
+        check->status = error_set(check->error, STATUS_REFUSE, ERROR_TEMPLATE,
+                                  "%s: line %u: \"%.*s\" is a method of texts: call it, with ()", check->path,
+                                  mention->line, (int)mention->printed.size, mention->printed.data);
 }
 
 static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
@@ -398,6 +411,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
                             const struct table_columns *columns, struct error *error)
 {
     *prompt = (struct row_prompt){.columns = columns,
+                                  .has_objects = options->has_objects,
                                   .seeding.is_given = options->has_seed,
                                   .seeding.value = options->seed};
     enum status status = create_variables(prompt, error);

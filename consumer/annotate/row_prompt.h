@@ -21,6 +21,7 @@ struct row_prompt_options {
     } given[ROW_PROMPT_PARAMETERS_MAX];
     bool needs_seeds; // several votes per row
     bool needs_utf8;  // in all columns: the output can't carry other bytes
+    bool has_objects; // fields may be JSON objects and lists; else texts, numbers and NULL
     bool has_seed;
     int64_t seed;
     bool scores_choices; // asks for choice_logprobs
@@ -47,6 +48,7 @@ struct row_prompt {
     struct row_columns read;
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
+    bool has_objects;           // of the options
     struct choice_list choices; // none: n is 0
     struct value schema;        // VALUE_NULL: none
     struct buffer parameters;   // members after the messages, each after a comma
@@ -58,7 +60,8 @@ struct row_prompt {
 };
 
 // Reads and checks the files. STATUS_REFUSE also if a template reads an unknown column (the error has the
-// line and the nearest column), or if a parameter is not one of a job.
+// line and the nearest column) or fails for every row (template_find_refusal), or if a parameter is not one of
+// a job.
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error) WARN_UNUSED;
 void row_prompt_close(struct row_prompt *prompt);

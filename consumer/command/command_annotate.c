@@ -204,7 +204,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--messages", settings->annotate.prompt.messages, false},
                                     {"--parameters", settings->annotate.prompt.parameters, false},
                                     {"--schema", settings->annotate.schema, false},
-                                    {"--model", settings->model.path, false},
+                                    {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->config, false},
                                     {"-o", into_database ? NULL : settings->output, true},
@@ -249,6 +249,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
                    settings->sampling.thinking_token_budget},
                   {"reasoning_effort", "reasoning-effort", settings->sampling.reasoning_effort, true}},
         .needs_seeds = annotate->n_votes > 1,
+        .has_objects = annotate->source.format == TABLE_JSONL,
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
@@ -322,13 +323,12 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = output_file_open(&annotate->errors, settings->errors, error);
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
-    // a sample writes no output; a table in a database is recognized by its columns
-    if (status == STATUS_OK && !settings->annotate.estimate.n_rows && !settings->annotate.output.into)
-        status = own_output_check(annotate->store, annotate->dataset, settings->output, settings->overwrite,
-                                  error);
+    if (status == STATUS_OK && !settings->annotate.estimate.n_rows) // a sample writes no output
+        status = own_output_check(annotate->store, annotate->dataset, settings->output,
+                                  settings->annotate.output.into, settings->overwrite, error);
     if (status == STATUS_OK)
-        status = own_output_check(annotate->store, annotate->dataset, settings->errors, settings->overwrite,
-                                  error);
+        status = own_output_check(annotate->store, annotate->dataset, settings->errors, NULL,
+                                  settings->overwrite, error);
     return status;
 }
 

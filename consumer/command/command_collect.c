@@ -32,24 +32,6 @@ static enum status refuse_part(const struct settings *settings, int64_t n_result
                      (int)more.size, more.data, advice);
 }
 
-// Completes the output files, unless that would overwrite files that the dataset did not write.
-static enum status complete_own(struct output *output, struct store *store, const struct settings *settings,
-                                struct error *error)
-{
-    const char *const paths[] = {settings->output, settings->errors};
-    struct text dataset = text_from_string(settings->dataset);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = own_output_check(store, dataset, paths[i], settings->overwrite, error);
-    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = own_output_claim(store, dataset, paths[i], error);
-    if (status == STATUS_OK)
-        status = output_complete(output, error);
-    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = own_output_note(store, dataset, paths[i], error);
-    return status;
-}
-
 static enum status collect_from_store(struct output *output, const struct settings *settings,
                                       struct error *error)
 {
@@ -62,8 +44,9 @@ static enum status collect_from_store(struct output *output, const struct settin
     if (status == STATUS_OK && n_missing)
         status =
             refuse_part(settings, output->n_results, output->n_results + n_missing, TEXT(""), "wait", error);
+    const char *const paths[] = {settings->output, settings->errors};
     if (status == STATUS_OK)
-        status = complete_own(output, store, settings, error);
+        status = own_output_complete(store, dataset, paths, settings->overwrite, output, error);
     if (status == STATUS_OK) // only once the file exists
         status = store_collected(store, dataset, error);
     store_close(store);

@@ -58,7 +58,7 @@ struct command_embed {
     char made_by[MADE_BY_BYTES];   // what the vectors depend on besides the lines
     struct output_part_state done; // lines read so far; n_failed: written without a vector
     int64_t n_tokens;
-    enum embed_lines lines;
+    struct embed_input input;
     bool may_overwrite;
 };
 
@@ -117,11 +117,15 @@ static enum status add_line(struct command_embed *embed, struct text line, struc
                                      .first_id = embed->group.ids.n_ids,
                                      .first_name = embed->group.names.size};
     enum status status = STATUS_OK;
-    if (embed->lines == EMBED_LINES_TEXT)
+    if (line.size > JOB_RECORD_BYTES_MAX)
+        status = error_set(&grouped->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                           "the line has %llu bytes: expected at most %d",
+                           (unsigned long long)embed->input.lines.line_bytes, JOB_RECORD_BYTES_MAX);
+    else if (embed->input.kind == EMBED_LINES_TEXT)
         text = line;
     else
         status = embed_line_decode(line, &arena, &text, &embed->group.names, &grouped->error);
-    if (status == STATUS_REJECT && embed->lines == EMBED_LINES_STRINGS)
+    if (status == STATUS_REJECT && embed->input.kind == EMBED_LINES_STRINGS)
         status = error_prefix(&grouped->error, "the lines before are JSON (--plain-text: texts)");
     grouped->n_names = embed->group.names.size - grouped->first_name;
     if (status == STATUS_OK)
@@ -252,26 +256,19 @@ static enum status take_line(struct command_embed *embed, struct text line, stru
 
 static enum status embed_lines(struct command_embed *embed, struct error *error)
 {
-    char *buffer = NULL;
-    size_t capacity = 0;
+    struct text line;
     int64_t n_before = embed->output.state.n_lines;
-    enum status status = STATUS_OK;
-    for (ssize_t size; status == STATUS_OK && (size = getline(&buffer, &capacity, stdin)) >= 0;) {
-        struct text line = embed_line_trim((struct text){buffer, (size_t)size});
-        if (embed->done.n_lines == 0)
-            line = embed_input_without_mark(line);
-        if (embed->lines == EMBED_LINES_UNKNOWN)
-            embed->lines = embed_input_of_line(line);
+    enum status status;
+    while ((status = embed_input_next(&embed->input, &line, error)) == STATUS_OK && line.data) {
         status =
             embed->done.n_lines < n_before ? skip_line(embed, line, error) : take_line(embed, line, error);
+        if (status != STATUS_OK)
+            return status;
     }
-    if (status == STATUS_OK && ferror(stdin))
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "standard input: reading: %s", strerror(errno));
     if (status == STATUS_OK && embed->done.n_lines < n_before)
         status = refuse_lines(embed, error);
     if (status == STATUS_OK && embed->group.n > 0)
         status = complete_group(embed, error);
-    free(buffer);
     return status;
 }
 
@@ -366,7 +363,7 @@ static enum status name_making(struct command_embed *embed, const struct setting
                         runtime->arithmetic, pooling_name(options->pooling), embed->n_dimensions,
                         options->normalize ? "" : " no-normalize=1",
                         settings->tool.plain_text ? " plain-text=1" : "",
-                        embed->lines == EMBED_LINES_STRINGS ? " lines=json" : "");
+                        embed->input.kind == EMBED_LINES_STRINGS ? " lines=json" : "");
     struct text prompt = embed->defaults.prompt;
     if (prompt.size)
         size += snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " prompt=%016llx",
@@ -459,6 +456,7 @@ static enum status run_embedder(struct command_embed *embed, struct error *error
 
 static void close_embedder(struct command_embed *embed)
 {
+    embed_input_close(&embed->input);
     output_part_close(&embed->output);
     embedder_destroy(embed->embedder);
     token_array_finish(&embed->group.ids);
@@ -475,13 +473,13 @@ enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = embed_input_find(stdin, settings->tool.plain_text, &embed.lines, error);
-    if (status == STATUS_OK)
         status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
+    if (status == STATUS_OK)
+        status = embed_input_open(&embed.input, settings->tool.plain_text, error);
     if (status == STATUS_OK)
         status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
     if (status == STATUS_OK)

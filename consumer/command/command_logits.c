@@ -85,7 +85,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
                                       settings->output ? NULL : "-o OUT.f32", error);
     struct runtime runtime = {0};
     struct token_array ids = {0};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
                                     {"-o", settings->output, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
@@ -97,7 +97,6 @@ enum status command_logits(const struct settings *settings, struct error *error)
     enum kv_type kv_type = KV_F32;
     // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        kv_type = logits_kv_type(runtime.model);
         status = runtime_kv_type(settings, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend

@@ -1,4 +1,5 @@
-// sheaf quantize: writes a model of any supported format as GGUF, with its matrices in another type.
+// sheaf quantize: writes a model of any supported format as GGUF, with its matrices in another type, or in
+// types of GGUF with the same items.
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
@@ -51,28 +52,26 @@ static void count_types(const struct gguf *gguf, char *text, size_t text_bytes)
 }
 
 static void say_what_was_written(const struct settings *settings, const struct gguf *quantized,
-                                 enum tensor_type type, uint64_t bytes_before)
+                                 enum tensor_type type, const char *before, uint64_t bytes_before)
 {
     char text[512] = "";
-    if (gguf_quantize_replaced(quantized, type, text, sizeof text))
+    if (type != TENSOR_TYPE_COUNT && gguf_quantize_replaced(quantized, type, text, sizeof text))
         log_write(LOG_WARNING,
                   "--type %s: its blocks of %d items do not divide all rows; tensors of other types: %s",
                   settings->tool.type, (int)tensor_traits(type)->block_items, text);
     count_types(quantized, text, sizeof text);
-    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB", settings->positionals[1],
+    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB (%s)", settings->positionals[1],
               gguf_n_tensors(quantized), text, (double)tensor_bytes(quantized) / 1e6,
-              (double)bytes_before / 1e6);
+              (double)bytes_before / 1e6, before);
 }
 
 static enum status check_options(const struct settings *settings, enum tensor_type *type, struct error *error)
 {
     static const char known[] = "q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32";
-    if (!settings->tool.type)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf quantize: give --type %s", known);
-    if (!gguf_quantize_type(settings->tool.type, type))
+    if (settings->tool.type && !gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->tool.type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], false},
+    const struct file_use uses[] = {{"IN", settings->positionals[0], .is_model = true},
                                     {"OUT", settings->positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
@@ -81,12 +80,16 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
 // tokenizer.json, which the file contains too.
 static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *keys, struct error *error)
 {
-    struct text unknown;
-    enum status status = vocabulary_write_ggml(gguf, keys, &unknown, error);
-    if (status == STATUS_OK && unknown.size)
+    struct vocabulary_gaps gaps;
+    enum status status = vocabulary_write_ggml(gguf, keys, &gaps, error);
+    if (status == STATUS_OK && gaps.unknown.size)
         log_write(LOG_WARNING,
                   "%.*s has no name in GGUF: sheaf reads the file's tokenizer, other programs can't",
-                  (int)unknown.size, unknown.data);
+                  (int)gaps.unknown.size, gaps.unknown.data);
+    if (status == STATUS_OK && gaps.ignored.size)
+        log_write(LOG_WARNING,
+                  "%.*s has no key in GGUF: sheaf follows it, other programs give some texts other tokens",
+                  (int)gaps.ignored.size, gaps.ignored.data);
     if (status == STATUS_OK && !gguf_has(gguf, "general.type"))
         gguf_writer_text(keys, "general.type", TEXT("model"));
     return status;
@@ -113,7 +116,8 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     struct gguf *source = NULL, *quantized = NULL;
     struct pool *pool = NULL;
     struct quantize_progress progress = {0};
-    enum tensor_type type = TENSOR_F32;
+    enum tensor_type type = TENSOR_TYPE_COUNT; // as in the model
+    char before[512] = "";
     uint64_t bytes_before = 0;
     enum status status = check_options(settings, &type, error);
     if (status == STATUS_OK)
@@ -122,6 +126,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
         status = model_folder_open(&source, settings->positionals[0], error);
     if (status == STATUS_OK) {
         bytes_before = tensor_bytes(source);
+        count_types(source, before, sizeof before);
         status = gguf_quantize(&quantized, source, type, pool, error);
     }
     struct gguf_writer keys = {0};
@@ -133,7 +138,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (progress.shown)
         fputs("\r\033[K", stderr);
     if (status == STATUS_OK)
-        say_what_was_written(settings, quantized, type, bytes_before);
+        say_what_was_written(settings, quantized, type, before, bytes_before);
     gguf_close(quantized);
     pool_destroy(pool);
     return status;

@@ -84,18 +84,12 @@ static enum status collect_output(struct run_command *run, struct error *error)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld job%s to go%s",
                          (long long)n_missing, n_missing == 1 ? "" : "s",
                          run->temporary_folder ? "" : "; the same command continues from here");
-    if (status == STATUS_OK)
-        status = own_output_claim(run->store, run->dataset, run->settings->output, error);
-    if (status == STATUS_OK)
-        status = own_output_claim(run->store, run->dataset, run->settings->errors, error);
-    if (status == STATUS_OK)
-        status = output_complete(output, error);
+    const char *const paths[] = {run->settings->output, run->settings->errors};
+    if (status == STATUS_OK) // checked again: the files may have been changed while the jobs ran
+        status =
+            own_output_complete(run->store, run->dataset, paths, run->settings->overwrite, output, error);
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
-    if (status == STATUS_OK)
-        status = own_output_note(run->store, run->dataset, run->settings->output, error);
-    if (status == STATUS_OK)
-        status = own_output_note(run->store, run->dataset, run->settings->errors, error);
     if (status == STATUS_OK)
         status = store_replace_forget(run->store, run->dataset, error);
     if (status == STATUS_OK)
@@ -164,11 +158,11 @@ static enum status run_or_refuse(struct run_command *run, struct error *error)
     if (status == STATUS_OK && removed.n_lines)
         return report_removed(run, &removed, error);
     if (status == STATUS_OK)
-        status = own_output_check(run->store, run->dataset, run->settings->output, run->settings->overwrite,
-                                  error);
+        status = own_output_check(run->store, run->dataset, run->settings->output, NULL,
+                                  run->settings->overwrite, error);
     if (status == STATUS_OK)
-        status = own_output_check(run->store, run->dataset, run->settings->errors, run->settings->overwrite,
-                                  error);
+        status = own_output_check(run->store, run->dataset, run->settings->errors, NULL,
+                                  run->settings->overwrite, error);
     return status == STATUS_OK ? run_in_store(run, error) : status;
 }
 
@@ -214,7 +208,7 @@ static enum status check_files(const struct run_command *run, struct error *erro
 {
     const struct settings *settings = run->settings;
     const struct file_use uses[] = {{"the input", settings->positionals[0], false},
-                                    {"--model", settings->model.path, false},
+                                    {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->config, false},
                                     {"-o", settings->output, true},

@@ -48,7 +48,7 @@ enum status command_work(const struct settings *settings, struct error *error)
     struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
     struct worker_progress progress = {0};
     const char *path = named_store_path(settings);
-    const struct file_use uses[] = {{"--model", settings->model.path, false},
+    const struct file_use uses[] = {{"--model", settings->model.path, .is_model = true},
                                     {"--store", path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};

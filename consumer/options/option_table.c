@@ -70,7 +70,7 @@ static const struct command commands[] = {
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
      "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
-    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf --type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32",
+    {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 1, 1, 0, "MODEL [--prompt 128 --generate 32 --batch 1,8,32] [--json]",
      "Prefill and decode tokens per second by batch size."},
@@ -141,7 +141,8 @@ static const struct option options[] = {
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
     {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED, AT(overwrite), 0, 0, NULL,
-     "replace -o and --errors also if they are files that this dataset (embed: this input) did not write"},
+     "replace -o and --errors also if this dataset (embed: this input) did not write them, or they were edited "
+     "since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},
@@ -284,7 +285,8 @@ static const struct option options[] = {
      "types"},
     {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
      "encode control tokens in the text as control tokens"},
-    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE", "tensor type of the matrices"},
+    {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE",
+     "tensor type of the matrices (as in the model)"},
     {"quantize", 0, TEXT_VALUE, ENGINE, AT(model.quantize), 1, 0, "TYPE",
      "quantize the weights while loading: q8_0, q4_k, ..."},
     {"bos", 0, TEXT_VALUE, TEMPLATE, AT(tool.bos), 0, 0, "TEXT", "bos_token (the model's)"},

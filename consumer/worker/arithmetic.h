@@ -2,8 +2,8 @@
 // `system_fingerprint`: results with equal names for equal requests are equal to the byte. Its parts are
 // separated by spaces:
 //
-//   sheaf=3 model=9f86d081884c7d65 backend=cpu kv-type=f16
-//   sheaf=3 model=9f86d081884c7d65 backend=cuda-sm90 kv-type=q8_0 placement=layers:20 max-tokens=512
+//   sheaf=4 model=9f86d081884c7d65 backend=cpu kv-type=f16
+//   sheaf=4 model=9f86d081884c7d65 backend=cuda-sm90 kv-type=q8_0 placement=layers:20 max-tokens=512
 //
 //   sheaf     ARITHMETIC_VERSION
 //   model     hash of the model's content (model_fingerprint), which `sheaf inspect` prints
@@ -21,7 +21,7 @@
 
 // Increment it when the bytes of any answer change: kernels, forward pass, sampler, tokenizer, templates,
 // stop rules.
-enum { ARITHMETIC_VERSION = 3 };
+enum { ARITHMETIC_VERSION = 4 };
 
 // Sets runtime->arithmetic from the runtime's model, backend and plan. Reads the whole model. Errors:
 // STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).

@@ -135,13 +135,18 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     return status;
 }
 
-static enum status warn_of_unknown_keys(const struct gguf *gguf, struct error *error)
+static enum status say_what_is_not_used(const struct gguf *gguf, struct error *error)
 {
     struct text unknown = {0};
     enum status status = gguf_text(gguf, MODEL_FOLDER_UNKNOWN, &unknown, NULL, error);
     if (status == STATUS_OK && unknown.size)
         log_write(LOG_WARNING, "settings of the model that are not known here, and not read: %.*s",
                   (int)unknown.size, unknown.data);
+    struct text quantization = {0};
+    if (status == STATUS_OK)
+        status = gguf_text(gguf, MODEL_FOLDER_QUANTIZATION, &quantization, NULL, error);
+    if (status == STATUS_OK && quantization.size)
+        log_write(LOG_INFO, "%.*s", (int)quantization.size, quantization.data);
     return status;
 }
 
@@ -154,7 +159,7 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
     if (status == STATUS_OK && settings->model.quantize)
         status = quantize_model(runtime, settings, &gguf, error);
     if (status == STATUS_OK)
-        status = warn_of_unknown_keys(gguf, error);
+        status = say_what_is_not_used(gguf, error);
     return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
 }
 

@@ -316,12 +316,13 @@ void attention_begin(struct attention *attention, struct attention_sequences seq
     sharing_find(&attention->sharing, sequences, attention->pages->shape.page_positions);
 }
 
-// With a sliding window or ALiBi a row's result of a segment depends on its position, so that segments are
+// With a window or ALiBi a row's result of a segment depends on its position, so that segments are
 // not shared.
 static bool groups_usable(const struct attention *attention, const struct attention_parameters *parameters)
 {
     const struct sharing *sharing = &attention->sharing;
-    return sharing->n_groups > 0 && parameters->window == 0 && parameters->alibi_bias_max == 0.0f &&
+    return sharing->n_groups > 0 && parameters->window == 0 && parameters->chunk == 0 &&
+           parameters->alibi_bias_max == 0.0f &&
            (int64_t)sharing->n_rows * parameters->n_heads <= attention->shared.n_max;
 }
 

@@ -14,7 +14,9 @@ size_t packed_floats(const struct pages *pages)
 
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position)
 {
-    int32_t window = parameters->window;
+    int32_t window = parameters->window, chunk = parameters->chunk;
+    if (chunk > 0)
+        return position / chunk * chunk;
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 

@@ -56,6 +56,7 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
         slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
         if (tensor->scales && !tensor->one_scale)
             slice.scales = (const float *)tensor->scales + expert;
+        slice.order = tensor->order ? tensor->order + expert * tensor->dims[0] : NULL;
         enum status status =
             packed_create(&weight->packed[expert], &slice, &backend->weight_memory, backend->pool, error);
         if (status != STATUS_OK)
@@ -63,6 +64,7 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
         weight->n_packed++;
     }
     backend->capacity.n_inputs_max = larger_of(backend->capacity.n_inputs_max, (int32_t)tensor->dims[0]);
+    backend->capacity.has_orders |= tensor->order != NULL;
     if (n_experts > 1) {
         backend->capacity.n_experts_max = larger_of(backend->capacity.n_experts_max, (int32_t)n_experts);
         backend->capacity.n_expert_outputs_max =
@@ -289,6 +291,12 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
         remake_array(backend->buffers.row_sequences, (size_t)n_rows, sizeof *backend->buffers.row_sequences);
     if (!backend->buffers.row_sequences)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
+    if (backend->capacity.has_orders)
+        backend->buffers.sorted_x = remake_array(backend->buffers.sorted_x, (size_t)n_rows,
+                                                 (size_t)matrix_stride(n_inputs) * sizeof(float));
+    if (backend->capacity.has_orders && !backend->buffers.sorted_x)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d inputs",
+                         n_rows, n_inputs);
     backend->capacity.n_rows_reserved = n_rows;
     backend->capacity.n_inputs_reserved = n_inputs;
     return STATUS_OK;
@@ -371,6 +379,7 @@ static void destroy_backend(struct backend *base)
     routing_finish(&backend->routing);
     free(backend->buffers.gathered_x);
     free(backend->buffers.gathered_y);
+    free(backend->buffers.sorted_x);
     free(backend->buffers.table_rows);
     free(backend->buffers.row_sequences);
     free(backend->buffers.results);
@@ -404,10 +413,12 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .kv_store = cpu_kv_store,
                                                          .attend = cpu_attend,
                                                          .activate = cpu_activate,
+                                                         .xielu = cpu_xielu,
                                                          .add = cpu_add,
                                                          .scale = cpu_scale,
                                                          .gather = cpu_gather,
                                                          .route = cpu_route,
+                                                         .weighs_inputs = true,
                                                          .expert_products = cpu_expert_products,
                                                          .expert_sum = cpu_expert_sum,
                                                          .gate_rows = cpu_gate_rows,

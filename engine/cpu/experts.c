@@ -1,5 +1,6 @@
 // Mixture of experts: routing, grouped GEMM, weighted sum.
 #include "engine/cpu/state.h"
+#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <math.h>
@@ -93,6 +94,18 @@ static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_
     return best;
 }
 
+// The sparse mixer's weight of expert `best` (enum route_kind); NaN: already selected.
+static float mixer_weight(const float *choice, int32_t n_experts, int32_t best)
+{
+    float sum = 0.0f, largest = choice[best];
+    for (int32_t expert = 0; expert < n_experts; expert++) {
+        float below = largest - choice[expert];
+        if (below <= 0.02f * fmaxf(fabsf(choice[expert]), largest))
+            sum += elementary_exp_negative(-below);
+    }
+    return 1.0f / sum;
+}
+
 static void route_row(void *context, int32_t row, int thread)
 {
     const struct expert_work *work = context;
@@ -105,7 +118,7 @@ static void route_row(void *context, int32_t row, int thread)
     memcpy(probabilities, matrix_row(work->in, row), (size_t)n_experts * sizeof *probabilities);
     if (parameters->kind == ROUTE_SIGMOID)
         backend->kernels.rows.sigmoid(probabilities, n_experts);
-    else
+    else if (parameters->kind == ROUTE_SOFTMAX)
         backend->kernels.rows.softmax(probabilities, n_experts);
     memcpy(choice, probabilities, (size_t)n_experts * sizeof *choice);
     if (parameters->pick_bias)
@@ -117,7 +130,9 @@ static void route_row(void *context, int32_t row, int thread)
     float sum = 1e-20f; // avoids division by zero when all sigmoids underflow
     for (int32_t place = 0; place < routing->n_used; place++) {
         experts[place] = pick_experts(choice, n_experts, experts, place);
-        weights[place] = probabilities[experts[place]];
+        weights[place] = parameters->kind == ROUTE_SPARSE_MIXER
+                             ? mixer_weight(choice, n_experts, experts[place])
+                             : probabilities[experts[place]];
         sum += weights[place];
         choice[experts[place]] = NAN;
     }
@@ -162,6 +177,7 @@ void cpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
     routing->n_rows = n_rows;
     routing->n_used = n_used;
     routing->n_experts = logits->n_cols;
+    routing->weighs_inputs = parameters->weighs_inputs;
     struct expert_work work = {.backend = backend, .in = logits, .route = parameters};
     spread_rows(backend, n_rows, (int64_t)(8 + n_used) * logits->n_cols, route_row, &work);
     routing_sort(routing);
@@ -172,9 +188,14 @@ static void gather_pair(void *context, int32_t index, int thread)
     const struct expert_work *work = context;
     const struct routing *routing = &work->backend->routing;
     int32_t pair = routing->order[work->begin + index];
-    int32_t row = work->x_per_pair ? pair : pair / routing->n_used;
-    memcpy(work->gathered + index * work->stride, matrix_row(work->in, row),
-           (size_t)work->in->n_cols * sizeof(float));
+    int32_t row = work->x_per_pair ? pair : pair / routing->n_used, n = work->in->n_cols;
+    float *to = work->gathered + index * work->stride;
+    if (routing->weighs_inputs && !work->x_per_pair) {
+        memset(to, 0, (size_t)n * sizeof *to);
+        work->backend->kernels.rows.add_scaled(to, matrix_row(work->in, row), routing->weights[pair], n);
+    } else {
+        memcpy(to, matrix_row(work->in, row), (size_t)n * sizeof *to);
+    }
 }
 
 static void scatter_pair(void *context, int32_t index, int thread)
@@ -200,9 +221,10 @@ static void expert_multiply(struct cpu_backend *backend, int32_t expert, const s
     unsigned forms = 0;
     for (int i = 0; i < n; i++)
         forms |= packed_form(products[i].weight->packed[expert]);
-    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, work.gathered, work.stride,
-                 n_rows, x->n_cols, forms);
     for (int i = 0; i < n; i++) {
+        prepare_products(backend, products[i].weight->packed[expert],
+                         i ? products[i - 1].weight->packed[expert] : NULL, work.gathered, work.stride,
+                         n_rows, forms);
         struct matrix *y = products[i].y;
         const struct weight *bias = products[i].bias;
         struct product_task task = {products[i].weight->packed[expert],
@@ -246,7 +268,8 @@ static void sum_row(void *context, int32_t row, int thread)
     memset(out, 0, (size_t)work->out->n_cols * sizeof *out);
     for (int32_t place = 0; place < routing->n_used; place++) {
         int32_t pair = row * routing->n_used + place;
-        work->backend->kernels.rows.add_scaled(out, matrix_row(work->in, pair), routing->weights[pair],
+        work->backend->kernels.rows.add_scaled(out, matrix_row(work->in, pair),
+                                               routing->weighs_inputs ? 1.0f : routing->weights[pair],
                                                work->out->n_cols);
     }
 }

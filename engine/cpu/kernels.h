@@ -29,7 +29,7 @@ enum cpu_level {
     CPU_I8MM = CPU_AVX512
 };
 
-enum { ACTIVATION_COUNT = 7 }; // of enum activation_kind
+enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind, without ACTIVATION_XIELU
 
 // One token of the gated delta rule, for at most 16 values of a head.
 struct delta_block {
@@ -51,6 +51,7 @@ struct row_kernels {
                        float epsilon);
     // out = activation(gate) * up; up may be NULL; out may be gate or up (exceptions: enum activation_kind)
     void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
+    void (*xielu)(float *x, int32_t n, const struct xielu *parameters);
     void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
     void (*scale_cap)(float *x, int32_t n, float scale,
                       float cap);                           // x *= scale; cap: x = cap * tanh(x / cap)

@@ -54,6 +54,7 @@ struct row_work {
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*activate)(float *out, const float *gate, const float *up, int32_t n);
+    const struct xielu *xielu;
     const struct norm_parameters *norm;
 };
 
@@ -127,6 +128,22 @@ void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
     spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
+}
+
+static void xielu_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.xielu(matrix_row(work->out, row), work->out->n_cols, work->xielu);
+}
+
+void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .xielu = parameters};
+    spread_rows(backend, n_rows, 8 * (int64_t)x->n_cols, xielu_row, &work);
 }
 
 static void activate_row(void *context, int32_t row, int thread)
@@ -219,6 +236,43 @@ void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *i
 
 // ---- GEMM ----
 
+struct sorting {
+    const float *x;
+    float *out;
+    int64_t stride;
+    const int32_t *order;
+    int32_t n;
+};
+
+static void sort_row(void *context, int32_t row, int thread)
+{
+    const struct sorting *sorting = context;
+    const float *x = sorting->x + row * sorting->stride;
+    float *out = sorting->out + row * sorting->stride;
+    for (int32_t i = 0; i < sorting->n; i++)
+        out[i] = x[sorting->order[i]];
+}
+
+// Matrices that a quantizer computed from the same inputs have equal orders (q, k and v; gate and up).
+static bool are_equal_orders(const int32_t *a, const int32_t *b, int32_t n)
+{
+    return a == b || (a && b && memcmp(a, b, (size_t)n * sizeof *a) == 0);
+}
+
+void prepare_products(struct cpu_backend *backend, const struct packed *weight, const struct packed *last,
+                      const float *x, int64_t stride, int32_t n_rows, unsigned forms)
+{
+    const int32_t n = packed_shape(weight).n_inputs, *order = packed_order(weight);
+    if (last && are_equal_orders(packed_order(last), order, n))
+        return;
+    if (order) {
+        struct sorting sorting = {x, backend->buffers.sorted_x, stride, order, n};
+        spread_rows(backend, n_rows, 4 * (int64_t)n, sort_row, &sorting);
+        x = sorting.out;
+    }
+    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x, stride, n_rows, n, forms);
+}
+
 void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows)
 {
@@ -227,6 +281,8 @@ void cpu_products(struct backend *base, const struct product *products, int n, c
         return;
     assert(n > 0 && n <= PRODUCTS_MAX && n_rows <= x->n_rows_max);
     struct product_task tasks[PRODUCTS_MAX];
+    const struct packed *last = NULL;
+    bool has_orders = false;
     unsigned forms = 0;
     for (int i = 0; i < n; i++) {
         const struct product *product = &products[i];
@@ -236,13 +292,17 @@ void cpu_products(struct backend *base, const struct product *products, int n, c
         assert(n_rows <= product->y->n_rows_max &&
                (!product->bias || product->bias->n_items == shape.n_outputs));
         forms |= packed_form(product->weight->packed[0]);
+        has_orders |= packed_order(product->weight->packed[0]) != NULL;
         tasks[i] =
             (struct product_task){product->weight->packed[0], product->bias ? product->bias->items : NULL,
                                   product->y->items, product->y->stride};
     }
-    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items, x->stride, n_rows,
-                 x->n_cols, forms);
-    product_run(&backend->kernels.products, backend->pool, tasks, n, &backend->prepared);
+    for (int i = 0; i < n; i += has_orders ? 1 : n) {
+        prepare_products(backend, tasks[i].weight, last, x->items, x->stride, n_rows, forms);
+        product_run(&backend->kernels.products, backend->pool, &tasks[i], has_orders ? 1 : n,
+                    &backend->prepared);
+        last = tasks[i].weight;
+    }
 }
 
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,

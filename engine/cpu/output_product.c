@@ -112,8 +112,7 @@ void cpu_output_product(struct backend *base, const struct product *product, str
                                         .masks = backend->buffers.place_masks,
                                         .n_rows = n_rows};
     int32_t n_whole = part_rows(backend, x);
-    prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items, x->stride, n_rows,
-                 x->n_cols, packed_form(weight));
+    prepare_products(backend, weight, NULL, x->items, x->stride, n_rows, packed_form(weight));
     backend->prepared.n_rows = n_whole;
     product_run(&backend->kernels.products, backend->pool, &gathered.task, 1, &backend->prepared);
     backend->prepared.n_rows = n_rows;

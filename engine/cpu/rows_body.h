@@ -102,21 +102,6 @@ static inline struct lanes gelu_tanh(struct lanes x)
     return lanes_divide(x, lanes_add(lanes_set(1.0f), lanes_exp(minus_2u)));
 }
 
-static inline struct lanes round_to_half(struct lanes x)
-{
-    uint16_t halves[LANES];
-    lanes_store_f16(halves, x);
-    return lanes_load_f16(halves);
-}
-
-// enum activation_kind explains why.
-static inline struct lanes gelu_half(struct lanes x)
-{
-    struct lanes y = round_to_half(gelu_tanh(round_to_half(x)));
-    y = lanes_if_less(x, lanes_set(-10.0f), lanes_set(0.0f), y);
-    return lanes_if_less(lanes_set(10.0f), x, x, y);
-}
-
 static inline struct lanes relu_squared(struct lanes x)
 {
     struct lanes positive = lanes_if_less(x, lanes_set(0.0f), lanes_set(0.0f), x);
@@ -141,7 +126,6 @@ ACTIVATE(activate_silu, silu_lanes)
 ACTIVATE(activate_gelu, gelu_lanes)
 ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
-ACTIVATE(activate_gelu_half, gelu_half)
 ACTIVATE(activate_sigmoid, lanes_sigmoid)
 
 static inline struct lanes not_above(struct lanes x, struct lanes most)
@@ -165,6 +149,41 @@ static void activate_swiglu_clamped(float *out, const float *gate, const float *
         int count = n - i < LANES ? n - i : LANES;
         struct lanes u = up ? load_some(up + i, count) : lanes_set(0.0f);
         store_some(out + i, swiglu_clamped(load_some(gate + i, count), u), count);
+    }
+}
+
+// exp(x) - 1 - x for x <= 0.
+static inline struct lanes exp_beyond_line(struct lanes x)
+{
+    struct lanes p = lanes_set(1.0f / 362880.0f);
+    p = lanes_fma(p, x, lanes_set(1.0f / 40320.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 5040.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 720.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 120.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 24.0f));
+    p = lanes_fma(p, x, lanes_set(1.0f / 6.0f));
+    p = lanes_fma(p, x, lanes_set(0.5f));
+    struct lanes near_0 = lanes_multiply(lanes_multiply(x, x), p);
+    struct lanes far = lanes_subtract(lanes_subtract(lanes_exp_negative(x), lanes_set(1.0f)), x);
+    return lanes_if_less(x, lanes_set(-0.75f), far, near_0);
+}
+
+static inline struct lanes xielu_lanes(struct lanes x, const struct xielu *parameters)
+{
+    const struct lanes epsilon = lanes_set(parameters->epsilon);
+    struct lanes line = lanes_multiply(lanes_set(parameters->beta), x);
+    struct lanes positive = lanes_fma(lanes_multiply(lanes_set(parameters->positive), x), x, line);
+    struct lanes most = not_above(x, epsilon); // exp(most) - 1 - x = (exp(most) - 1 - most) + (most - x)
+    struct lanes bend = lanes_add(exp_beyond_line(most), lanes_subtract(most, x));
+    struct lanes negative = lanes_fma(lanes_set(parameters->negative), bend, line);
+    return lanes_if_less(lanes_set(0.0f), x, positive, negative);
+}
+
+static void xielu(float *x, int32_t n, const struct xielu *parameters)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, xielu_lanes(load_some(x + i, count), parameters), count);
     }
 }
 
@@ -369,9 +388,9 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_GELU] = activate_gelu,
                      [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
-                     [ACTIVATION_GELU_HALF] = activate_gelu_half,
                      [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped,
                      [ACTIVATION_SIGMOID] = activate_sigmoid},
+        .xielu = xielu,
         .add_scaled = add_scaled,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,

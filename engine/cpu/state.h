@@ -37,11 +37,13 @@ struct routing {
     int32_t *first;       // [n_experts + 1] index of each expert's first pair in `order`
     float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
+    bool weighs_inputs; // struct route_parameters
 };
 
 struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
+    float *sorted_x;           // [n_rows_max, n_inputs_max] rows in a weight's order of columns
     struct sampler **samplers; // [n_threads], created at the first draw
     int32_t n_vocab;           // of the samplers
     float *table_rows;         // [n_threads, n_table_cols_max]
@@ -56,6 +58,7 @@ struct step_buffers {
 struct buffer_capacity {
     // Largest sizes created: what the buffers must hold.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
+    bool has_orders; // some weight has an order of columns
     // Sizes of the buffers.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 };
@@ -102,6 +105,10 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
                  void (*row)(void *context, int32_t row, int thread), void *context);
 
 // operations.c
+// Prepares rows of x for a product with the weight, sorted if it has an order of columns. `last`: the weight
+// for which the same rows were prepared before; NULL: none.
+void prepare_products(struct cpu_backend *backend, const struct packed *weight, const struct packed *last,
+                      const float *x, int64_t stride, int32_t n_rows, unsigned forms);
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
                const struct weight *positions_table);
 void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
@@ -117,6 +124,7 @@ void cpu_activate(struct backend *base, struct matrix *out, const struct matrix 
                   const struct matrix *up, int32_t n_rows, enum activation_kind kind);
 void cpu_add(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows, float scale);
 void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap);
+void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,

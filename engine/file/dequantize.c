@@ -11,8 +11,12 @@
 //              IQ4_NL  h16 d | 16 nibbles              d * table[q]
 //              MXFP4   E8M0 e | 16 nibbles             2^(e - 127) * E2M1[q]   (OCP Microscaling Formats 1.0)
 //              nibbles: item j in the low half of byte j, item j + 16 in the high half
+//              U4_32   h16 d, u8 z | 16 nibbles        d * (q - z)
+//              F8_E4M3 f32 d | 32 E4M3                 d * E4M3
+//              z is below 16
 //   64 items   NVFP4   4 UE4M3 e | 32 nibbles          e / 2 * 2 E2M1[q], each e for 16 items
 //              nibbles: item j of the 16 in the low half of byte j, item j + 8 in the high half
+//              U4_64   h16 d, u8 z | 2 x 16 nibbles    d * (q - z), nibbles as in blocks of 32
 //   256 items  Q2_K    16 scale:4 minimum:4 | 64 x 2 bits | h16 d, h16 dmin
 //              Q3_K    32 high bits | 64 x 2 bits | 12 packed 6-bit scales | h16 d
 //              Q4_K    h16 d, h16 dmin | 12 packed scales and minima | 128 nibbles
@@ -300,6 +304,42 @@ void dequantize_mxfp4(const void *blocks, float *items, size_t n_items)
             items[j] = (float)e2m1_doubled[block[1 + j] & 15] * d;
             items[j + 16] = (float)e2m1_doubled[block[1 + j] >> 4] * d;
         }
+    }
+}
+
+static void dequantize_u4(const uint8_t *block, float *items, size_t n_items, size_t block_items)
+{
+    for (; n_items; n_items -= block_items, block += 3 + block_items / 2) {
+        float d = load_half(block);
+        for (size_t i = 0; i < block_items; i += 32, items += 32)
+            for (size_t j = 0; j < 16; j++) {
+                items[j] = (float)((block[3 + i / 2 + j] & 15) - block[2]) * d;
+                items[j + 16] = (float)((block[3 + i / 2 + j] >> 4) - block[2]) * d;
+            }
+    }
+}
+
+void dequantize_u4_32(const void *blocks, float *items, size_t n_items)
+{
+    assert(n_items % 32 == 0);
+    dequantize_u4(blocks, items, n_items, 32);
+}
+
+void dequantize_u4_64(const void *blocks, float *items, size_t n_items)
+{
+    assert(n_items % 64 == 0);
+    dequantize_u4(blocks, items, n_items, 64);
+}
+
+void dequantize_f8_e4m3(const void *blocks, float *items, size_t n_items)
+{
+    assert(n_items % 32 == 0);
+    const uint8_t *block = blocks;
+    for (size_t n = 0; n < n_items / 32; n++, block += 36, items += 32) {
+        float d;
+        memcpy(&d, block, sizeof d);
+        for (int j = 0; j < 32; j++)
+            items[j] = e4m3_to_float(block[4 + j]) * d;
     }
 }
 

@@ -24,6 +24,9 @@ void dequantize_iq4_nl(const void *blocks, float *items, size_t n_items);
 void dequantize_iq4_xs(const void *blocks, float *items, size_t n_items);
 void dequantize_mxfp4(const void *blocks, float *items, size_t n_items);
 void dequantize_nvfp4(const void *blocks, float *items, size_t n_items);
+void dequantize_u4_32(const void *blocks, float *items, size_t n_items);
+void dequantize_u4_64(const void *blocks, float *items, size_t n_items);
+void dequantize_f8_e4m3(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_xxs(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_xs(const void *blocks, float *items, size_t n_items);
 void dequantize_iq2_s(const void *blocks, float *items, size_t n_items);
@@ -52,6 +55,15 @@ static inline float half_to_float(uint16_t half)
     float result;
     memcpy(&result, &bits, 4);
     return result;
+}
+
+// E4M3 (OCP 8-bit Floating Point Specification 1.0), exactly; 0x7F and 0xFF are NaN.
+static inline float e4m3_to_float(uint8_t bits)
+{
+    if ((bits & 0x7F) == 0x7F)
+        return __builtin_nanf("");
+    // the same fields in a binary16, whose exponent has the bias 15 instead of 7
+    return half_to_float((uint16_t)((bits & 0x80) << 8 | (bits & 0x7F) << 7)) * 0x1p8f;
 }
 
 // bfloat16: the upper half of a binary32.

@@ -239,7 +239,7 @@ static enum status parse_tensor_type(struct gguf_reader *reader, struct tensor *
     if (status != STATUS_OK)
         return status;
     const struct tensor_traits *traits = tensor_traits(type);
-    if (!traits->name)
+    if (!traits->name || type >= TENSOR_OWN_FIRST)
         return error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "tensor %.*s: unknown tensor type %u", (int)tensor->name.size, tensor->name.data,
                          type);

@@ -68,9 +68,20 @@ static enum tensor_type nearest_type(uint64_t n_cols, enum tensor_type wanted)
     return nearest;
 }
 
+// GGUF's type with the same items.
+static enum tensor_type exact_type(const struct tensor *tensor)
+{
+    if (tensor->type < TENSOR_OWN_FIRST && !tensor->order)
+        return tensor->type;
+    bool is_u4 = tensor->type == TENSOR_U4_32 || tensor->type == TENSOR_U4_64;
+    return is_u4 && !tensor->order ? TENSOR_Q5_0 : TENSOR_F32;
+}
+
 static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *tensor,
                                  enum tensor_type wanted)
 {
+    if (wanted == TENSOR_TYPE_COUNT)
+        return exact_type(tensor);
     if (stays_float(tensor))
         return TENSOR_F32;
     bool few_bits = wanted == TENSOR_Q4_0 || wanted == TENSOR_Q4_K || wanted == TENSOR_Q5_K;
@@ -88,20 +99,31 @@ struct tensor_rows {
     char *out;
     uint64_t out_row_bytes;
     int64_t n_rows, n_rows_each;
-    float *items;         // a row for each thread
+    float *items;         // a row for each thread; twice if its columns are sorted
     struct error *errors; // of each thread
 };
+
+// Restores the order of a row's columns, with room for a copy after it.
+static void unsort(const int32_t *order, uint64_t n, float *items)
+{
+    memcpy(items + n, items, n * sizeof *items);
+    for (uint64_t i = 0; i < n; i++)
+        items[order[i]] = items[n + i];
+}
 
 static void quantize_rows(void *context, int index, int thread)
 {
     struct tensor_rows *rows = context;
     uint64_t n_cols = rows->tensor->dims[0], row_bytes = tensor_row_bytes(rows->tensor);
-    float *items = rows->items + (uint64_t)thread * n_cols;
+    const int32_t *order = rows->tensor->order;
+    float *items = rows->items + (uint64_t)thread * n_cols * (order ? 2 : 1);
     struct error *error = &rows->errors[thread];
     int64_t first = index * rows->n_rows_each, end = first + rows->n_rows_each;
     for (int64_t row = first; row < end && row < rows->n_rows && error->status == STATUS_OK; row++) {
         const char *data = (const char *)rows->tensor->data + (uint64_t)row * row_bytes;
         tensor_traits(rows->tensor->type)->dequantize(data, items, n_cols);
+        if (order)
+            unsort(order + (uint64_t)row / rows->tensor->dims[1] * n_cols, n_cols, items);
         struct error fault;
         if (quantize_items(rows->type, items, n_cols, rows->out + (uint64_t)row * rows->out_row_bytes,
                            &fault) != STATUS_OK) {
@@ -117,7 +139,8 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     int n_threads = pool ? pool_n_threads(pool) : 1;
     rows->n_rows_each = TASK_ITEMS / (int64_t)rows->tensor->dims[0] + 1 + rows->n_rows / TASKS_MAX;
     int n_tasks = (int)((rows->n_rows + rows->n_rows_each - 1) / rows->n_rows_each);
-    rows->items = calloc((size_t)n_threads, rows->tensor->dims[0] * sizeof *rows->items);
+    rows->items = calloc((size_t)n_threads,
+                         rows->tensor->dims[0] * (rows->tensor->order ? 2 : 1) * sizeof *rows->items);
     rows->errors = calloc((size_t)n_threads, sizeof *rows->errors);
     enum status status = STATUS_OK;
     if (!rows->items || !rows->errors) {
@@ -137,6 +160,24 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     return status;
 }
 
+// Writes U4 blocks as Q5_0: quants are items minus the zero point, below 16, plus 16.
+static void write_u4_as_q5_0(const struct tensor *tensor, uint8_t *out)
+{
+    const struct tensor_traits *traits = tensor_traits(tensor->type);
+    const uint8_t *block = tensor->data, *end = block + tensor->size_bytes;
+    for (; block < end; block += traits->block_bytes)
+        for (uint32_t run = 0; run < traits->block_items / 32; run++, out += 22) {
+            const uint8_t *nibbles = block + 3 + 16 * run;
+            memset(out, 0, 22);
+            memcpy(out, block, 2);
+            for (int i = 0; i < 32; i++) {
+                int quant = (i < 16 ? nibbles[i] & 15 : nibbles[i - 16] >> 4) - block[2] + 16;
+                out[2 + i / 8] |= (uint8_t)(quant >> 4 << i % 8);
+                out[6 + i % 16] |= (uint8_t)((quant & 15) << (i / 16 * 4));
+            }
+        }
+}
+
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct quantizing *quantizing = context;
@@ -150,8 +191,10 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
                                .out = data,
                                .out_row_bytes = tensor->dims[0] / traits->block_items * traits->block_bytes,
                                .n_rows = (int64_t)tensor_n_rows(tensor)};
-    if (tensor->type == rows.type)
+    if (tensor->type == rows.type && !tensor->order)
         memcpy(data, tensor->data, tensor->size_bytes);
+    else if (rows.type == TENSOR_Q5_0)
+        write_u4_as_q5_0(tensor, data);
     else
         status = run_rows(&rows, quantizing->pool, error);
     gguf_release(quantizing->source, tensor);
@@ -197,6 +240,7 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
     *made = (struct gguf_made_tensor){.tensor = *tensor};
     made->tensor.type = type;
     made->tensor.data = NULL;
+    made->tensor.order = NULL;
     // The source's bytes limit the number of items, so only a plain type made from a type of fewer bits can
     // overflow.
     if (__builtin_mul_overflow(tensor->dims[0] / traits->block_items * tensor_n_rows(tensor),
@@ -214,7 +258,7 @@ static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_
                                   enum tensor_type wanted)
 {
     uint64_t n_items[TENSOR_TYPE_COUNT] = {0};
-    enum tensor_type main = wanted;
+    enum tensor_type main = wanted == TENSOR_TYPE_COUNT ? TENSOR_F32 : wanted;
     for (size_t i = 0; i < n_tensors; i++)
         if (tensor_n_rows(&made[i].tensor) > 1)
             n_items[made[i].tensor.type] += made[i].tensor.dims[0] * tensor_n_rows(&made[i].tensor);
@@ -224,18 +268,21 @@ static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_
     return main;
 }
 
-// general.file_type: GGUF's number for the type of most tensors.
-static uint32_t file_type_of(enum tensor_type type)
+// general.file_type: GGUF's number for the type of most tensors. False: not known here.
+static bool find_file_type(enum tensor_type type, uint32_t *number)
 {
     static const struct {
         enum tensor_type type;
         uint32_t number;
-    } numbers[] = {{TENSOR_F32, 0},   {TENSOR_F16, 1},   {TENSOR_Q4_0, 2},  {TENSOR_Q8_0, 7},
-                   {TENSOR_Q4_K, 14}, {TENSOR_Q5_K, 16}, {TENSOR_Q6_K, 18}, {TENSOR_BF16, 32}};
-    size_t i = 0;
-    while (numbers[i].type != type)
-        i++;
-    return numbers[i].number;
+    } numbers[] = {{TENSOR_F32, 0},   {TENSOR_F16, 1},   {TENSOR_Q4_0, 2},
+                   {TENSOR_Q8_0, 7},  {TENSOR_Q5_0, 8},  {TENSOR_Q4_K, 14},
+                   {TENSOR_Q5_K, 16}, {TENSOR_Q6_K, 18}, {TENSOR_BF16, 32}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].type == type) {
+            *number = numbers[i].number;
+            return true;
+        }
+    return false;
 }
 
 static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum tensor_type type)
@@ -245,11 +292,14 @@ static void write_keys(struct gguf_writer *keys, const struct gguf *source, enum
         struct text key = gguf_key_at(source, i, &rendered);
         if (!text_equals_string(key, "general.file_type") &&
             !text_equals_string(key, "general.quantization_version") &&
-            !text_equals_string(key, "general.alignment"))
+            !text_equals_string(key, "general.alignment") &&
+            !text_equals_string(key, "huggingface.quantization")) // of the source's tensors (model_folder.h)
             gguf_writer_copy(keys, source, i);
     }
     buffer_finish(&rendered);
-    gguf_writer_u32(keys, "general.file_type", file_type_of(type));
+    uint32_t number;
+    if (find_file_type(type, &number))
+        gguf_writer_u32(keys, "general.file_type", number);
     gguf_writer_u32(keys, "general.quantization_version", 2);
 }
 
@@ -282,7 +332,8 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n_tensors && status == STATUS_OK; i++)
         status = plan_tensor(quantizing, i, type, &made[i], error);
-    write_keys(&keys, source, status == STATUS_OK ? main_type(made, n_tensors, type) : type);
+    if (status == STATUS_OK)
+        write_keys(&keys, source, main_type(made, n_tensors, type));
     if (status == STATUS_OK)
         status = gguf_create(gguf, gguf_path(source), &keys, made, n_tensors,
                              (struct gguf_source){quantizing, make_tensor, finish_quantizing, hash_source,

@@ -14,6 +14,8 @@ struct pool;
 // The type by its name on the command line ("q4_k"); false: unknown, or cannot be written.
 bool gguf_quantize_type(const char *name, enum tensor_type *type);
 
+// `type` TENSOR_TYPE_COUNT: every tensor has the type in the source, or the type of GGUF with the same items:
+// Q5_0 for U4, F32 for F8_E4M3 and for columns in another order.
 // Takes ownership of `source`, also on failure. `pool` (may be NULL) quantizes rows in parallel; it must
 // outlive *gguf and not run anything else meanwhile.
 enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_type type, struct pool *pool,

@@ -42,6 +42,9 @@ static const struct tensor_traits traits_table[TENSOR_TYPE_COUNT] = {
     [TENSOR_TQ2_0] = {"TQ2_0", 256, 66, dequantize_tq2_0},
     [TENSOR_MXFP4] = {"MXFP4", 32, 17, dequantize_mxfp4},
     [TENSOR_NVFP4] = {"NVFP4", 64, 36, dequantize_nvfp4},
+    [TENSOR_U4_32] = {"U4_32", 32, 19, dequantize_u4_32},
+    [TENSOR_U4_64] = {"U4_64", 64, 35, dequantize_u4_64},
+    [TENSOR_F8_E4M3] = {"F8_E4M3", 32, 36, dequantize_f8_e4m3},
 };
 
 const struct tensor_traits *tensor_traits(uint32_t type)

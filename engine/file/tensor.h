@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum tensor_type { // numbers as GGUF writes them
+enum tensor_type { // numbers as GGUF writes them, up to TENSOR_OWN_FIRST
     TENSOR_F32 = 0,
     TENSOR_F16 = 1,
     TENSOR_Q4_0 = 2,
@@ -43,7 +43,11 @@ enum tensor_type { // numbers as GGUF writes them
     TENSOR_TQ2_0 = 35,
     TENSOR_MXFP4 = 39,
     TENSOR_NVFP4 = 40,
-    TENSOR_TYPE_COUNT = 41,
+    TENSOR_OWN_FIRST = 48, // from here on: types of folders, which no GGUF file has
+    TENSOR_U4_32 = TENSOR_OWN_FIRST,
+    TENSOR_U4_64,
+    TENSOR_F8_E4M3,
+    TENSOR_TYPE_COUNT,
 };
 
 struct mapped_file;
@@ -73,6 +77,9 @@ struct tensor {
     uint64_t size_bytes;
     const void *scales; // float32, an additional factor for each matrix (dims[2]); NULL: none
     bool one_scale;     // all matrices use the first
+    // [matrices, dims[0]]: stored item i of a row belongs to column order[i]; NULL: i. dequantize does not
+    // reorder.
+    const int32_t *order;
 };
 
 // The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.

@@ -26,7 +26,7 @@ enum delta_heads {
 struct family {
     const char *name; // general.architecture
     enum norm_kind norm;
-    enum activation_kind activation;
+    enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
@@ -37,21 +37,31 @@ struct family {
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
-    bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
-                                // other families refuse such keys
-    enum route_kind route_kind; // if the file names none
-    bool layers_beyond;         // the file's nextn_predict_layers last layers are for speculation; not used
-    enum delta_heads delta;     // recurrent layers; the file's keys say which
-    bool gated_attention;       // attn_q holds, for each head, its query, then a gate for its output
-    bool latent_attention;      // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
-    bool ffn_norm_as_post;      // the MLP's norm is named post_attention_norm in the file
-    int32_t unrotated_every;    // every n-th layer is not rotated; 0: all are
-    bool unwindowed_unrotated;  // layers without a window are not rotated
-    bool window_rope_unscaled;  // windowed layers ignore the rope scaling
-    bool yarn_exact_bounds;     // YaRN's bounds are not rounded to whole pairs
-    bool embedding_by_width;    // the embedding is multiplied by sqrt(n_embd)
-    bool logit_scale_divides;   // logits are divided by the file's logit_scale, not multiplied
-    bool half_pages;            // reference logits use keys and values in half precision (engine/logits.h)
+    bool routed_by_keys;          // the file's keys say how experts are selected, and which layers are dense;
+                                  // other families refuse such keys
+    enum route_kind route_kind;   // if the file names none
+    bool layers_beyond;           // the file's nextn_predict_layers last layers are for speculation; not used
+    enum delta_heads delta;       // recurrent layers; the file's keys say which
+    bool gated_attention;         // attn_q holds, for each head, its query, then a gate for its output
+    bool latent_attention;        // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
+    bool ffn_norm_as_post;        // the MLP's norm is named post_attention_norm in the file
+    int32_t unrotated_every;      // every n-th layer is not rotated; 0: all are
+    bool unwindowed_unrotated;    // layers without a window are not rotated
+    bool window_rope_unscaled;    // windowed layers ignore the rope scaling
+    bool yarn_exact_bounds;       // YaRN's bounds are not rounded to whole pairs
+    bool embedding_by_width;      // the embedding is multiplied by sqrt(n_embd)
+    bool logit_scale_divides;     // logits are divided by the file's logit_scale, not multiplied
+    bool norm_by_key;             // the file's expert_weights_norm counts
+    bool norm_after_rope;         // the norms of queries' and keys' heads
+    bool unit_head_norms;         // these have no weights in the file; in layers that are rotated
+    bool window_chunked;          // windows do not slide
+    bool experts_interleaved;     // the file's interleave_moe_layer_step says which layers have experts
+    bool experts_weigh_inputs;    // weights multiply the experts' inputs
+    bool shared_expert;           // of the experts' width, in layers with experts
+    double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
+    float embedding_scale;        // if the file has none; 0: 1
+    float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1
+    float logit_width;    // the logit scale is n_embd / this if the file has none; 0: it is 1
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
     int32_t window_pattern;      // every n-th layer has full attention
@@ -64,3 +74,6 @@ struct family {
 const struct family *family_find(struct text name);
 // NULL past the end.
 const struct family *family_at(size_t index);
+// STATUS_REFUSE. The text names the nearest known name and lists all, `name_at` 0, 1, ... (NULL past the end).
+enum status family_refuse_unknown(struct error *error, const char *what, struct text name,
+                                  const char *(*name_at)(size_t index));

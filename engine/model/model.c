@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *family_name_at(size_t index)
+{
+    const struct family *family = family_at(index);
+    return family ? family->name : NULL;
+}
+
 static enum status find_family(struct model *model, struct error *error)
 {
     struct text name = {0};
@@ -18,8 +24,7 @@ static enum status find_family(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "key general.architecture is missing");
     model->family = family_find(name);
     if (!model->family)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model family \"%.*s\" is not known",
-                         (int)(name.size < 64 ? name.size : 64), name.data);
+        return family_refuse_unknown(error, "model family", name, family_name_at);
     return STATUS_OK;
 }
 

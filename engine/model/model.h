@@ -17,19 +17,19 @@ struct family;
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind {
     ACTIVATION_SILU,
-    ACTIVATION_GELU,
+    ACTIVATION_GELU, // with the error function
     ACTIVATION_GELU_TANH,
     ACTIVATION_RELU_SQUARED,
-    // The tanh form from half precision to half precision; x <= -10 gives 0, x >= 10 gives x. These are the
-    // values of a GGUF engine's table of 65536 entries (github.com/ggml-org/ggml, src/ggml-cpu/vec.h,
-    // ggml_vec_gelu_f32).
-    ACTIVATION_GELU_HALF,
     // gpt-oss: g sigmoid(1.702 g) (u + 1), with g clamped to at most 7 and u to -7..7; without u: g
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_SIGMOID,
+    ACTIVATION_XIELU, // with a layer's parameters: an operation of its own
 };
-enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID };
+// Sparse mixer (arXiv:2409.12136): experts by their logits, one after the other. An expert's weight is its softmax
+// among the logits of the experts that are not selected yet and not further below it than 0.02 of the larger
+// of the two magnitudes.
+enum route_kind { ROUTE_SOFTMAX, ROUTE_SIGMOID, ROUTE_SPARSE_MIXER };
 enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are selected from some of them
 
 struct attention_shape {
@@ -45,6 +45,8 @@ struct attention_shape {
 struct experts_shape {
     int32_t n, n_used, n_ff, n_ff_shared; // n 0: no experts
     int32_t n_layers_dense;               // the first layers of a model with experts, which have none
+    int32_t every;                        // of the others every n-th has experts
+    bool weighs_inputs;                   // weights multiply the experts' inputs, not their outputs
     int32_t n_groups, n_groups_used;      // n_groups 1: experts are selected from all
     enum route_kind route_kind;
     float scale;     // of the used experts' weights; 1: none
@@ -73,8 +75,14 @@ struct delta_shape {
     bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
 };
 
+// xIELU (arXiv:2411.13010): x > 0: positive x^2 + beta x, else negative (exp(min(x, epsilon)) - 1 - x) + beta x.
+struct xielu {
+    float positive, negative, beta, epsilon;
+};
+
 struct window_shape {
     int32_t n_positions; // positions that a windowed layer sees; 0: no windows
+    bool chunked;        // windows do not slide: a row sees the positions from the last multiple on
     int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
@@ -82,8 +90,9 @@ struct rope_shape {
     enum rope_style style;
     int32_t n_dims;
     int32_t n_tables; // 1, or 2 if windowed layers have their own frequencies (table 1)
-    // table 1 is not for windowed layers but for queries, and includes their temperature
-    bool queries_own_table;
+    // table 1 is not for windowed layers but for queries, and includes their temperature: of the layers that are
+    // rotated, or of those that are not, with angles of 0
+    bool queries_own_table, unrotated_own_table;
 };
 
 struct scales_shape {
@@ -97,6 +106,7 @@ struct model_shape {
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
     int32_t n_ff;
+    enum activation_kind activation;
     struct attention_shape attention;
     struct experts_shape experts;
     struct latent_shape latent;
@@ -105,6 +115,7 @@ struct model_shape {
     struct rope_shape rope;
     struct scales_shape scales;
     float norm_epsilon;
+    bool unit_head_norms;   // q and k are normalized without weights, where they are rotated
     bool parallel_residual; // attention and MLP both read the layer's input
 };
 
@@ -118,6 +129,7 @@ enum layer_slot {
     SLOT_ATTN_Q_NORM,
     SLOT_ATTN_K_NORM,
     SLOT_ATTN_SINKS,
+    SLOT_ATTN_GATE, // of the output, when attn_q has none
     SLOT_ATTN_OUT,
     SLOT_ATTN_POST_NORM,
     SLOT_FFN_NORM,
@@ -161,9 +173,10 @@ enum layer_slot {
 struct model_layer {
     struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
-    bool unrotated; // the layer does not rotate queries and keys
-    bool recurrent; // the gated delta rule in place of attention
-    int32_t store;  // number among the layers with attention, or among the recurrent layers
+    bool unrotated;     // the layer does not rotate queries and keys
+    struct xielu xielu; // with ACTIVATION_XIELU
+    bool recurrent;     // the gated delta rule in place of attention
+    int32_t store;      // number among the layers with attention, or among the recurrent layers
 };
 
 struct model {
@@ -198,6 +211,8 @@ enum status model_open(struct model **model, const char *path, struct error *err
 // The same from an opened file. Takes ownership of `gguf`, also on failure.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
+// Whether a layer has experts in place of an MLP.
+bool model_has_experts(const struct model_shape *shape, int32_t layer);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them

@@ -1,6 +1,7 @@
 #include "engine/model/model_folder.h"
 
 #include "engine/file/gguf_made.h"
+#include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "schemas/base/hash.h"
 
@@ -17,6 +18,8 @@ struct origin {
     size_t sources; // first of `n_sources` in folder.sources
     size_t n_sources;
     bool is_bias, is_nvfp4; // NVFP4: each matrix has three sources: items, scales, factor
+    bool is_quantized;      // otherwise quantized: `n_sources` of folder.matrices, from `matrices` on
+    size_t matrices;
 };
 
 struct folder {
@@ -29,9 +32,12 @@ struct folder {
     size_t n_made, capacity;
     size_t *sources; // indexes of the folder's tensors
     size_t n_sources;
-    bool *used;   // [tensor of the folder] some made tensor uses it
-    int naming;   // index into language_names
-    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+    struct folder_matrix *matrices; // quantized ones
+    size_t n_matrices, matrices_capacity;
+    size_t n_activation_scales; // tensors that are not used
+    bool *used;                 // [tensor of the folder] some made tensor uses it
+    int naming;                 // index into language_names
+    bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
     uint64_t keys_hash;
     struct buffer unknown; // unknown keys of the folder's files
 };
@@ -50,6 +56,7 @@ static void folder_destroy(void *context)
     free(folder->made);
     free(folder->origins);
     free(folder->sources);
+    free(folder->matrices);
     free(folder->used);
     free(folder);
 }
@@ -79,6 +86,30 @@ static void make_nvfp4(const struct folder *folder, const struct origin *origin,
     }
 }
 
+static enum status make_quantized(const struct folder *folder, const struct origin *origin,
+                                  const struct tensor *tensor, char *out, struct error *error)
+{
+    const struct folder_shape *shape = &folder->config.shape;
+    enum folder_form form = origin->rule->form;
+    struct folder_places places = {.n_rows = tensor->dims[1]};
+    places.rows = malloc(places.n_rows * sizeof *places.rows);
+    if (form == FORM_DELTA_COLUMNS)
+        places.columns = malloc(tensor->dims[0] * sizeof *places.columns);
+    enum status status = STATUS_OK;
+    if (!places.rows || (form == FORM_DELTA_COLUMNS && !places.columns))
+        status = out_of_memory(error);
+    for (uint64_t row = 0; row < places.n_rows && status == STATUS_OK; row++)
+        places.rows[row] = folder_source_row(shape, form, row, places.n_rows);
+    for (uint64_t i = 0; i < tensor->dims[0] && places.columns && status == STATUS_OK; i++)
+        places.columns[i] = (int32_t)folder_source_column(shape, i);
+    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
+        status = folder_matrix_write(&folder->matrices[origin->matrices + i], &places,
+                                     out + i * tensor->size_bytes / origin->n_sources, error);
+    free(places.rows);
+    free(places.columns);
+    return status;
+}
+
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct folder *folder = context;
@@ -86,6 +117,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     const struct tensor *tensor = &folder->made[index].tensor;
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
+    if (origin->is_quantized)
+        return make_quantized(folder, origin, tensor, out, error);
     if (origin->is_nvfp4) {
         make_nvfp4(folder, origin, tensor, data);
     } else if (origin->rule->form >= FORM_FIRST_HALF) {
@@ -129,6 +162,52 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
+// The columns of matrices with act-order, sorted.
+static enum status set_order(struct folder *folder, const struct origin *origin, struct tensor *tensor,
+                             struct error *error)
+{
+    const struct folder_matrix *matrices = &folder->matrices[origin->matrices];
+    bool is_ordered = false;
+    for (size_t i = 0; i < origin->n_sources; i++)
+        is_ordered |= matrices[i].is_ordered && tensor->type != TENSOR_F32;
+    if (!is_ordered)
+        return STATUS_OK;
+    int32_t *order = arena_allocate_array(&folder->arena, origin->n_sources * tensor->dims[0], sizeof *order);
+    enum status status = order ? STATUS_OK : out_of_memory(error);
+    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
+        status = folder_matrix_order(&matrices[i], order + i * tensor->dims[0], error);
+    tensor->order = order;
+    return status;
+}
+
+static enum status set_quantized_form(struct folder *folder, struct tensor *tensor,
+                                      const struct origin *origin, struct error *error)
+{
+    struct folder_matrix *matrices = &folder->matrices[origin->matrices];
+    enum folder_form form = origin->rule->form;
+    const struct folder_shape *shape = &folder->config.shape;
+    // These are read row by row, taken apart, or have heads' columns to reorder: without an order by group.
+    bool sorts = strcmp(origin->rule->to, "token_embd") != 0 && strcmp(origin->rule->to, "attn_kv_b") != 0 &&
+                 form != FORM_DELTA_COLUMNS;
+    folder_matrices_agree(matrices, origin->n_sources, sorts);
+    if (form == FORM_DELTA_COLUMNS && shape->delta.value_dim % 64 != 0)
+        matrices->type = TENSOR_F32; // heads do not have whole blocks
+    *tensor = (struct tensor){.name = tensor->name,
+                              .type = matrices->type,
+                              .n_dims = form == FORM_STACKED ? 3 : 2,
+                              .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
+    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
+        form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
+        return wrong_shape(matrices->items, "no quantized matrix", error);
+    struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
+    if (!folder_rows_fit(shape, form, &rows))
+        return wrong_shape(tensor, "rows of as many heads as config.json says", error);
+    tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
+    if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes))
+        return wrong_shape(matrices->items, "fewer items", error);
+    return set_order(folder, origin, tensor, error);
+}
+
 // Shape and size of a tensor of reordered rows.
 static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
 {
@@ -150,6 +229,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
                             const struct tensor *from, struct error *error)
 {
     struct tensor *tensor = &made->tensor;
+    if (origin->is_quantized)
+        return set_quantized_form(folder, tensor, origin, error);
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
         enum folder_form form = origin->rule->form;
@@ -164,6 +245,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return STATUS_OK;
         break;
     case FORM_ADD_ONE:
+        if (origin->is_bias)
+            return STATUS_OK;
         if (from->n_dims != 1)
             return wrong_shape(from, "a vector", error);
         tensor->type = TENSOR_F32;
@@ -187,6 +270,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     case FORM_EVEN:
     case FORM_ODD:
     case FORM_EVERY:
+    case FORM_FIRST_COLUMNS:
+    case FORM_SECOND_COLUMNS:
     case FORM_EVEN_MXFP4:
     case FORM_ODD_MXFP4:
     case FORM_EVERY_MXFP4: {
@@ -289,14 +374,58 @@ static void take_source(struct folder *folder, struct origin *origin, size_t ind
     origin->n_sources++;
 }
 
-// Finds a tensor of the folder, or the three tensors of an NVFP4 matrix. *index: the weights or the items;
+static bool reserve_matrix(struct folder *folder)
+{
+    if (folder->n_matrices < folder->matrices_capacity)
+        return true;
+    size_t capacity = folder->matrices_capacity ? 2 * folder->matrices_capacity : 64;
+    void *matrices = realloc(folder->matrices, capacity * sizeof *folder->matrices);
+    if (!matrices)
+        return false;
+    folder->matrices = matrices;
+    folder->matrices_capacity = capacity;
+    return true;
+}
+
+// Finds a matrix that is quantized other than in NVFP4. *index: its items; SIZE_MAX: there is none.
+static enum status find_matrix(struct folder *folder, struct origin *origin, struct text name, size_t *index,
+                               struct error *error)
+{
+    *index = SIZE_MAX;
+    if (!folder->config.quantization.method || origin->is_bias)
+        return STATUS_OK;
+    if (!reserve_matrix(folder))
+        return out_of_memory(error);
+    struct folder_matrix *matrix = &folder->matrices[folder->n_matrices];
+    bool found;
+    enum status status =
+        folder_find_matrix(&folder->config.quantization, folder->weights, name, matrix, &found, error);
+    if (status != STATUS_OK || !found)
+        return status;
+    if (origin->n_sources == 0)
+        origin->matrices = folder->n_matrices;
+    else if (!origin->is_quantized)
+        return wrong_shape(matrix->items, "the shape and type of the others", error);
+    origin->is_quantized = true;
+    folder->n_matrices++;
+    for (int i = 0; i < FOLDER_MATRIX_PARTS; i++)
+        if (i && matrix->parts[i] != SIZE_MAX)
+            folder->used[matrix->parts[i]] = true;
+    *index = matrix->parts[0];
+    take_source(folder, origin, *index);
+    return STATUS_OK;
+}
+
+// Finds a tensor of the folder, or all tensors of a quantized matrix. *index: the weights or the items;
 // SIZE_MAX: absent.
 static enum status find_source(struct folder *folder, struct origin *origin, struct text name, size_t *index,
                                struct error *error)
 {
     struct folder_nvfp4 parts;
     bool first = origin->n_sources == 0, packed = false;
-    enum status status = STATUS_OK;
+    enum status status = find_matrix(folder, origin, name, index, error);
+    if (status != STATUS_OK || *index != SIZE_MAX)
+        return status;
     if (folder->config.nvfp4 && !origin->is_bias)
         status = folder_find_nvfp4(folder->weights, name, &parts, &packed, error);
     if (status != STATUS_OK)
@@ -309,7 +438,7 @@ static enum status find_source(struct folder *folder, struct origin *origin, str
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "tensor %.*s: dtype %s can't be computed with", (int)name.size, name.data,
                          found->dtype);
-    if (!first && packed != origin->is_nvfp4)
+    if (!first && (packed != origin->is_nvfp4 || origin->is_quantized))
         return wrong_shape(&found->tensor, "the shape and type of the others", error);
     origin->is_nvfp4 = packed;
     take_source(folder, origin, *index);
@@ -346,20 +475,30 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     return STATUS_OK;
 }
 
-// Adds the factors of NVFP4 matrices as a tensor, "blk.0.attn_q.scale": one, or one per expert.
+// Adds the factors of matrices as a tensor, "blk.0.attn_q.scale": one, or one per expert.
 static enum status add_factors(struct folder *folder, struct text weight, const struct origin *origin,
                                struct error *error)
 {
-    size_t n = origin->n_sources / NVFP4_SOURCES, stem = weight.size - strlen(".weight");
+    size_t n = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
+    size_t stem = weight.size - strlen(".weight");
     struct text items = safetensors_at(folder->weights, folder->sources[origin->sources])->tensor.name;
     float *factors = arena_allocate_array(&folder->arena, n, sizeof *factors);
     char *name = arena_allocate(&folder->arena, stem + sizeof ".scale");
     if (!factors || !name || !reserve_tensors(folder))
         return out_of_memory(error);
+    bool is_needed = origin->is_nvfp4;
     for (size_t i = 0; i < n; i++) {
-        size_t index = folder->sources[origin->sources + NVFP4_SOURCES * i + 2];
-        factors[i] = folder_nvfp4_factor(items, &safetensors_at(folder->weights, index)->tensor);
+        if (origin->is_nvfp4) {
+            size_t index = folder->sources[origin->sources + NVFP4_SOURCES * i + 2];
+            factors[i] = folder_nvfp4_factor(items, &safetensors_at(folder->weights, index)->tensor);
+            continue;
+        }
+        const struct folder_matrix *matrix = &folder->matrices[origin->matrices + i];
+        factors[i] = folder_matrix_factor(matrix);
+        is_needed |= factors[i] != 1.0f;
     }
+    if (!is_needed)
+        return STATUS_OK;
     memcpy(name, weight.data, stem);
     memcpy(name + stem, ".scale", sizeof ".scale");
     folder->origins[folder->n_made] = (struct origin){0};
@@ -394,7 +533,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
     folder->n_made += status == STATUS_OK;
-    if (status == STATUS_OK && origin.is_nvfp4)
+    if (status == STATUS_OK && (origin.is_nvfp4 || origin.is_quantized))
         status = add_factors(folder, (struct text){copy, (size_t)size}, &origin, error);
     return status;
 }
@@ -435,6 +574,36 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
+// Apertus: tensors of one item become keys with an item for each layer.
+static enum status add_xielu(struct folder *folder, struct gguf_writer *keys, struct error *error)
+{
+    static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
+                                           {"alpha_n", "xielu.alpha_n"},
+                                           {"beta", "xielu.beta"},
+                                           {"eps", "xielu.eps"}};
+    int64_t n_layers = folder->config.shape.n_layers;
+    float items[MODEL_LAYERS_MAX];
+    if (strcmp(folder->config.family->activations, "xielu") != 0)
+        return STATUS_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (int64_t layer = 0; layer < n_layers; layer++) {
+            char name[128];
+            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
+            size_t index = safetensors_find(folder->weights, text_from_string(name));
+            const struct tensor *tensor =
+                index == SIZE_MAX ? NULL : &safetensors_at(folder->weights, index)->tensor;
+            if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||
+                tensor_traits(tensor->type)->block_items != 1)
+                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected one item",
+                                 name);
+            tensor_traits(tensor->type)->dequantize(tensor->data, &items[layer], 1);
+            folder->used[index] = true;
+        }
+        gguf_writer_f32s(keys, names[i][1], items, (size_t)n_layers);
+    }
+    return STATUS_OK;
+}
+
 static bool is_unused_output(const struct folder *folder, struct text name)
 {
     return folder->config.shape.tied &&
@@ -447,9 +616,13 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            (folder->config.nvfp4 && folder_nvfp4_ignores(name)) || is_unused_output(folder, name) ||
-            (folder->config.language_part && folder_is_sight(name)))
+            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
             continue;
+        if ((folder->config.nvfp4 || folder->config.quantization.method) &&
+            folder_is_activation_scale(name)) {
+            folder->n_activation_scales++;
+            continue;
+        }
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor %.*s has no place in model_type %s: without it the results would be wrong",
                          name.size < 128 ? (int)name.size : 128, name.data,
@@ -462,7 +635,7 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                      "the output matrix is missing, and \"tie_word_embeddings\" is not true");
 }
 
-static enum status add_tensors(struct folder *folder, struct error *error)
+static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     size_t n = safetensors_n_tensors(folder->weights);
     folder->used = calloc(n + 1, sizeof *folder->used);
@@ -475,6 +648,8 @@ static enum status add_tensors(struct folder *folder, struct error *error)
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
+    if (status == STATUS_OK)
+        status = add_xielu(folder, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;
@@ -490,38 +665,10 @@ static enum status read_quantization(struct folder *folder, const struct folder_
     struct value json;
     bool found;
     enum status status = folder_read_json(files, name, &json, &found, error);
-    if (status != STATUS_OK || !found || folder->config.nvfp4)
+    if (status != STATUS_OK || !found || folder->config.nvfp4 || folder->config.quantization.method)
         return status;
     status = folder_read_quantization(&folder->config, &json, error);
     return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
-}
-
-// Adds the keys of model_folder.h that describe the pooling of an embedding model (sentence-transformers).
-static enum status read_pooling(struct folder *folder, const struct folder_files *files,
-                                const struct value *config, struct gguf_writer *keys, struct error *error)
-{
-    struct folder_embedding embedding = {.files = files, .config = config};
-    char key[128];
-    enum status status = folder_read_embedding(&embedding, error);
-    if (status != STATUS_OK)
-        return status;
-    if (embedding.refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
-    if (embedding.pooling_refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_POOLING, embedding.pooling_refused);
-    if (embedding.dimensions_refused.data)
-        gguf_writer_text(keys, MODEL_FOLDER_NO_DIMENSIONS, embedding.dimensions_refused);
-    if (embedding.prompt.size)
-        gguf_writer_text(keys, MODEL_FOLDER_PROMPT, embedding.prompt);
-    if (embedding.n_tokens_max)
-        gguf_writer_u32(keys, MODEL_FOLDER_TOKENS_MAX, embedding.n_tokens_max);
-    if (embedding.is_listed)
-        gguf_writer_bool(keys, MODEL_FOLDER_NORMALIZES, embedding.normalizes);
-    if (embedding.pooling_type) {
-        snprintf(key, sizeof key, "%s.pooling_type", folder->config.family->name);
-        gguf_writer_u32(keys, key, embedding.pooling_type);
-    }
-    return STATUS_OK;
 }
 
 static enum status check_config(const struct folder_files *files, const struct value *config,
@@ -538,39 +685,12 @@ static enum status check_config(const struct folder_files *files, const struct v
     return status;
 }
 
-// transformers would apply an adapter found beside the weights, which changes every result.
-static enum status refuse_adapter(const struct folder_files *files, struct error *error)
-{
-    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
-                                        "adapter_model.bin"};
-    char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
-    struct stat information;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", files->path, names[i]);
-        if (stat(path, &information) != 0)
-            continue;
-        struct value json = {.kind = VALUE_NULL};
-        bool found = false;
-        enum status status = i == 0 ? folder_read_json(files, names[i], &json, &found, error) : STATUS_OK;
-        if (status != STATUS_OK)
-            return status;
-        const struct value *base = value_get(&json, "base_model_name_or_path");
-        struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
-        return error_set(
-            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
-            "the folder to compute without it",
-            path, of.size < 128 ? (int)of.size : 128, of.data);
-    }
-    return STATUS_OK;
-}
-
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
     struct folder_files files = {folder->path, &folder->arena, &folder->unknown};
     struct value config;
     bool found;
-    enum status status = refuse_adapter(&files, error);
+    enum status status = folder_refuse_adapter(&files, error);
     if (status == STATUS_OK)
         status = folder_read_json(&files, "config.json", &config, &found, error);
     if (status == STATUS_OK && !found)
@@ -587,12 +707,12 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
-        status = read_pooling(folder, &files, &config, keys, error);
+        status = folder_add_pooling(&files, &config, folder->config.family->name, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
         return status;
-    status = add_tensors(folder, error);
+    status = add_tensors(folder, keys, error);
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
 }
 
@@ -643,6 +763,32 @@ static enum status put_name(struct folder *folder, struct gguf_writer *keys, con
     return STATUS_OK;
 }
 
+// Says what of a quantized folder is not used, and what is not held in its type.
+static void put_quantization(const struct folder *folder, struct gguf_writer *keys)
+{
+    struct buffer text = {0};
+    size_t n_floats = 0;
+    const struct tensor *first = NULL;
+    for (size_t i = 0; i < folder->n_matrices; i++)
+        if (folder->matrices[i].type == TENSOR_F32 && n_floats++ == 0)
+            first = folder->matrices[i].items;
+    if (folder->n_activation_scales || folder->config.quantization.quantizes_activations)
+        buffer_add_format(
+            &text,
+            "activations are not quantized as quantization_config says; tensors that are not used "
+            "for it (input_scale and others): %zu",
+            folder->n_activation_scales);
+    if (n_floats)
+        buffer_add_format(&text,
+                          "%s%zu matrices are held as F32, because no quantized type has their groups, zero "
+                          "points or scales exactly: %.*s%s",
+                          text.size ? "; " : "", n_floats, (int)first->name.size, first->name.data,
+                          n_floats > 1 ? " and others" : "");
+    if (text.size)
+        gguf_writer_text(keys, MODEL_FOLDER_QUANTIZATION, (struct text){text.data, text.size});
+    buffer_finish(&text);
+}
+
 static enum status open_folder(struct gguf **gguf, const char *path, struct error *error)
 {
     struct folder *folder = calloc(1, sizeof *folder);
@@ -655,6 +801,8 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
         status = put_name(folder, &keys, path, error);
+    if (status == STATUS_OK)
+        put_quantization(folder, &keys);
     if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them
         gguf_writer_text(&keys, MODEL_FOLDER_UNKNOWN,
                          (struct text){folder->unknown.data, folder->unknown.size});

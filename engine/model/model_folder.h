@@ -7,6 +7,7 @@
 //   - experts: a tensor for each matrix -> one tensor
 //   - experts of gpt-oss and Granite: gate and up mixed in one tensor -> two tensors
 //   - NVFP4: items, block scales and factors are separate tensors -> blocks with scales, and factors
+//   - FP8, compressed-tensors, GPTQ, AWQ: model_folder_quantized.h
 //   - Llama 3's rope scaling: numbers -> a tensor of divisors
 //   - vision-language models: only the language model, under its usual names; general.name says so
 // Matrices that need no conversion stay in the file's mapping; the others are converted when they are loaded.
@@ -21,6 +22,8 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
 // Unknown keys of a folder's files, as a text. Not part of the content hash.
 #define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
+// What of a quantized folder is not used, and what is not held in its type. Not part of the content hash.
+#define MODEL_FOLDER_QUANTIZATION "huggingface.quantization"
 // A sampling setting of generation_config.json that is not supported.
 #define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"
 // Keys of embedding models. Three texts name an unsupported setting: NO_EMBEDDINGS: no vectors can be

@@ -1,137 +1,12 @@
 // config.json as GGUF key-values. Settings are defined by configuration_*.py of each model in
 // github.com/huggingface/transformers, keys by gguf-py/gguf/constants.py of github.com/ggml-org/llama.cpp.
+#include "engine/model/family.h"
 #include "engine/model/model.h"
-#include "engine/model/model_folder_parts.h"
-#include "schemas/base/elementary.h"
+#include "engine/model/model_folder_settings.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-struct config {
-    const struct value *json;
-    const struct value *outer; // of a vision-language model; NULL: none
-    struct value defaults;     // the model_type's
-    struct folder_config *out;
-    struct gguf_writer *keys;
-    struct arena *arena;
-    struct error *error;
-    enum status status; // the first fault is kept
-};
-
-static void refuse_setting(struct config *config, enum error_code code, const char *name,
-                           const struct value *value)
-{
-    char text[VALUE_DESCRIPTION_BYTES] = "missing";
-    if (value)
-        value_describe(value, text);
-    if (config->status == STATUS_OK)
-        config->status = error_set(config->error, STATUS_REFUSE, code,
-                                   "\"%s\" is %s, which this version can't compute with", name, text);
-}
-
-// NULL if it is absent or null.
-static const struct value *find_in(const struct value *object, const char *name)
-{
-    const struct value *value = value_get(object, name);
-    return value && value->kind != VALUE_NULL ? value : NULL;
-}
-
-// The first of several names, separated by blanks, that is present.
-static const struct value *find_first(const struct value *object, const char *names)
-{
-    char name[64];
-    while (*names) {
-        size_t size = strcspn(names, " ");
-        snprintf(name, sizeof name, "%.*s", (int)size, names);
-        const struct value *value = find_in(object, name);
-        if (value)
-            return value;
-        names += size + (names[size] == ' ');
-    }
-    return NULL;
-}
-
-// The setting in config.json, else the model_type's default.
-static const struct value *find_setting(const struct config *config, const char *names)
-{
-    const struct value *value = find_first(config->json, names);
-    return value ? value : find_first(&config->defaults, names);
-}
-
-static int64_t read_integer(struct config *config, const char *names, int64_t otherwise)
-{
-    const struct value *value = find_setting(config, names);
-    if (!value)
-        return otherwise;
-    if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
-        refuse_setting(config, ERROR_MODEL_FILE, names, value);
-        return 0;
-    }
-    return value->integer;
-}
-
-static double number_in(struct config *config, const struct value *object, const char *name, double otherwise)
-{
-    const struct value *value = find_in(object, name);
-    if (!value)
-        return otherwise;
-    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
-        refuse_setting(config, ERROR_MODEL_FILE, name, value);
-        return otherwise;
-    }
-    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
-}
-
-static double read_number(struct config *config, const char *names, double otherwise)
-{
-    const struct value *value = find_setting(config, names);
-    if (!value)
-        return otherwise;
-    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
-        refuse_setting(config, ERROR_MODEL_FILE, names, value);
-        return otherwise;
-    }
-    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
-}
-
-static bool read_truth(struct config *config, const char *name, bool otherwise)
-{
-    const struct value *value = find_setting(config, name);
-    if (value && value->kind != VALUE_BOOL)
-        refuse_setting(config, ERROR_MODEL_FILE, name, value);
-    return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
-}
-
-static const char *format_key(const struct config *config, const char *suffix, char out[128])
-{
-    snprintf(out, 128, "%s.%s", config->out->family->name, suffix);
-    return out;
-}
-
-static void put_integer(struct config *config, const char *suffix, int64_t value)
-{
-    char name[128];
-    gguf_writer_u32(config->keys, format_key(config, suffix, name), (uint32_t)value);
-}
-
-static void put_number(struct config *config, const char *suffix, double value)
-{
-    char name[128];
-    gguf_writer_f32(config->keys, format_key(config, suffix, name), (float)value);
-}
 
 // --- Sizes ---
-
-static bool is_text(const struct value *value, const char *text)
-{
-    return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
-}
-
-static bool is_model_type(const struct config *config, const char *model_type)
-{
-    return strcmp(config->out->family->model_type, model_type) == 0;
-}
 
 static int64_t falcon_kv_heads(struct config *config, int64_t n_heads)
 {
@@ -144,7 +19,7 @@ static bool is_dynamic(const struct config *config)
 {
     const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
     return config->out->family->rotates && scaling && scaling->kind == VALUE_OBJECT &&
-           is_text(find_first(scaling, "rope_type type"), "dynamic");
+           !find_in(scaling, "alpha") && is_text(find_first(scaling, "rope_type type"), "dynamic");
 }
 
 // Latent attention: shape.head_dim is the width of the rotated part.
@@ -156,7 +31,8 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.kv_lora_rank", read_integer(config, "kv_lora_rank", 0));
     put_integer(config, "attention.q_lora_rank", read_integer(config, "q_lora_rank", 0));
     put_integer(config, "attention.key_length", plain <= MODEL_HEAD_DIM_MAX ? plain + rotated : plain);
-    put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", 0));
+    int64_t even = read_integer(config, "hidden_size", 0) / read_integer(config, "num_attention_heads", 1);
+    put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", even));
 }
 
 static void read_sizes(struct config *config)
@@ -193,7 +69,8 @@ static void read_sizes(struct config *config)
         put_integer(config, "attention.value_length", shape->head_dim);
     }
     put_integer(config, "feed_forward_length",
-                read_integer(config, "intermediate_size n_inner ffn_hidden_size", 4 * n_embd));
+                read_integer(config, "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size",
+                             4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length",
                     read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
@@ -293,7 +170,8 @@ static void put_routing(struct config *config)
     else if (!fits)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
-    put_integer(config, "leading_dense_block_count", read_integer(config, "first_k_dense_replace", 0));
+    put_integer(config, "leading_dense_block_count",
+                read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0));
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                      read_truth(config, "norm_topk_prob", false));
     if (!grouped || !find_setting(config, "n_group"))
@@ -302,28 +180,56 @@ static void put_routing(struct config *config)
     put_integer(config, "expert_group_used_count", read_integer(config, "topk_group", 1));
 }
 
+static void put_llama4(struct config *config)
+{
+    int64_t step = read_integer(config, "interleave_moe_layer_step", 1),
+            n_layers = config->out->shape.n_layers;
+    const struct value *layers = find_setting(config, "moe_layers");
+    bool fits =
+        step > 0 && (!layers || (layers->kind == VALUE_ARRAY &&
+                                 layers->array.n_items == (size_t)(n_layers / (step > 0 ? step : 1))));
+    for (size_t i = 0; fits && layers && i < layers->array.n_items; i++)
+        fits = layers->array.items[i].kind == VALUE_INTEGER &&
+               layers->array.items[i].integer == ((int64_t)i + 1) * step - 1;
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layers", layers);
+    if (!find_setting(config, "attention_chunk_size"))
+        refuse_setting(config, ERROR_MODEL_FILE, "attention_chunk_size", NULL);
+    bool tuned = read_truth(config, "attn_temperature_tuning", true);
+    char name[128];
+    put_integer(config, "interleave_moe_layer_step", step);
+    if (!find_setting(config, "moe_intermediate_size"))
+        put_integer(config, "expert_feed_forward_length", read_integer(config, "intermediate_size", 0));
+    put_number(config, "attention.temperature_scale", read_number(config, "attn_scale", 0.1));
+    put_integer(config, "attention.temperature_length",
+                tuned ? read_integer(config, "floor_scale", 8192) : MODEL_CONTEXT_MAX);
+    gguf_writer_bool(config->keys, format_key(config, "use_qk_norm", name),
+                     read_truth(config, "use_qk_norm", true));
+}
+
 static void read_numbers(struct config *config)
 {
     static const struct {
         const char *from, *to;
     } numbers[] = {
         {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
-        {"layer_norm_eps layer_norm_epsilon norm_epsilon", "attention.layer_norm_epsilon"},
+        {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"attention_multiplier", "attention.scale"},
-        {"embedding_multiplier", "embedding_scale"},
+        {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale", "logit_scale"},
-        {"routed_scaling_factor", "expert_weights_scale"},
+        {"routed_scaling_factor route_scale", "expert_weights_scale"},
         {"rope_local_base_freq", "rope.freq_base_swa"},
     };
     static const struct {
         const char *from, *to;
     } integers[] = {
-        {"n_routed_experts num_local_experts num_experts", "expert_count"},
-        {"n_shared_experts", "expert_shared_count"},
-        {"num_experts_per_tok", "expert_used_count"},
+        {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
+        {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
+         "expert_shared_count"},
+        {"num_experts_per_tok moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     };
@@ -334,12 +240,27 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (is_model_type(config, "qwen2_moe") || is_model_type(config, "qwen3_moe") ||
-        is_model_type(config, "qwen3_next"))
-        gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
-                         read_truth(config, "norm_topk_prob", false));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
+    else if (find_setting(config, "norm_topk_prob"))
+        gguf_writer_bool(config->keys, format_key(config, "norm_topk_prob", name),
+                         read_truth(config, "norm_topk_prob", false));
+    if (find_setting(config, "mup_enabled"))
+        put_number(config, "embedding_scale",
+                   read_truth(config, "mup_enabled", false) ? sqrt(read_number(config, "hidden_size", 0.0))
+                                                            : 1.0);
+    if (is_model_type(config, "llama4_text"))
+        put_llama4(config);
+    if (is_model_type(config, "hunyuan_v1_moe"))
+        put_integer(config, "expert_shared_feed_forward_length",
+                    read_integer(config, "num_shared_expert", 0) *
+                        read_integer(config, "intermediate_size", 0));
+    if (find_setting(config, "dim_model_base")) {
+        double depth = sqrt((double)config->out->shape.n_layers);
+        put_number(config, "residual_scale", read_number(config, "scale_depth", 1.0) / depth);
+        put_number(config, "logit_scale",
+                   read_number(config, "hidden_size", 0.0) / read_number(config, "dim_model_base", 1.0));
+    }
     if (is_model_type(config, "gpt_neox"))
         gguf_writer_bool(config->keys, format_key(config, "use_parallel_residual", name),
                          read_truth(config, "use_parallel_residual", true));
@@ -358,7 +279,7 @@ static bool is_empty(const struct value *value)
 static void check_unrotated(struct config *config)
 {
     const struct value *list = find_setting(config, "no_rope_layers");
-    if (!list) {
+    if (is_empty(list)) {
         if (read_integer(config, "no_rope_layer_interval", 4) != 4)
             refuse_setting(config, ERROR_MODEL_FILE, "no_rope_layer_interval",
                            find_setting(config, "no_rope_layer_interval"));
@@ -372,8 +293,41 @@ static void check_unrotated(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "no_rope_layers", list);
 }
 
+// Only a number of dense layers before all others is supported.
+static void check_sparse_layers(struct config *config)
+{
+    const struct value *types = find_setting(config, "mlp_layer_types"),
+                       *end = find_setting(config, "moe_layer_end_index");
+    int64_t n_layers = config->out->shape.n_layers,
+            n_dense = read_integer(config, "first_k_dense_replace", 0);
+    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers);
+    for (int64_t i = 0; types && fits && i < n_layers; i++)
+        fits = is_text(&types->array.items[i], i < n_dense ? "dense" : "sparse");
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, "mlp_layer_types", types);
+    if (end && (end->kind != VALUE_INTEGER || (end->integer != -1 && end->integer != n_layers - 1)))
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_end_index", end);
+    if (read_integer(config, "moe_layer_interval", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_interval",
+                       find_setting(config, "moe_layer_interval"));
+}
+
+// `settings`: "quantization_config"; NULL: absent.
+static void read_quantization(struct config *config, const struct value *settings)
+{
+    if (!settings || config->status != STATUS_OK)
+        return;
+    bool nvfp4 = folder_is_nvfp4(settings),
+         mixed = is_text(find_in(settings, "format"), "mixed-precision") ||
+                 is_text(find_in(settings, "quant_algo"), "MIXED_PRECISION");
+    config->out->nvfp4 = config->out->nvfp4 || nvfp4;
+    if (!nvfp4 || mixed)
+        config->status = folder_read_quantized(&config->out->quantization, settings, config->error);
+}
+
 static void refuse_unknown(struct config *config)
 {
+    char name[128];
     static const struct {
         const char *model_type, *name;
         bool neutral;
@@ -389,20 +343,19 @@ static void refuse_unknown(struct config *config)
         {"smollm3", "use_sliding_window", false},
         {"deepseek_v3", "rope_interleave", true},
         {"cohere", "use_parallel_block", true},
+        {"glm4_moe_lite", "rope_interleave", true},
     };
-    const char *quantization = "quantization_config",
-               *activation = "hidden_activation hidden_act activation_function activation";
+    const char *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
-    const struct value *method = find_setting(config, quantization);
+    const struct value *method = find_setting(config, "quantization_config");
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
-    config->out->nvfp4 = config->out->nvfp4 || (method && folder_is_nvfp4(method));
-    if (method && !own && !folder_is_nvfp4(method))
-        refuse_setting(config, ERROR_UNKNOWN_TYPE, quantization, find_setting(config, quantization));
+    if (!own)
+        read_quantization(config, method);
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
     if (read_integer(config, "decoder_sparse_step", 1) != 1)
@@ -414,8 +367,9 @@ static void refuse_unknown(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_limit", find_setting(config, "swiglu_limit"));
     if (fabs(read_number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
-    if (is_model_type(config, "smollm3"))
+    if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
         check_unrotated(config);
+    check_sparse_layers(config);
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -427,6 +381,9 @@ static void refuse_unknown(struct config *config)
     snprintf(list, sizeof list, " %s ", config->out->family->activations);
     if (!strstr(list, padded))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "hidden_act", named);
+    // Gemma's first files say "gelu" and mean the tanh form, its only one.
+    else if (strncmp(padded, " gelu", 5) == 0 && !is_model_type(config, "gemma"))
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
 // --- Windows ---
@@ -439,7 +396,7 @@ static void put_layer_types(struct config *config, const struct value *types)
     bool fits = types->kind == VALUE_ARRAY && types->array.n_items == n_layers;
     for (size_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
-        windowed[i] = type->kind == VALUE_STRING && text_equals_string(type->text, "sliding_attention");
+        windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention");
         fits =
             windowed[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
     }
@@ -466,10 +423,14 @@ static void put_last_windowed(struct config *config)
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = read_integer(config, "sliding_window", 0);
+    int64_t window = read_integer(config, "sliding_window attention_chunk_size", 0);
+    const struct value *none = value_get(config->json, "sliding_window");
     bool used = windows == WINDOWS_GIVEN ||
                 (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
-    if (!used || window == 0 || config->status != STATUS_OK)
+    bool is_none = none && none->kind == VALUE_NULL; // absent, it would have the default
+    if (used && is_none)
+        put_integer(config, "attention.sliding_window", 0);
+    if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
     if (find_setting(config, "layer_types"))
@@ -481,208 +442,14 @@ static void read_windows(struct config *config)
                     read_integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
 }
 
-// --- Rope ---
-
-static float *create_divisors(struct config *config, int index, size_t n_divisors)
-{
-    float *divisors = arena_allocate_array(config->arena, n_divisors, sizeof *divisors);
-    if (!divisors && config->status == STATUS_OK)
-        config->status =
-            error_set(config->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope factors");
-    config->out->divisors[index] = divisors;
-    config->out->n_divisors = n_divisors;
-    return divisors;
-}
-
-// modeling_rope_utils.py, _compute_llama3_parameters: wavelengths up to one bound are kept, above another
-// bound multiplied by the factor, and interpolated in between.
-static void put_llama3(struct config *config, const struct value *scaling, double base, int64_t n_dims)
-{
-    const double pi = 3.14159265358979323846;
-    double factor = number_in(config, scaling, "factor", 8.0);
-    double low = number_in(config, scaling, "low_freq_factor", 1.0);
-    double high = number_in(config, scaling, "high_freq_factor", 4.0);
-    double original = number_in(config, scaling, "original_max_position_embeddings", 8192.0);
-    if (!(factor >= 1.0 && factor < 1e6 && low > 0.0 && high > low && original >= 1.0 && base > 1.0)) {
-        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
-        return;
-    }
-    float *divisors = create_divisors(config, 0, (size_t)n_dims / 2);
-    for (int64_t i = 0; divisors && i < n_dims / 2; i++) {
-        double wavelength =
-            2.0 * pi * elementary_exp(elementary_log(base) * (double)(2 * i) / (double)n_dims);
-        double smooth = (original / wavelength - low) / (high - low);
-        divisors[i] = wavelength < original / high  ? 1.0f
-                      : wavelength > original / low ? (float)factor
-                                                    : (float)(1.0 / ((1.0 - smooth) / factor + smooth));
-    }
-}
-
-static void put_factors(struct config *config, const struct value *scaling, const char *name, int index,
-                        int64_t n_dims)
-{
-    const struct value *list = find_in(scaling, name);
-    if (!list || list->kind != VALUE_ARRAY || list->array.n_items != (size_t)n_dims / 2) {
-        refuse_setting(config, ERROR_MODEL_FILE, name, list);
-        return;
-    }
-    float *divisors = create_divisors(config, index, list->array.n_items);
-    for (size_t i = 0; divisors && i < list->array.n_items; i++) {
-        const struct value *item = &list->array.items[i];
-        divisors[i] = item->kind == VALUE_INTEGER ? (float)item->integer
-                      : item->kind == VALUE_FLOAT ? (float)item->number
-                                                  : 0.0f; // refused when the model is opened
-    }
-}
-
-// modeling_rope_utils.py, _compute_yarn_parameters: get_mscale.
-static double yarn_magnitude(double factor, double m)
-{
-    return factor > 1.0 ? 0.1 * m * elementary_log(factor) + 1.0 : 1.0;
-}
-
-static void put_yarn(struct config *config, const struct value *scaling, int64_t n_original)
-{
-    double factor = number_in(config, scaling, "factor", 0.0), usual, whole;
-    if (factor == 0.0)
-        factor = (double)read_integer(config, "max_position_embeddings", 0) / (double)n_original;
-    double m = number_in(config, scaling, "mscale", 0.0),
-           all = number_in(config, scaling, "mscale_all_dim", 0.0);
-    double temperature = number_in(config, scaling, "llama_4_scaling_beta", 0.0);
-    bool latent = find_setting(config, "kv_lora_rank") != NULL, exact = is_model_type(config, "gpt_oss");
-    const struct value *truncate = find_in(scaling, "truncate");
-    if (factor < 1.0 || (truncate && (truncate->kind != VALUE_BOOL || truncate->boolean == exact))) {
-        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
-        return;
-    }
-    put_number(config, "rope.scaling.factor", factor);
-    put_integer(config, "rope.scaling.original_context_length", n_original);
-    put_number(config, "rope.scaling.yarn_beta_fast", number_in(config, scaling, "beta_fast", 32.0));
-    put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
-    if (temperature != 0.0)
-        put_number(config, "attention.temperature_scale", temperature);
-    usual = yarn_magnitude(factor, 1.0); // rope.c multiplies the key's value by this
-    whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
-    whole = number_in(config, scaling, "attention_factor", whole);
-    if (latent && all != 0.0) { // DeepSeek: the square of all's magnitude scales q.k; cos and sin get `whole`
-        put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
-        usual = 1.0;
-    } else if (m == 1.0 && all != 0.0) { // as GGUF converters do
-        put_number(config, "rope.scaling.yarn_log_multiplier", all);
-        usual /= yarn_magnitude(factor, all);
-    }
-    if (whole != usual)
-        put_number(config, "rope.scaling.attn_factor", whole / usual);
-}
-
-// modeling_rope_utils.py, _compute_dynamic_ntk_parameters: beyond the trained context the base grows with the
-// sequence. Here the base has two values: the trained one, and the one for a sequence of the extended
-// context, `factor` times as long as the trained context. As divisors of the frequencies this is LongRoPE's
-// form.
-static void put_dynamic(struct config *config, const struct value *scaling, int64_t n_context, int64_t n_dims)
-{
-    double factor = number_in(config, scaling, "factor", 1.0);
-    int64_t n_longer = (int64_t)((double)n_context * factor);
-    if (!(factor >= 1.0 && factor <= 1e3) || n_context < 1 || n_longer > MODEL_CONTEXT_MAX || n_dims < 4) {
-        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
-        return;
-    }
-    // base' = base * growth^(d / (d - 2)), so that pair i rotates growth^(2 i / (d - 2)) times slower
-    double growth = elementary_log(factor * (double)n_longer / (double)n_context - (factor - 1.0));
-    float *usual = create_divisors(config, 1, (size_t)n_dims / 2);
-    float *longer = create_divisors(config, 2, (size_t)n_dims / 2);
-    for (int64_t i = 0; usual && longer && i < n_dims / 2; i++) {
-        usual[i] = 1.0f;
-        longer[i] = (float)elementary_exp(growth * (double)(2 * i) / (double)(n_dims - 2));
-    }
-    put_integer(config, "context_length", n_longer);
-    put_integer(config, "rope.scaling.original_context_length", n_context);
-    put_number(config, "rope.scaling.attn_factor", 1.0);
-}
-
-static void put_scaling(struct config *config, const struct value *scaling, double base, int64_t n_dims)
-{
-    char name[128];
-    const struct value *type = find_in(scaling, "rope_type");
-    type = type ? type : find_in(scaling, "type");
-    struct text kind = type && type->kind == VALUE_STRING ? type->text : TEXT("default");
-    int64_t n_context = read_integer(config, "max_position_embeddings", 0);
-    int64_t n_original = read_integer(config, "original_max_position_embeddings", n_context);
-    n_original = (int64_t)number_in(config, scaling, "original_max_position_embeddings", (double)n_original);
-    if (n_original < 1 || n_original > MODEL_CONTEXT_MAX) {
-        refuse_setting(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
-        return;
-    }
-    if (text_equals_string(kind, "default"))
-        return;
-    if (text_equals_string(kind, "dynamic")) {
-        put_dynamic(config, scaling, n_context, n_dims);
-        return;
-    }
-    if (text_equals_string(kind, "llama3")) {
-        put_llama3(config, scaling, base, n_dims);
-        return;
-    }
-    if (text_equals_string(kind, "longrope") || text_equals_string(kind, "su")) {
-        put_factors(config, scaling, "short_factor", 1, n_dims);
-        put_factors(config, scaling, "long_factor", 2, n_dims);
-        put_integer(config, "rope.scaling.original_context_length", n_original);
-        if (find_in(scaling, "attention_factor"))
-            put_number(config, "rope.scaling.attn_factor",
-                       number_in(config, scaling, "attention_factor", 1.0));
-        return;
-    }
-    bool yarn = text_equals_string(kind, "yarn");
-    if (!yarn && !text_equals_string(kind, "linear")) {
-        refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_scaling", scaling);
-        return;
-    }
-    gguf_writer_text(config->keys, format_key(config, "rope.scaling.type", name),
-                     yarn ? TEXT("yarn") : TEXT("linear"));
-    if (yarn)
-        put_yarn(config, scaling, n_original);
-    else
-        put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
-}
-
-static void read_rope(struct config *config)
-{
-    if (!config->out->family->rotates || config->status != STATUS_OK)
-        return;
-    const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
-    if (scaling && scaling->kind != VALUE_OBJECT) {
-        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
-        return;
-    }
-    // Newer files nest the settings of each kind of layer.
-    const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
-    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
-        put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
-    if (scaling && find_in(scaling, "full_attention"))
-        scaling = find_in(scaling, "full_attention");
-    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
-    if (scaling && scaling->kind == VALUE_OBJECT)
-        base = number_in(config, scaling, "rope_theta", base);
-    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
-    if (scaling && scaling->kind == VALUE_OBJECT)
-        fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
-    if (!(fraction > 0.0 && fraction <= 1.0))
-        refuse_setting(config, ERROR_MODEL_FILE, "partial_rotary_factor",
-                       find_setting(config, "partial_rotary_factor"));
-    if (config->status != STATUS_OK)
-        return;
-    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
-    put_number(config, "rope.freq_base", base);
-    put_integer(config, "rope.dimension_count", n_dims);
-    if (scaling && scaling->kind == VALUE_OBJECT)
-        put_scaling(config, scaling, base, n_dims);
-}
-
 // Returns the settings of the language model in a vision-language model's config.json.
 static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
 {
     static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
                                            {"mistral3", "mistral"},
+                                           {"llama4", "llama4_text"},
+                                           {"qwen3_vl", "qwen3_vl_text"},
+                                           {"qwen3_vl_moe", "qwen3_vl_moe_text"},
                                            {"qwen3_5", "qwen3_5_text"},
                                            {"qwen3_5_moe", "qwen3_5_moe_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -693,9 +460,7 @@ static enum status take_text_config(struct config *config, const struct value *j
             return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                              "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
         quantized = find_in(json, "quantization_config");
-        config->out->nvfp4 = quantized && folder_is_nvfp4(quantized);
-        if (quantized && !config->out->nvfp4)
-            refuse_setting(config, ERROR_UNKNOWN_TYPE, "quantization_config", quantized);
+        read_quantization(config, quantized);
         const struct value *own = find_in(part, "model_type");
         *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
         config->json = part;
@@ -719,8 +484,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         return status;
     out->family = folder_family_find(name);
     if (!out->family)
-        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "model_type \"%.*s\" is not known",
-                         (int)(name.size < 64 ? name.size : 64), name.data);
+        return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
     if (out->family->defaults)
         status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
     if (status != STATUS_OK)
@@ -736,6 +500,6 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     if (config.status == STATUS_OK)
         read_numbers(&config);
     read_windows(&config);
-    read_rope(&config);
+    folder_read_rope(&config);
     return config.status;
 }

@@ -4,6 +4,7 @@
 //    {"path": "2_Normalize", "type": "..."}]
 // config_sentence_transformers.json has prompts by name, and the name of the prompt to prepend to each text.
 // Source: github.com/huggingface/sentence-transformers, base/model.py and base/modules.
+#include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 
 #include <stdio.h>
@@ -296,4 +297,31 @@ enum status folder_read_embedding(struct folder_embedding *embedding, struct err
     if (status == STATUS_OK)
         status = read_prompt(embedding, error);
     return status == STATUS_OK ? read_attention(embedding, error) : status;
+}
+
+enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
+                               const char *family, struct gguf_writer *keys, struct error *error)
+{
+    struct folder_embedding embedding = {.files = files, .config = config};
+    char key[128];
+    enum status status = folder_read_embedding(&embedding, error);
+    if (status != STATUS_OK)
+        return status;
+    if (embedding.refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
+    if (embedding.pooling_refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_POOLING, embedding.pooling_refused);
+    if (embedding.dimensions_refused.data)
+        gguf_writer_text(keys, MODEL_FOLDER_NO_DIMENSIONS, embedding.dimensions_refused);
+    if (embedding.prompt.size)
+        gguf_writer_text(keys, MODEL_FOLDER_PROMPT, embedding.prompt);
+    if (embedding.n_tokens_max)
+        gguf_writer_u32(keys, MODEL_FOLDER_TOKENS_MAX, embedding.n_tokens_max);
+    if (embedding.is_listed)
+        gguf_writer_bool(keys, MODEL_FOLDER_NORMALIZES, embedding.normalizes);
+    if (embedding.pooling_type) {
+        snprintf(key, sizeof key, "%s.pooling_type", family);
+        gguf_writer_u32(keys, key, embedding.pooling_type);
+    }
+    return STATUS_OK;
 }

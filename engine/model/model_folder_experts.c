@@ -11,10 +11,16 @@ static const struct {
     bool transposed;   // weights are stored transposed
     bool packed;       // MXFP4
 } forms[] = {
-    [FORM_FIRST_HALF] = {0, 2, false, false, false}, [FORM_SECOND_HALF] = {1, 2, false, false, false},
-    [FORM_EVEN] = {0, 2, true, true, false},         [FORM_ODD] = {1, 2, true, true, false},
-    [FORM_EVERY] = {0, 1, true, true, false},        [FORM_EVEN_MXFP4] = {0, 2, true, false, true},
-    [FORM_ODD_MXFP4] = {1, 2, true, false, true},    [FORM_EVERY_MXFP4] = {0, 1, true, false, true},
+    [FORM_FIRST_HALF] = {0, 2, false, false, false},
+    [FORM_SECOND_HALF] = {1, 2, false, false, false},
+    [FORM_EVEN] = {0, 2, true, true, false},
+    [FORM_ODD] = {1, 2, true, true, false},
+    [FORM_EVERY] = {0, 1, true, true, false},
+    [FORM_FIRST_COLUMNS] = {0, 2, false, true, false},
+    [FORM_SECOND_COLUMNS] = {1, 2, false, true, false},
+    [FORM_EVEN_MXFP4] = {0, 2, true, false, true},
+    [FORM_ODD_MXFP4] = {1, 2, true, false, true},
+    [FORM_EVERY_MXFP4] = {0, 1, true, false, true},
 };
 
 // Matrices and vectors alike, as n_experts matrices; a vector has one column.

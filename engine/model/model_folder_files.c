@@ -59,3 +59,30 @@ enum status folder_read_json(const struct folder_files *files, const char *name,
                          name);
     return STATUS_OK;
 }
+
+// transformers would apply an adapter found beside the weights, which changes every result.
+enum status folder_refuse_adapter(const struct folder_files *files, struct error *error)
+{
+    static const char *const names[] = {"adapter_config.json", "adapter_model.safetensors",
+                                        "adapter_model.bin"};
+    char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
+    struct stat information;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", files->path, names[i]);
+        if (stat(path, &information) != 0)
+            continue;
+        struct value json = {.kind = VALUE_NULL};
+        bool found = false;
+        enum status status = i == 0 ? folder_read_json(files, names[i], &json, &found, error) : STATUS_OK;
+        if (status != STATUS_OK)
+            return status;
+        const struct value *base = value_get(&json, "base_model_name_or_path");
+        struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
+            "the folder to compute without it",
+            path, of.size < 128 ? (int)of.size : 128, of.data);
+    }
+    return STATUS_OK;
+}

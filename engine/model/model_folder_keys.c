@@ -66,6 +66,17 @@ static const struct folder_key keys[] = {
      "linear_value_head_dim linear_conv_kernel_dim full_attention_interval",
      NULL},
     {"config.json", KEY_READ,
+     "moe_num_experts moe_k moe_topk moe_num_shared_experts num_shared_expert moe_layer_start_index "
+     "moe_layer_end_index moe_layer_interval mlp_layer_types norm_eps scale_emb scale_depth dim_model_base "
+     "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
+     "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
+     NULL},
+    {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
+    {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
+    {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity
+    {"config.json", KEY_REFUSED, "route_norm", "true"},         //
+    {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
+    {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
@@ -84,7 +95,7 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
      "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
-     "mtp_use_dedicated_embeddings",
+     "mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -99,7 +110,8 @@ static const struct folder_key keys[] = {
     // used in training only
     {"config.json", KEY_NO_PART,
      "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
-     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise aux_loss_alpha seq_aux "
+     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
+     "moe_norm_min aux_loss_alpha seq_aux "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
     // used for images, which are not supported

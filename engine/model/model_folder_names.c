@@ -304,6 +304,129 @@ static const struct folder_rule olmo2_layers[] = {
     GATED_MLP,
     END};
 
+static const struct folder_rule nemotron_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                      {"model.norm", "output_norm", FORM_ADD_ONE},
+                                                      {"lm_head", "output", FORM_AS_IS},
+                                                      END};
+static const struct folder_rule nemotron_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule arcee_layers[] = {PRE_NORMS,
+                                                  SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
+                                                  {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+                                                  {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule internlm2_globals[] = {{"model.tok_embeddings", "token_embd", FORM_AS_IS},
+                                                       {"model.norm", "output_norm", FORM_AS_IS},
+                                                       {"output", "output", FORM_AS_IS},
+                                                       END};
+static const struct folder_rule internlm2_layers[] = {
+    {"model.layers.*.attention_norm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.ffn_norm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.attention.wqkv", "attn_qkv", FORM_ROWS_BY_GROUP_PAIRED},
+    {"model.layers.*.attention.wo", "attn_output", FORM_AS_IS},
+    {"model.layers.*.feed_forward.w1", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS},
+    END};
+#define SPARSE_BLOCK                                                                                         \
+    {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},                                    \
+        {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},                    \
+        {"model.layers.*.block_sparse_moe.experts.{}.w3", "ffn_up_exps", FORM_STACKED},                      \
+    {                                                                                                        \
+        "model.layers.*.block_sparse_moe.experts.{}.w2", "ffn_down_exps", FORM_STACKED                       \
+    }
+static const struct folder_rule phimoe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                   SPARSE_BLOCK, END};
+static const struct folder_rule minimax_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"=model.layers.*.block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    SPARSE_BLOCK,
+    END};
+static const struct folder_rule qwen3_vl_moe_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
+    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
+    END};
+#define HUNYUAN_ATTENTION                                                                                    \
+    PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),                                                       \
+        {"model.layers.*.self_attn.query_layernorm", "attn_q_norm", FORM_AS_IS},                             \
+    {                                                                                                        \
+        "model.layers.*.self_attn.key_layernorm", "attn_k_norm", FORM_AS_IS                                  \
+    }
+static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
+static const struct folder_rule hunyuan_moe_layers[] = {
+    HUNYUAN_ATTENTION,
+    {"model.layers.*.mlp.gate.wg", "ffn_gate_inp", FORM_AS_IS},
+    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"model.layers.*.mlp.shared_mlp.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_mlp.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_mlp.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+static const struct folder_rule ernie_moe_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
+static const struct folder_rule apertus_layers[] = {
+    {"model.layers.*.attention_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.feedforward_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    END};
+static const struct folder_rule afmoe_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.pre_mlp_layernorm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.post_mlp_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    {"model.layers.*.mlp.router.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.mlp.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+static const struct folder_rule llama4_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    {"model.layers.*.feed_forward.router", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
+    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
+    {"=model.layers.*.feed_forward.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
+    {"model.layers.*.feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
 #define SILU "silu swish"
 #define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
@@ -363,13 +486,13 @@ static const struct folder_rule olmo2_layers[] = {
     "\"rope_scaling\":{\"rope_type\":\"yarn\",\"rope_theta\":1000000.0,\"factor\":16.0,\"mscale\":1.0,"      \
     "\"original_max_position_embeddings\":16384,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}}"
 #define QWEN2_MOE_DEFAULTS                                                                                   \
-    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":16,\"num_experts\":60,\"num_experts_per_tok\":4,"        \
-    "\"moe_intermediate_size\":1408,\"shared_expert_intermediate_size\":5632,"                               \
-    "\"max_position_embeddings\":32768}"
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":16,\"num_experts\":60,"         \
+    "\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"                                              \
+    "\"shared_expert_intermediate_size\":5632,\"max_position_embeddings\":32768}"
 #define QWEN3_DEFAULTS "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"max_position_embeddings\":32768}"
 #define QWEN3_MOE_DEFAULTS                                                                                   \
-    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,\"num_experts_per_tok\":8,"        \
-    "\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,"         \
+    "\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
 #define QWEN3_DELTA                                                                                          \
     "\"rms_norm_eps\":1e-6,\"head_dim\":256,\"partial_rotary_factor\":0.25,\"linear_conv_kernel_dim\":4,"    \
     "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                 \
@@ -408,7 +531,56 @@ static const struct folder_rule olmo2_layers[] = {
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
-#define OLMO3_DEFAULTS "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
+#define OLMO3_DEFAULTS     "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
+#define INTERNLM2_DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"max_position_embeddings\":2048}"
+#define PHIMOE_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":16,"    \
+    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
+#define EXAONE4_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"sliding_window_pattern\":4,"                           \
+    "\"max_position_embeddings\":2048}"
+#define MINIMAX_M2_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":5000000.0,"            \
+    "\"num_local_experts\":256,\"num_experts_per_tok\":8,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
+    "\"noaux_tc\",\"max_position_embeddings\":196608}"
+#define ERNIE_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \
+    "\"moe_k\":6,\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"moe_intermediate_size\":1536,"   \
+    "\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\",\"max_position_embeddings\":131072}"
+#define OLMOE_DEFAULTS                                                                                       \
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-5,\"num_experts\":64,\"num_experts_per_tok\":8,"          \
+    "\"max_position_embeddings\":4096}"
+#define HUNYUAN_MOE_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-5,\"num_experts\":1,\"moe_topk\":1,\"num_shared_expert\":1,"                       \
+    "\"max_position_embeddings\":2048}"
+#define APERTUS_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
+    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define AFMOE_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
+    "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"sliding_window\":1024,\"mup_enabled\":false,\"max_position_embeddings\":16384}"
+#define LLAMA4_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":500000.0,"             \
+    "\"num_local_experts\":16,\"num_experts_per_tok\":1,\"intermediate_size_mlp\":16384,"                    \
+    "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attn_temperature_tuning\":true,"                 \
+    "\"floor_scale\":8192,\"attn_scale\":0.1,\"attention_chunk_size\":8192,\"max_position_embeddings\":131072}"
+#define NEMOTRON_DEFAULTS "{\"norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":4096}"
+#define MINICPM3_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":256,\"q_lora_rank\":768,"                                       \
+    "\"qk_nope_head_dim\":64,\"qk_rope_head_dim\":32,\"scale_emb\":12,\"scale_depth\":1.4,"                  \
+    "\"dim_model_base\":256,\"max_position_embeddings\":32768}"
+#define GLM4_LITE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":512,\"q_lora_rank\":768,\"qk_nope_head_dim\":192,"              \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","  \
+    "\"n_group\":1,\"topk_group\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,"                  \
+    "\"n_routed_experts\":64,\"n_shared_experts\":1,\"num_experts_per_tok\":4,"                              \
+    "\"moe_intermediate_size\":1536,\"first_k_dense_replace\":1,\"max_position_embeddings\":202752}"
+#define QWEN3_VL_MOE_DEFAULTS                                                                                \
+    "{\"rms_norm_eps\":1e-6,\"num_experts\":60,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"    \
+    "\"norm_topk_prob\":true,\"max_position_embeddings\":128000}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
 static const struct folder_family families[] = {
@@ -474,6 +646,38 @@ static const struct folder_family families[] = {
      COHERE_DEFAULTS},
     {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true,
      COHERE2_DEFAULTS},
+    {"internlm2", "internlm2", internlm2_globals, internlm2_layers, false, true, SILU, WINDOWS_NEVER, true,
+     INTERNLM2_DEFAULTS},
+    {"qwen3_vl_text", "qwen3vl", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_NEVER, true,
+     QWEN3_DEFAULTS},
+    {"qwen3_vl_moe_text", "qwen3vlmoe", llama_globals, qwen3_vl_moe_layers, false, true, SILU, WINDOWS_NEVER,
+     true, QWEN3_VL_MOE_DEFAULTS},
+    {"phimoe", "phimoe", llama_globals, phimoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     PHIMOE_DEFAULTS},
+    {"exaone4", "exaone4", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     EXAONE4_DEFAULTS},
+    {"hunyuan_v1_dense", "hunyuan-dense", llama_globals, hunyuan_layers, false, true, SILU, WINDOWS_NEVER,
+     true, RMS_5(2048)},
+    {"hunyuan_v1_moe", "hunyuan-moe", llama_globals, hunyuan_moe_layers, false, true, SILU, WINDOWS_NEVER,
+     true, HUNYUAN_MOE_DEFAULTS},
+    {"minimax_m2", "minimax-m2", llama_globals, minimax_layers, false, true, SILU, WINDOWS_NEVER, true,
+     MINIMAX_M2_DEFAULTS},
+    {"ernie4_5_moe", "ernie4_5-moe", llama_globals, ernie_moe_layers, true, true, SILU, WINDOWS_NEVER, true,
+     ERNIE_MOE_DEFAULTS},
+    {"olmoe", "olmoe", llama_globals, qwen3_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
+     OLMOE_DEFAULTS},
+    {"nemotron", "nemotron", nemotron_globals, nemotron_layers, false, false, "relu2", WINDOWS_NEVER, true,
+     NEMOTRON_DEFAULTS},
+    {"minicpm3", "minicpm3", llama_globals, deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
+     MINICPM3_DEFAULTS},
+    {"arcee", "arcee", llama_globals, arcee_layers, false, false, "relu2", WINDOWS_NEVER, true, RMS_5(4096)},
+    {"glm4_moe_lite", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
+     GLM4_LITE_DEFAULTS},
+    {"apertus", "apertus", llama_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER, true,
+     APERTUS_DEFAULTS},
+    {"afmoe", "afmoe", llama_globals, afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true, AFMOE_DEFAULTS},
+    {"llama4_text", "llama4", llama_globals, llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     LLAMA4_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)
@@ -482,6 +686,11 @@ const struct folder_family *folder_family_find(struct text model_type)
         if (text_equals_string(model_type, families[i].model_type))
             return &families[i];
     return NULL;
+}
+
+const char *folder_family_name_at(size_t index)
+{
+    return index < sizeof families / sizeof *families ? families[index].model_type : NULL;
 }
 
 static bool begins_with(struct text name, const char *prefix)
@@ -518,7 +727,13 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
 
 bool folder_is_sight(struct text name)
 {
-    return begins_with(name, "vision_tower.") || begins_with(name, "model.vision_tower.") ||
-           begins_with(name, "multi_modal_projector.") || begins_with(name, "model.multi_modal_projector.") ||
-           begins_with(name, "visual.") || begins_with(name, "model.visual.");
+    static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.",
+                                        "vision_model."};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        bool inside = begins_with(name, "model.");
+        struct text rest = {name.data + (inside ? 6 : 0), name.size - (inside ? 6 : 0)};
+        if (begins_with(rest, parts[i]))
+            return true;
+    }
+    return false;
 }

@@ -89,28 +89,19 @@ bool folder_is_nvfp4(const struct value *settings)
 enum status folder_read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error)
 {
+    static const char *const with_fp8[] = {"FP8", "MIXED_PRECISION", NULL};
     const struct value *settings = value_get(json, "quantization");
-    if (settings && folder_is_nvfp4(settings)) {
-        config->nvfp4 = true;
-        return STATUS_OK;
-    }
     const struct value *algorithm = settings ? value_get(settings, "quant_algo") : NULL;
+    config->nvfp4 = settings && folder_is_nvfp4(settings);
+    if (is_one_of(algorithm, with_fp8))
+        folder_set_fp8(&config->quantization);
+    if (config->nvfp4 || config->quantization.method)
+        return STATUS_OK;
     char text[VALUE_DESCRIPTION_BYTES] = "missing";
     if (algorithm)
         value_describe(algorithm, text);
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                      "\"quant_algo\" is %s, which this version can't compute with", text);
-}
-
-bool folder_nvfp4_ignores(struct text name)
-{
-    static const char *const endings[] = {".input_scale", ".input_global_scale", ".k_scale", ".v_scale"};
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
-        size_t size = strlen(endings[i]);
-        if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)
-            return true;
-    }
-    return false;
 }
 
 // --- Matrices ---

@@ -6,18 +6,20 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model_folder_quantized.h"
 #include "schemas/value.h"
 
 // How a GGUF tensor is made from tensors of the folder.
 enum folder_form {
     FORM_AS_IS,
-    FORM_ADD_ONE,       // float32, 1 added
-    FORM_TRANSPOSED,    // weights are transposed; biases are not
-    FORM_ROWS_Q,        // rows reordered from halves to adjacent pairs, per head
-    FORM_ROWS_K,        // the same
-    FORM_ROWS_BY_HEAD,  // q, k, v of each head together -> all q, all k, all v
-    FORM_ROWS_BY_GROUP, // the same, for the query heads of one key-value head
-    FORM_STACKED,       // a tensor for each "{}" from 0 on, stacked into one
+    FORM_ADD_ONE,              // float32, 1 added to weights
+    FORM_TRANSPOSED,           // weights are transposed; biases are not
+    FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
+    FORM_ROWS_K,               // the same
+    FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
+    FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
+    FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
+    FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
@@ -37,6 +39,9 @@ enum folder_form {
     FORM_EVEN,
     FORM_ODD,
     FORM_EVERY, // all rows of such a tensor
+    // [experts, columns, 2 rows], transposed: gate, then up
+    FORM_FIRST_COLUMNS,
+    FORM_SECOND_COLUMNS,
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
@@ -63,6 +68,7 @@ struct folder_family {
 };
 
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
+const char *folder_family_name_at(size_t index);                        // a model_type; NULL past the end
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
@@ -89,9 +95,10 @@ struct folder_config {
     struct folder_shape shape;
     const float *divisors[3];
     size_t n_divisors;
-    int64_t n_layers_used; // layers from this one on are for speculation; INT64_MAX: none
-    bool language_part;    // a vision-language model: tensor names have another prefix
-    bool nvfp4;            // matrices may be stored in NVFP4
+    int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
+    bool language_part;                      // a vision-language model: tensor names have another prefix
+    bool nvfp4;                              // matrices may be stored in NVFP4
+    struct folder_quantization quantization; // or otherwise quantized
 };
 
 enum status folder_read_config(struct folder_config *config, const struct value *json,
@@ -105,6 +112,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// FORM_DELTA_COLUMNS: the folder's column from which column `column` is copied.
+uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column);
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
@@ -124,8 +133,6 @@ bool folder_is_nvfp4(const struct value *settings);
 // hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
 enum status folder_read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error) WARN_UNUSED;
-// Whether the tensor is a scale of activations or pages, which the weights do not need.
-bool folder_nvfp4_ignores(struct text name);
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
@@ -155,6 +162,8 @@ enum status folder_read_file(const struct folder_files *files, const char *name,
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
+
+enum status folder_refuse_adapter(const struct folder_files *files, struct error *error) WARN_UNUSED;
 
 // model_folder_tokenizer.c: the keys tokenizer.* and general.sampling.*. `config` is config.json.
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
@@ -212,3 +221,6 @@ struct folder_embedding {
     bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
+// Adds the keys of model_folder.h that describe the pooling.
+enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
+                               const char *family, struct gguf_writer *keys, struct error *error) WARN_UNUSED;

@@ -64,6 +64,12 @@ uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form for
                                      : n_rows;
 }
 
+uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
+{
+    uint64_t width = (uint64_t)shape->delta.value_dim;
+    return source_head(&shape->delta, column / width) * width + column % width;
+}
+
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out)
 {
     const struct folder_delta *delta = &shape->delta;
@@ -94,7 +100,7 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
         return delta_head_row(&shape->delta, row, n_rows);
     if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE)
         return delta_part_row(&shape->delta, row + (form == FORM_DELTA_GATE ? qkv_rows(&shape->delta) : 0));
-    if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP)
+    if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP_PAIRED)
         return row;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
         uint64_t width = n_rows / (form == FORM_ROWS_Q ? n_heads : n_kv), at = row % width;
@@ -105,6 +111,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
     uint64_t first = head < n_heads          ? head / group * (group + 2) + head % group
                      : head < n_heads + n_kv ? (head - n_heads) * (group + 2) + group
                                              : (head - n_heads - n_kv) * (group + 2) + group + 1;
+    if (form == FORM_ROWS_BY_GROUP_PAIRED && head < n_heads + n_kv)
+        at = at % 2 * (width / 2) + at / 2;
     return first * width + at;
 }
 
@@ -134,6 +142,8 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
         return n_rows % (2 * n_kv) == 0;
     case FORM_ROWS_BY_HEAD:
         return n_kv == n && n_rows == 3 * n * (uint64_t)shape->head_dim;
+    case FORM_ROWS_BY_GROUP_PAIRED:
+        return shape->head_dim % 2 == 0 && folder_rows_fit(shape, FORM_ROWS_BY_GROUP, from);
     case FORM_ROWS_BY_GROUP:
         return n % n_kv == 0 && n_rows == (n + 2 * n_kv) * (uint64_t)shape->head_dim;
     default:

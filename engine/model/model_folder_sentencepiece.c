@@ -358,6 +358,14 @@ static bool truth_or(const struct value *config, const char *name, bool otherwis
     return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
 }
 
+static bool has_byte_names(const struct sentencepiece *model)
+{
+    bool has_names = false;
+    for (size_t i = 0; i < model->n_pieces && !has_names; i++)
+        has_names = model->pieces[i].size == 6 && memcmp(model->pieces[i].data, "<0x", 3) == 0;
+    return has_names;
+}
+
 static void put_keys(const struct sentencepiece *model, const struct value *config, struct gguf_writer *keys)
 {
     static const char *const strips[] = {"tokenizer.huggingface.strips_left",
@@ -379,6 +387,8 @@ static void put_keys(const struct sentencepiece *model, const struct value *conf
                      truth_or(config, "add_prefix_space", model->adds_blank));
     gguf_writer_u32(keys, "tokenizer.huggingface.sentencepieces", model->n_own);
     gguf_writer_bool(keys, "tokenizer.huggingface.space_first_only", !truth_or(config, "legacy", true));
+    if (!model->byte_fallback && has_byte_names(model)) // by their names, readers of GGUF fall back to them
+        gguf_writer_bool(keys, "tokenizer.huggingface.byte_fallback", false);
     for (int side = 0; side < 2; side++)
         if (model->n_strips[side])
             gguf_writer_i32s(keys, strips[side], model->strips[side], model->n_strips[side]);

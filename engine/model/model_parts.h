@@ -21,6 +21,9 @@ bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise);
 // An integer within [least, most]; `otherwise` below 0: the key is required.
 int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
                   int32_t most);
+// The same of a key that llama.cpp's own files have with 0 where they mean none.
+int32_t read_size_or_none(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
+                          int32_t most);
 
 // Sets model->shape except the rope fields, and allocates model->layers with `windowed` and `unrotated` set.
 enum status model_read_shape(struct model *model, struct error *error) WARN_UNUSED;

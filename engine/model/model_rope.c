@@ -111,9 +111,16 @@ static enum status set_yarn_magnitude(struct model *model, struct key_reader *re
 static enum status read_temperature(struct model *model, struct key_reader *reader, double *temperature)
 {
     struct model_shape *shape = &model->shape;
+    double otherwise = model->family->unrotated_temperature;
     *temperature = (double)read_number(reader, "attention.temperature_scale", 0.0f, NULL);
+    *temperature = *temperature != 0.0 ? *temperature : otherwise;
     if (reader->status != STATUS_OK || *temperature == 0.0)
         return reader->status;
+    if (otherwise != 0.0 && shape->rope.n_dims == shape->attention.key_dim) {
+        shape->rope.unrotated_own_table = true;
+        shape->rope.n_tables = 2;
+        return reader->status;
+    }
     bool all_rotated = shape->rope.n_dims == shape->attention.key_dim && shape->rope.n_tables == 1;
     for (int32_t i = 0; i < shape->n_layers; i++)
         all_rotated = all_rotated && !model->layers[i].unrotated;
@@ -147,10 +154,11 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     windowed.scaling = ROPE_SCALING_NONE;
     windowed.factor = windowed.magnitude = 1.0;
     usual.temperature = temperature;
+    usual.still = model->shape.rope.unrotated_own_table;
     usual.divisors = divisors_short ? divisors_short : divisors;
     if (status == STATUS_OK && model->shape.rope.n_tables == 2)
-        status =
-            rope_create(&model->rope[1], model->shape.rope.queries_own_table ? &usual : &windowed, error);
+        status = rope_create(&model->rope[1],
+                             model->shape.rope.queries_own_table || usual.still ? &usual : &windowed, error);
     free(divisors);
     free(divisors_short);
     free(divisors_long);
@@ -164,8 +172,8 @@ enum status model_read_rope(struct model *model, struct error *error)
     shape->rope.style = model->family->rope_style;
     if (shape->rope.style == ROPE_NONE)
         return STATUS_OK;
-    shape->rope.n_dims =
-        read_size(&reader, "rope.dimension_count", shape->attention.key_dim, 2, shape->attention.key_dim);
+    shape->rope.n_dims = read_size_or_none(&reader, "rope.dimension_count", shape->attention.key_dim, 2,
+                                           shape->attention.key_dim);
     if (shape->latent.dim)
         shape->rope.n_dims = shape->attention.key_dim - shape->latent.dim;
     struct rope_parameters parameters = {
@@ -192,8 +200,11 @@ enum status model_read_rope(struct model *model, struct error *error)
     if (set_yarn_magnitude(model, &reader, &parameters) != STATUS_OK ||
         read_temperature(model, &reader, &temperature) != STATUS_OK)
         return reader.status;
+    bool still = shape->rope.unrotated_own_table;
+    int32_t length = still ? 8192 : shape->n_context_original; // Llama 4's
     parameters.temperature_length =
-        read_size(&reader, "attention.temperature_length", shape->n_context_original, 1, MODEL_CONTEXT_MAX);
+        read_size_or_none(&reader, "attention.temperature_length", length, 1, MODEL_CONTEXT_MAX);
+    parameters.temperature_offset = still ? 1 : 0;
     return reader.status == STATUS_OK
                ? create_tables(model, &parameters, (double)window_base, temperature, error)
                : reader.status;

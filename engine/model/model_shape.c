@@ -1,10 +1,12 @@
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
+#include "schemas/base/elementary.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void make_key(const struct key_reader *reader, const char *suffix, char key[128])
 {
@@ -76,6 +78,13 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
     return value;
 }
 
+int32_t read_size_or_none(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
+                          int32_t most)
+{
+    bool is_none = read_integer(reader, suffix, otherwise, NULL) == 0;
+    return is_none ? otherwise : read_size(reader, suffix, otherwise, least, most);
+}
+
 // Latent attention. Which keys of a file have which dims:
 //                   with *_mla                          without
 //   of a head       key_length_mla, value_length_mla    key_length, value_length
@@ -85,10 +94,11 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
     shape->latent.dim = read_size(reader, "attention.kv_lora_rank", -1, 1, MODEL_HEAD_DIM_MAX);
     shape->latent.query_dim = read_size(reader, "attention.q_lora_rank", 0, 0, MODEL_WIDTH_MAX);
     int32_t key_dim = read_size(reader, "attention.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
-    int32_t value_dim = read_size(reader, "attention.value_length", -1, 1, MODEL_HEAD_DIM_MAX);
-    key_dim = read_size(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
+    int32_t value_dim =
+        read_size(reader, "attention.value_length", shape->attention.value_dim, 1, MODEL_HEAD_DIM_MAX);
+    key_dim = read_size_or_none(reader, "attention.key_length_mla", key_dim, 2, MODEL_HEAD_DIM_MAX);
     shape->latent.value_dim =
-        read_size(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
+        read_size_or_none(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
     int32_t n_rope = read_size(reader, "rope.dimension_count", -1, 2, key_dim > 2 ? key_dim - 1 : 2);
     shape->latent.key_dim = key_dim - n_rope;
     shape->attention.n_kv_heads = 1;
@@ -119,12 +129,27 @@ static void read_heads(struct key_reader *reader, struct model_shape *shape)
     shape->attention.value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
 }
 
+bool model_has_experts(const struct model_shape *shape, int32_t layer)
+{
+    return shape->experts.n && layer >= shape->experts.n_layers_dense &&
+           (layer + 1) % shape->experts.every == 0;
+}
+
+static bool has_pick_bias(const struct key_reader *reader, int32_t layer)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.exp_probs_b.bias", layer);
+    return strcmp(reader->family, "deepseek2") == 0 && gguf_tensor(reader->gguf, name);
+}
+
 static void read_routing(struct key_reader *reader, struct model_shape *shape)
 {
     enum { ABSENT, SOFTMAX, SIGMOID }; // llama.cpp, src/llama-hparams.h
     int32_t kind = read_size(reader, "expert_gating_func", ABSENT, ABSENT, SIGMOID);
     if (kind != ABSENT)
         shape->experts.route_kind = kind == SIGMOID ? ROUTE_SIGMOID : ROUTE_SOFTMAX;
+    else if (has_pick_bias(reader, shape->n_layers - 1)) // DeepSeek V2 has none; GLM-4.7-Flash lacks the key
+        shape->experts.route_kind = ROUTE_SIGMOID;
     shape->experts.scale = read_number(reader, "expert_weights_scale", 1.0f, NULL);
     shape->experts.scale = shape->experts.scale != 0.0f ? shape->experts.scale : 1.0f;
     shape->experts.n_layers_dense = read_size(reader, "leading_dense_block_count", 0, 0, shape->n_layers);
@@ -162,15 +187,35 @@ static void read_experts(struct key_reader *reader, const struct family *family,
     }
     int32_t most = shape->experts.n < MODEL_EXPERTS_USED_MAX ? shape->experts.n : MODEL_EXPERTS_USED_MAX;
     shape->experts.n_used = read_size(reader, "expert_used_count", -1, 1, most);
-    shape->experts.n_ff = read_size(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
+    shape->experts.n_ff =
+        read_size_or_none(reader, "expert_feed_forward_length", shape->n_ff, 1, MODEL_WIDTH_MAX);
     shape->experts.n_ff_shared =
         read_size(reader, "expert_shared_feed_forward_length", 0, 0, MODEL_WIDTH_MAX);
-    shape->experts.normalized = read_bool(reader, "expert_weights_norm", family->experts_normalized);
+    // Where engines of GGUF ignore expert_weights_norm, files may have any value; folders write
+    // norm_topk_prob.
+    shape->experts.normalized =
+        read_bool(reader, family->norm_by_key ? "expert_weights_norm" : "norm_topk_prob",
+                  family->experts_normalized);
     shape->experts.route_kind = family->route_kind;
     shape->experts.scale = 1.0f;
     shape->experts.n_groups = shape->experts.n_groups_used = 1;
+    shape->experts.every =
+        family->experts_interleaved
+            ? read_size_or_none(reader, "interleave_moe_layer_step", 1, 1, MODEL_LAYERS_MAX)
+            : 1;
+    shape->experts.weighs_inputs = family->experts_weigh_inputs;
+    if (family->shared_expert)
+        shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
         read_routing(reader, shape);
+}
+
+// 0, of the file or `otherwise`: none.
+static float read_scale(struct key_reader *reader, const char *suffix, double otherwise)
+{
+    float scale = read_number(reader, suffix, 0.0f, NULL);
+    scale = scale != 0.0f ? scale : (float)otherwise;
+    return scale != 0.0f ? scale : 1.0f;
 }
 
 static void read_scales(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -184,18 +229,24 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
     shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
-    shape->scales.embedding = family->embedding_by_width ? sqrtf((float)shape->n_embd) : 1.0f;
-    shape->scales.embedding = read_number(reader, "embedding_scale", shape->scales.embedding, NULL);
-    shape->scales.residual = read_number(reader, "residual_scale", 1.0f, NULL);
-    shape->scales.logits = read_number(reader, "logit_scale", 1.0f, NULL);
+    shape->scales.embedding = read_scale(reader, "embedding_scale",
+                                         family->embedding_by_width ? sqrt((double)shape->n_embd)
+                                                                    : (double)family->embedding_scale);
+    shape->scales.residual =
+        read_scale(reader, "residual_scale", (double)family->residual_depth / sqrt((double)shape->n_layers));
+    shape->scales.logits =
+        read_scale(reader, "logit_scale",
+                   family->logit_width > 0.0f ? (double)shape->n_embd / (double)family->logit_width : 1.0);
     if (family->logit_scale_divides)
         shape->scales.logits = 1.0f / shape->scales.logits;
     shape->attention.alibi_bias_max =
         read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
-    const char *epsilon =
-        family->norm == NORM_RMS ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+    const char *epsilons[] = {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"};
+    const char *epsilon = epsilons[family->norm == NORM_LAYER];
     bool found;
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
+    if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
+        shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
     if (reader->status != STATUS_OK)
         return;
     if (!found)
@@ -238,6 +289,7 @@ static void read_windows(struct key_reader *reader, const struct family *family,
     shape->window.n_positions = read_size(reader, "attention.sliding_window", family->window, 0, INT32_MAX);
     if (reader->status != STATUS_OK || shape->window.n_positions == 0)
         return;
+    shape->window.chunked = family->window_chunked;
     struct gguf_array truths = {0};
     if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, &truths)) {
         for (int32_t i = 0; i < shape->n_layers; i++)
@@ -302,12 +354,48 @@ static void read_delta(struct key_reader *reader, const struct family *family, s
                                    MODEL_HEAD_DIM_MAX);
 }
 
+// The keys have no family's name. The coefficients are softplus of what they hold, the negative one plus beta.
+static void read_xielu(struct key_reader *reader, struct model *model)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    size_t n_layers = (size_t)model->shape.n_layers;
+    struct gguf_array arrays[4];
+    for (int i = 0; i < 4 && reader->status == STATUS_OK; i++) {
+        bool found = false;
+        reader->status = gguf_array(reader->gguf, keys[i], &arrays[i], &found, reader->error);
+        if (reader->status == STATUS_OK &&
+            (!found || arrays[i].kind != GGUF_F32 || arrays[i].n_items < n_layers))
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "%s: expected a number for each of %zu layers", keys[i], n_layers);
+    }
+    for (size_t i = 0; i < n_layers && reader->status == STATUS_OK; i++) {
+        double numbers[4];
+        bool finite = true;
+        for (int j = 0; j < 4; j++) {
+            numbers[j] = gguf_array_number(&arrays[j], i);
+            finite = finite && fabs(numbers[j]) < 80.0;
+        }
+        if (!finite || numbers[3] > 0.0)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "xielu of layer %zu: %g, %g, %g and %g can't be used", i, numbers[0],
+                                       numbers[1], numbers[2], numbers[3]);
+        else
+            model->layers[i].xielu =
+                (struct xielu){.positive = (float)elementary_log(1.0 + elementary_exp(numbers[0])),
+                               .negative =
+                                   (float)(numbers[2] + elementary_log(1.0 + elementary_exp(numbers[1]))),
+                               .beta = (float)numbers[2],
+                               .epsilon = (float)numbers[3]};
+    }
+}
+
 static void set_unrotated(struct model *model)
 {
     const struct family *family = model->family;
     for (int32_t i = 0; i < model->shape.n_layers; i++)
-        model->layers[i].unrotated = (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
-                                     (family->unwindowed_unrotated && !model->layers[i].windowed);
+        model->layers[i].unrotated =
+            (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
+            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
 }
 
 // Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral
@@ -327,6 +415,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         {"expert_shared_count", 0, false, true, false},
         {"attention.q_lora_rank", 0, true, false, false},
         {"attention.kv_lora_rank", 0, true, false, false},
+        {"interleave_moe_layer_step", 1, false, false, false},
     };
     static const struct {
         const char *suffix;
@@ -336,9 +425,10 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     const char *format = "%s.%s is %g, which this version can't compute in that family";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
-        bool known = (integers[i].latent && family->latent_attention) ||
-                     (integers[i].routed && family->routed_by_keys) ||
-                     (integers[i].beyond && family->layers_beyond);
+        bool known =
+            (integers[i].latent && family->latent_attention) ||
+            (strcmp(integers[i].suffix, "interleave_moe_layer_step") == 0 && family->experts_interleaved) ||
+            (integers[i].routed && family->routed_by_keys) || (integers[i].beyond && family->layers_beyond);
         if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        integers[i].suffix, (double)value);
@@ -366,6 +456,35 @@ static enum status check_vocabulary(const struct model *model, struct error *err
                          "tensor token_embd.weight: %d rows for %zu tokens", model->shape.n_vocab,
                          tokens.n_items);
     return status;
+}
+
+// Names as in transformers, activations.py.
+static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    static const struct {
+        const char *name;
+        enum activation_kind kind;
+    } kinds[] = {
+        {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
+        {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+    };
+    struct text name = {0};
+    bool found = false;
+    char key[128];
+    shape->activation = family->activation;
+    make_key(reader, "hidden_activation", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_text(reader->gguf, key, &name, &found, reader->error);
+    if (reader->status != STATUS_OK || !found)
+        return;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (text_equals_string(name, kinds[i].name)) {
+            shape->activation = kinds[i].kind;
+            return;
+        }
+    reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
+                               key, (int)(name.size < 64 ? name.size : 64), name.data);
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -408,8 +527,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     }
     shape->n_embd = read_size(&reader, "embedding_length", -1, 1, MODEL_WIDTH_MAX);
     shape->n_context = read_size(&reader, "context_length", -1, 1, MODEL_CONTEXT_MAX);
-    shape->n_context_original =
-        read_size(&reader, "rope.scaling.original_context_length", shape->n_context, 1, MODEL_CONTEXT_MAX);
+    shape->n_context_original = read_size_or_none(&reader, "rope.scaling.original_context_length",
+                                                  shape->n_context, 1, MODEL_CONTEXT_MAX);
     bool has_experts; // files without dense layers may give only their experts' width
     int32_t n_ff_expert = read_integer(&reader, "expert_feed_forward_length", -1, &has_experts);
     shape->n_ff =
@@ -426,6 +545,10 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
+    read_activation(&reader, family, shape);
+    // Llama 4 Maverick, with 128 experts, has none.
+    shape->unit_head_norms =
+        family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);
     refuse_unknown_arithmetic(&reader, family);
     if (family->delta)
         read_delta(&reader, family, &shape->delta);
@@ -436,6 +559,8 @@ enum status model_read_shape(struct model *model, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          shape->n_layers);
     read_windows(&reader, family, model);
+    if (shape->activation == ACTIVATION_XIELU)
+        read_xielu(&reader, model);
     read_layer_kinds(&reader, family, model);
     set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;

@@ -57,6 +57,7 @@ static const struct {
     [SLOT_ATTN_Q_NORM] = {"attn_q_norm", VECTOR, {KEY_DIM, ONE, ONE}},
     [SLOT_ATTN_K_NORM] = {"attn_k_norm", VECTOR, {KEY_DIM, ONE, ONE}},
     [SLOT_ATTN_SINKS] = {"attn_sinks", VECTOR_UNBIASED, {HEADS, ONE, ONE}},
+    [SLOT_ATTN_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, HEADS_OUT, ONE}},
     [SLOT_ATTN_OUT] = {"attn_output", MATRIX, {HEADS_OUT, EMBD, ONE}},
     [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM] = {"ffn_norm", VECTOR, {EMBD, ONE, ONE}},
@@ -476,6 +477,26 @@ static enum status take_delta(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// Norms of heads whose weights are all 1.
+static void set_unit_norms(const struct tensor_search *search, struct model_layer *layer)
+{
+#define ONES_4 1.0f, 1.0f, 1.0f, 1.0f
+#define ONES_64                                                                                              \
+    ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4, ONES_4,  \
+        ONES_4, ONES_4, ONES_4
+    static const float ones[MODEL_HEAD_DIM_MAX] = {ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64,
+                                                   ONES_64, ONES_64, ONES_64, ONES_64, ONES_64, ONES_64,
+                                                   ONES_64, ONES_64, ONES_64, ONES_64};
+    uint64_t n = (uint64_t)search->widths[KEY_DIM];
+    layer->tensors[SLOT_ATTN_Q_NORM] = layer->tensors[SLOT_ATTN_K_NORM] =
+        (struct tensor){.name = text_from_string("1"),
+                        .type = TENSOR_F32,
+                        .n_dims = 1,
+                        .dims = {n, 1, 1, 1},
+                        .data = ones,
+                        .size_bytes = n * sizeof *ones};
+}
+
 static enum status take_layer(struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
@@ -485,7 +506,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
-    if (search->model->shape.experts.n && index >= search->model->shape.experts.n_layers_dense) {
+    if (model_has_experts(&search->model->shape, index)) {
         required = (required & ~(uint32_t)MLP) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
@@ -516,6 +537,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_latent(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_delta(search, index);
+    if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
+        set_unit_norms(search, layer);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
     return status;

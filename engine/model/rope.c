@@ -44,7 +44,8 @@ static void set_frequencies(struct rope *rope, const struct rope_parameters *par
         if (parameters->divisors)
             frequency /= parameters->divisors[i];
         double share = yarn ? yarn_share(i, low, high) : 0.0;
-        rope->frequencies[i] = frequency * scale * (1.0 - share) + frequency * share;
+        rope->frequencies[i] =
+            parameters->still ? 0.0 : frequency * scale * (1.0 - share) + frequency * share;
     }
 }
 
@@ -90,6 +91,7 @@ enum status rope_create(struct rope *rope, const struct rope_parameters *paramet
     rope->magnitude = parameters->magnitude;
     rope->temperature = parameters->temperature;
     rope->temperature_length = parameters->temperature_length;
+    rope->temperature_offset = parameters->temperature_offset;
     if (parameters->scaling == ROPE_SCALING_YARN && parameters->factor > 1.0)
         rope->magnitude *= 1.0 + 0.1 * elementary_log(parameters->factor); // section 3.4
     set_frequencies(rope, parameters);
@@ -115,7 +117,7 @@ void rope_fill(const struct rope *rope, int32_t position, float *pairs)
     assert(position >= 0 && position < 1 << 24);
     double magnitude = rope->magnitude;
     if (rope->temperature != 0.0) {
-        int32_t lengths = position / rope->temperature_length;
+        int32_t lengths = (position + rope->temperature_offset) / rope->temperature_length;
         magnitude *= 1.0 + rope->temperature * elementary_log(1.0 + lengths);
     }
     for (int32_t i = 0; i < rope->n_dims / 2; i++) {

@@ -35,10 +35,11 @@ struct rope_parameters {
     double beta_fast, beta_slow; // YaRN: bounds of the blend, in rotations over that context; 32 and 1
     bool exact_bounds;           // YaRN: the bounds are not rounded to whole pairs
     double magnitude; // multiplies cos and sin; 1: none. YaRN's own 1 + 0.1 ln(factor) is a further factor
-    // Queries' temperature: cos and sin are also multiplied by 1 + temperature ln(1 + floor(position /
-    // temperature_length)) (Llama 4's). 0: none.
+    // Queries' temperature: cos and sin are also multiplied by 1 + temperature ln(1 + floor((position +
+    // temperature_offset) / temperature_length)) (Llama 4's). 0: none.
     double temperature;
-    int32_t temperature_length;
+    int32_t temperature_length, temperature_offset;
+    bool still;             // all frequencies are 0
     const double *divisors; // [n_dims / 2] divide the frequencies (Llama 3, LongRoPE); NULL: none
 };
 
@@ -46,7 +47,7 @@ struct rope {
     int32_t n_dims;
     double *frequencies; // [n_dims / 2] radians a position
     double magnitude, temperature;
-    int32_t temperature_length;
+    int32_t temperature_length, temperature_offset;
 };
 
 // Errors: STATUS_REFUSE: a parameter, or a resulting frequency, is out of range; out of memory.

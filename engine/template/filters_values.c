@@ -28,16 +28,21 @@ static struct object convert_to_integer(struct rendering *rendering, const struc
 {
     const struct object *value = &call->items[0];
     int64_t number;
+    char digits[LITERAL_DIGITS_MAX + 1];
     double real = value->kind == OBJECT_FLOAT ? value->number : NAN;
     object_check_defined(rendering, value);
     int64_t base = argument_integer(rendering, &call->items[2], 10);
     if (object_is_integral(value))
         return object_integer(object_to_integer(value));
+    if (value->kind == OBJECT_LONG)
+        return *value;
     if (value->kind == OBJECT_STRING) {
         rendering_spend_bytes(rendering, value->text.size * 4);
         bool is_base = base == 0 || (base >= 2 && base <= 36);
         enum literal_status status =
             is_base ? literal_read_integer(value->text, (int)base, &number) : LITERAL_NONE;
+        if (status == LITERAL_TOO_LARGE && base == 10 && literal_read_long(value->text, digits))
+            return object_long(rendering, digits);
         if (status == LITERAL_TOO_LARGE)
             rendering_fail_limit(rendering, "an integer beyond 64 bits");
         if (status == LITERAL_OK)
@@ -110,6 +115,10 @@ static struct object round_number(struct rendering *rendering, const struct call
         rendering_fail(rendering, "method must be common, ceil or floor");
     if (!object_is_number(value))
         rendering_fail(rendering, "type %s doesn't define __round__ method", object_type_name(value));
+    if (value->kind == OBJECT_LONG && is_common && precision >= 0)
+        return *value;
+    if (value->kind == OBJECT_LONG)
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
     if (!is_common)
         return round_to_side(rendering, value, precision, is_up);
     return value->kind == OBJECT_FLOAT ? object_float(literal_round(value->number, precision))
@@ -123,7 +132,7 @@ static struct object absolute_value(struct rendering *rendering, const struct ca
     if (!object_is_number(value))
         rendering_fail(rendering, "bad operand type for abs(): '%s'", object_type_name(value));
     return operator_sign(rendering, value,
-                         value->kind == OBJECT_FLOAT ? signbit(value->number) : object_to_integer(value) < 0);
+                         object_is_integral(value) ? object_to_integer(value) < 0 : signbit(value->number));
 }
 
 static void read_separators(struct rendering *rendering, const struct object *separators,

@@ -155,6 +155,8 @@ const char *format_braces_problem(struct text format)
         problem = next_field(format, &at, &literal, &field, &found);
         if (!problem && found && field.style.size && !memchr(field.style.data, '{', field.style.size))
             problem = read_style(field.style, &style);
+        if (!problem && found && field.conversion == 'a')
+            problem = "!a is not supported in templates";
     }
     return problem;
 }
@@ -265,7 +267,7 @@ static void add_integer(struct rendering *rendering, const struct object *value,
         rendering_fail(rendering, "Precision not allowed in integer format specifier");
     if (style->grouping == ',' && type != 'd')
         rendering_fail(rendering, "Cannot specify ',' with '%c'.", type);
-    if (type == 'c') {
+    if (type == 'c' && value->kind != OBJECT_LONG) {
         int64_t codepoint = object_to_integer(value);
         if (codepoint < 0 || codepoint > 0x10FFFF || (codepoint >= 0xD800 && codepoint < 0xE000) ||
             style->sign || style->is_alternate || style->grouping)
@@ -277,7 +279,10 @@ static void add_integer(struct rendering *rendering, const struct object *value,
         format_add_text(rendering, text.text, style);
         return;
     }
-    format_integer(object_to_integer(value), style, &digits);
+    if (value->kind == OBJECT_LONG && (type != 'd' || !format_long(value->digits, style, &digits)))
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    if (value->kind != OBJECT_LONG)
+        format_integer(object_to_integer(value), style, &digits);
     format_add_digits(rendering, &digits, style);
 }
 

@@ -30,6 +30,18 @@ void format_integer(int64_t integer, const struct format_style *style, struct fo
         snprintf(digits->prefix, sizeof digits->prefix, "0%c", type);
 }
 
+bool format_long(const char *spelling, const struct format_style *style, struct format_digits *digits)
+{
+    bool is_negative = *spelling == '-';
+    digits->sign = is_negative ? '-' : style->sign;
+    digits->prefix[0] = '\0';
+    size_t size = strlen(spelling + is_negative);
+    if (size >= sizeof digits->text)
+        return false;
+    memcpy(digits->text, spelling + is_negative, size + 1);
+    return true;
+}
+
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 static void print_float(double number, char type, int precision, bool is_alternate,

@@ -26,6 +26,8 @@ struct format_digits {
 
 // style->type: b, o, x, X, or d (also 0).
 void format_integer(int64_t integer, const struct format_style *style, struct format_digits *digits);
+// The digits of an integer beyond 64 bits, in base 10. False: they do not fit.
+bool format_long(const char *spelling, const struct format_style *style, struct format_digits *digits);
 // style->type: e, E, f, F, g, G, %, or 0: as str() prints it; with a precision, as g but with ".0" on whole
 // numbers.
 void format_float(double number, const struct format_style *style, struct format_digits *digits);

@@ -86,11 +86,14 @@ static const char *read_conversion(struct text format, size_t *at, struct conver
 const char *format_printf_problem(struct text format)
 {
     const char *problem = NULL;
-    struct conversion conversion;
-    for (size_t at = 0; at < format.size && !problem;)
-        if (format.data[at++] == '%')
+    struct conversion conversion = {0};
+    bool is_ascii = false; // %a
+    for (size_t at = 0; at < format.size && !problem && !is_ascii;)
+        if (format.data[at++] == '%') {
             problem = read_conversion(format, &at, &conversion);
-    return problem;
+            is_ascii = !problem && conversion.style.type == 'a';
+        }
+    return is_ascii ? "%a is not supported in templates" : problem;
 }
 
 static const struct object *next_argument(struct rendering *rendering, struct arguments *arguments)
@@ -122,10 +125,13 @@ static void add_integer(struct rendering *rendering, const struct object *value,
                        is_decimal ? "a real number" : "an integer", object_type_name(value));
     if (value->kind == OBJECT_FLOAT && !(fabs(value->number) < 0x1p63))
         rendering_fail_limit(rendering, "an integer beyond 64 bits");
-    int64_t integer = value->kind == OBJECT_FLOAT ? (int64_t)value->number : object_to_integer(value);
     if (is_decimal)
         style->type = 'd';
-    format_integer(integer, style, &digits);
+    if (value->kind == OBJECT_LONG && !(is_decimal && format_long(value->digits, style, &digits)))
+        rendering_fail_limit(rendering, "an integer beyond 64 bits");
+    if (value->kind != OBJECT_LONG)
+        format_integer(value->kind == OBJECT_FLOAT ? (int64_t)value->number : object_to_integer(value), style,
+                       &digits);
     size_t n = strlen(digits.text);
     if (style->precision > (int64_t)n) {
         size_t zeros = (size_t)style->precision - n;

@@ -49,7 +49,7 @@ static const char *const refused[OBJECT_FUNCTION + 1] = {
 
 bool functions_is_refused(enum object_kind kind, struct text name)
 {
-    kind = kind == OBJECT_BOOL ? OBJECT_INTEGER : kind;
+    kind = kind == OBJECT_BOOL || kind == OBJECT_LONG ? OBJECT_INTEGER : kind;
     bool is_word = name.size > 0 && !memchr(name.data, ' ', name.size);
     const char *found = is_word ? refused[kind] : NULL;
     while (found && (found = memmem(found, strlen(found), name.data, name.size))) {

@@ -1,5 +1,7 @@
 #include "engine/template/literal.h"
 #include "engine/template/text_operations.h"
+#include "engine/unicode/character.h"
+#include "engine/unicode/codepoints.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,23 +11,39 @@
 #include <string.h>
 #include <strings.h>
 
-enum { NUMBER_BYTES_MAX = 400 };
+enum { NUMBER_BYTES_MAX = LITERAL_DIGITS_MAX };
+
+// Copies the text with the digits of all scripts as ASCII's. False: another character beyond ASCII, or
+// the text does not fit.
+static bool copy_digits(struct text text, char *plain, size_t capacity)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < text.size;) {
+        uint32_t codepoint = codepoints_next(text, &i);
+        int digit = codepoint < 0x80 ? -1 : character_decimal(codepoint);
+        if (!codepoint || size + 1 == capacity || (codepoint >= 0x80 && digit < 0))
+            return false;
+        plain[size++] = digit < 0 ? (char)codepoint : (char)('0' + digit);
+    }
+    plain[size] = '\0';
+    return true;
+}
 
 // Copies the number without surrounding whitespace and without underscores between digits (with_letters: or
 // letters). False: an underscore elsewhere, or the text does not fit in `plain`.
 static bool copy_plain(struct text text, bool with_letters, char *plain, size_t capacity)
 {
     int (*is_digit)(int character) = with_letters ? isalnum : isdigit;
+    if (!copy_digits(text_strip(text, (struct text){0}, true, true), plain, capacity))
+        return false;
     size_t size = 0;
-    text = text_strip(text, (struct text){0}, true, true);
-    for (size_t i = 0; i < text.size; i++) {
-        char byte = text.data[i];
-        bool between = i > 0 && i + 1 < text.size && is_digit((unsigned char)text.data[i - 1]) &&
-                       is_digit((unsigned char)text.data[i + 1]);
-        if (!byte || size + 1 == capacity || (byte == '_' && !between))
+    for (size_t i = 0; plain[i]; i++) {
+        bool between =
+            i > 0 && is_digit((unsigned char)plain[i - 1]) && is_digit((unsigned char)plain[i + 1]);
+        if (plain[i] == '_' && !between)
             return false;
-        if (byte != '_')
-            plain[size++] = byte;
+        if (plain[i] != '_')
+            plain[size++] = plain[i];
     }
     plain[size] = '\0';
     return true;
@@ -59,6 +77,16 @@ enum literal_status literal_read_integer(struct text text, int base, int64_t *in
     if (*end || end == plain + start)
         return LITERAL_NONE;
     return errno ? LITERAL_TOO_LARGE : LITERAL_OK;
+}
+
+bool literal_read_long(struct text text, char digits[LITERAL_DIGITS_MAX + 1])
+{
+    char plain[NUMBER_BYTES_MAX];
+    if (!copy_plain(text, false, plain, sizeof plain))
+        return false;
+    const char *first = plain + strspn(plain, "+-");
+    sprintf(digits, "%s%s", *plain == '-' ? "-" : "", first + strspn(first, "0"));
+    return true;
 }
 
 bool literal_read_float(struct text text, double *number)

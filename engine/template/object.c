@@ -7,6 +7,8 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const view_names[] = {
@@ -16,8 +18,8 @@ const char *object_type_name(const struct object *object)
 {
     // clang-format off
     static const char *const names[] = {
-        "Undefined", "Undefined", "NoneType", "bool", "int", "float", "str", "list", "tuple", "dict", "range",
-        "dict_keys", "generator", "Namespace", "LoopContext", "Macro", "Cycler", "Joiner",
+        "Undefined", "Undefined", "NoneType", "bool", "int", "float", "int", "str", "list", "tuple", "dict",
+        "range", "dict_keys", "generator", "Namespace", "LoopContext", "Macro", "Cycler", "Joiner",
         "builtin_function_or_method",
     };
     // clang-format on
@@ -31,9 +33,9 @@ const char *object_type_name(const struct object *object)
 static const char *owner_name(enum object_kind kind)
 {
     static const char *const names[] = {
-        [OBJECT_NONE] = "None",          [OBJECT_BOOL] = "bool object",  [OBJECT_INTEGER] = "int object",
-        [OBJECT_FLOAT] = "float object", [OBJECT_STRING] = "str object", [OBJECT_LIST] = "list object",
-        [OBJECT_TUPLE] = "tuple object", [OBJECT_DICT] = "dict object",
+        [OBJECT_NONE] = "None",          [OBJECT_BOOL] = "bool object",   [OBJECT_INTEGER] = "int object",
+        [OBJECT_FLOAT] = "float object", [OBJECT_LONG] = "int object",    [OBJECT_STRING] = "str object",
+        [OBJECT_LIST] = "list object",   [OBJECT_TUPLE] = "tuple object", [OBJECT_DICT] = "dict object",
     };
     return kind <= OBJECT_DICT && names[kind] ? names[kind] : "object";
 }
@@ -48,6 +50,7 @@ bool object_truth(const struct object *object)
     case OBJECT_BOOL:
     case OBJECT_INTEGER:
     case OBJECT_FLOAT:
+    case OBJECT_LONG:
         return object_to_double(object) != 0;
     case OBJECT_STRING:
         return object->text.size > 0;
@@ -87,6 +90,37 @@ int64_t object_length(struct rendering *rendering, const struct object *object)
     }
 }
 
+struct object object_long(struct rendering *rendering, const char *digits)
+{
+    size_t size = strlen(digits) + 1;
+    char *copy = rendering_allocate(rendering, size);
+    memcpy(copy, digits, size);
+    return (struct object){.kind = OBJECT_LONG, .number = strtod(digits, NULL), .digits = copy};
+}
+
+static int compare_digits(const char *a, const char *b)
+{
+    bool is_negative = *a == '-';
+    if (is_negative != (*b == '-'))
+        return is_negative ? -1 : 1;
+    size_t x = strlen(a), y = strlen(b);
+    int order = x == y ? strcmp(a, b) : x < y ? -1 : 1;
+    return is_negative ? -order : order;
+}
+
+// Compares a with an integer of 64 bits, whose magnitude is smaller, or with a float.
+static int compare_long(const struct object *a, const struct object *b)
+{
+    char digits[512]; // a float of that size has no fraction
+    if (b->kind == OBJECT_LONG)
+        return compare_digits(a->digits, b->digits);
+    if (b->kind != OBJECT_FLOAT || !(fabs(b->number) >= 0x1p63) || isinf(b->number))
+        return b->kind == OBJECT_FLOAT && isinf(b->number) ? (b->number < 0) - (b->number > 0)
+                                                           : (*a->digits == '-' ? -1 : 1);
+    snprintf(digits, sizeof digits, "%.0f", b->number);
+    return compare_digits(a->digits, digits);
+}
+
 // Compares exactly, as Python does: a large integer is not first rounded to a double.
 static int compare_numbers(const struct object *a, const struct object *b)
 {
@@ -94,6 +128,8 @@ static int compare_numbers(const struct object *a, const struct object *b)
         int64_t x = object_to_integer(a), y = object_to_integer(b);
         return (x > y) - (x < y);
     }
+    if (a->kind == OBJECT_LONG || b->kind == OBJECT_LONG)
+        return a->kind == OBJECT_LONG ? compare_long(a, b) : -compare_long(b, a);
     double x = object_to_double(a), y = object_to_double(b);
     if (x != y || a->kind == b->kind)
         return (x > y) - (x < y);
@@ -286,7 +322,7 @@ static struct object convert_value(struct rendering *rendering, const struct val
     case VALUE_INTEGER:
         return object_integer(value->integer);
     case VALUE_FLOAT:
-        return (struct object){.kind = OBJECT_FLOAT,
+        return (struct object){.kind = value_is_long_integer(value) ? OBJECT_LONG : OBJECT_FLOAT,
                                .number = value->number,
                                .digits =
                                    value->spelled || value_is_long_integer(value) ? value->digits : NULL};

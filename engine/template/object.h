@@ -21,6 +21,7 @@ enum object_kind {
     OBJECT_BOOL,
     OBJECT_INTEGER,
     OBJECT_FLOAT,
+    OBJECT_LONG, // an integer beyond 64 bits: its digits and, for arithmetic with floats, its rounded number
     OBJECT_STRING,
     OBJECT_LIST,
     OBJECT_TUPLE,
@@ -59,7 +60,8 @@ struct object {
         int64_t integer;
         struct {
             double number;
-            const char *digits; // a JSON number's spelling, if `number` is printed differently; else NULL
+            // a JSON number's spelling, if `number` is printed differently; else NULL. OBJECT_LONG: "-12"
+            const char *digits;
         };
         struct text text; // UTF-8
         const struct object_sequence *sequence;
@@ -141,6 +143,9 @@ static inline bool object_is_sequence(const struct object *object)
     return object->kind == OBJECT_LIST || object->kind == OBJECT_TUPLE;
 }
 
+// Copies the digits "-12345678901234567890", of an integer beyond 64 bits.
+struct object object_long(struct rendering *rendering, const char *digits);
+
 // True and False are the integers 1 and 0 to Python's arithmetic, comparison and indexing.
 static inline bool object_is_integral(const struct object *object)
 {
@@ -149,7 +154,7 @@ static inline bool object_is_integral(const struct object *object)
 
 static inline bool object_is_number(const struct object *object)
 {
-    return object_is_integral(object) || object->kind == OBJECT_FLOAT;
+    return object_is_integral(object) || object->kind == OBJECT_FLOAT || object->kind == OBJECT_LONG;
 }
 
 static inline int64_t object_to_integer(const struct object *integral)
@@ -159,7 +164,7 @@ static inline int64_t object_to_integer(const struct object *integral)
 
 static inline double object_to_double(const struct object *number)
 {
-    return number->kind == OBJECT_FLOAT ? number->number : (double)object_to_integer(number);
+    return object_is_integral(number) ? (double)object_to_integer(number) : number->number;
 }
 
 const char *object_type_name(const struct object *object); // as Python's type(x).__name__

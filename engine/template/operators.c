@@ -167,6 +167,9 @@ static struct object calculate_number(struct rendering *rendering, enum operator
 {
     if (operator>= OPERATOR_DIVIDE && operator<= OPERATOR_MODULO && object_to_double(b) == 0)
         rendering_fail(rendering, "division by zero");
+    bool is_long = a->kind == OBJECT_LONG || b->kind == OBJECT_LONG;
+    if (is_long && a->kind != OBJECT_FLOAT && b->kind != OBJECT_FLOAT)
+        rendering_fail_limit(rendering, "arithmetic with an integer beyond 64 bits");
     if (object_is_integral(a) && object_is_integral(b))
         return calculate_integers(rendering, operator, object_to_integer(a), object_to_integer(b));
     return calculate_floats(rendering, operator, object_to_double(a), object_to_double(b));
@@ -290,6 +293,18 @@ bool operator_compare(struct rendering *rendering, enum operator operator, const
            (operator== OPERATOR_GREATER && order> 0) || (operator== OPERATOR_GREATER_EQUAL && order >= 0);
 }
 
+static struct object negative_long(struct rendering *rendering, const char *digits)
+{
+    if (*digits == '-')
+        return object_long(rendering, digits + 1);
+    if (strcmp(digits, "9223372036854775808") == 0)
+        return object_integer(INT64_MIN);
+    char *negative = rendering_allocate(rendering, strlen(digits) + 2);
+    negative[0] = '-';
+    strcpy(negative + 1, digits);
+    return object_long(rendering, negative);
+}
+
 struct object operator_sign(struct rendering *rendering, const struct object *a, bool is_negative)
 {
     int64_t integer;
@@ -299,8 +314,11 @@ struct object operator_sign(struct rendering *rendering, const struct object *a,
                        object_type_name(a));
     if (a->kind == OBJECT_FLOAT)
         return object_float(is_negative ? -a->number : a->number);
+    if (a->kind == OBJECT_LONG)
+        return is_negative ? negative_long(rendering, a->digits) : *a;
     if (!is_negative)
         return object_integer(object_to_integer(a));
-    bool overflow = __builtin_sub_overflow(0, object_to_integer(a), &integer);
-    return checked_integer(rendering, overflow, integer);
+    if (__builtin_sub_overflow(0, object_to_integer(a), &integer))
+        return object_long(rendering, "9223372036854775808");
+    return object_integer(integer);
 }

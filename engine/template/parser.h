@@ -88,6 +88,7 @@ struct expression *primary_parse_unary(struct parser *parser, bool with_filters)
 // Record for template_find_refusal what certainly fails if it runs at all (refusal.c).
 void refusal_check_filter(struct parser *parser, const struct expression *filter); // also for tests
 void refusal_check_call(struct parser *parser, const struct expression *call);
-void refusal_check_binary(struct parser *parser, const struct expression *binary);
+void refusal_check_binary(struct parser *parser, const struct expression *binary); // also unary
+void refusal_check_output(struct parser *parser, const struct expression *output); // of {{ }}
 
 void statements_parse_template(struct parser *parser); // also resolves its variables

@@ -75,21 +75,20 @@ static void note_hidden_parameter(struct parser *parser, struct text name)
 }
 
 // Records for template_mentions that a name is read.
-static void note_mention(struct parser *parser, const struct expression *name)
+static void note_mention(struct parser *parser, struct expression *name)
 {
     struct template *template = parser->template;
     struct outside_mention *mention = parser_allocate(parser, sizeof *mention);
     *mention = (struct outside_mention){.name = name->name.name, .line = name->line};
     *(template->last_mention ? &template->last_mention->next : &template->first_mention) = mention;
-    template->last_mention = mention;
+    template->last_mention = name->name.mention = mention;
 }
 
-// Narrows the last mention, if it is of `owner`, to the one member that is read.
-static void note_member(struct parser *parser, const struct expression *owner, struct text member)
+// Narrows the mention of `owner` to the one member that is read.
+static void note_member(const struct expression *owner, struct text member)
 {
-    struct outside_mention *last = parser->template->last_mention;
-    if (last && last->name == owner->name.name)
-        last->member = member;
+    if (owner->name.mention)
+        owner->name.mention->member = member;
 }
 
 static struct expression *parse_name(struct parser *parser, bool namespaces)
@@ -226,7 +225,7 @@ static struct expression *create_subscript(struct parser *parser, uint32_t line,
     expression->subscript.index = index;
     if (owner->kind == EXPRESSION_NAME && index->kind == EXPRESSION_LITERAL &&
         index->literal.kind == OBJECT_STRING)
-        note_member(parser, owner, index->literal.text);
+        note_member(owner, index->literal.text);
     return expression;
 }
 
@@ -246,7 +245,7 @@ static struct expression *parse_dot(struct parser *parser, struct expression *ow
     expression->attribute.dict_method = functions_find_method(OBJECT_DICT, token.text);
     expression->attribute.string_method = functions_find_method(OBJECT_STRING, token.text);
     if (owner->kind == EXPRESSION_NAME && !expression->attribute.dict_method)
-        note_member(parser, owner, token.text);
+        note_member(owner, token.text);
     return expression;
 }
 

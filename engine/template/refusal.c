@@ -1,11 +1,14 @@
 // Finds what certainly fails before a template runs (template_find_refusal).
 #include "engine/template/format.h"
 #include "engine/template/functions.h"
+#include "engine/template/operators.h"
 #include "engine/template/parser.h"
+#include "engine/template/rendering.h"
 #include "engine/unicode/codepoints.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void note(struct parser *parser, uint32_t line, const char *format, ...) PRINTF_LIKE(3, 4);
@@ -124,6 +127,49 @@ void refusal_check_call(struct parser *parser, const struct expression *call)
         check_arguments(parser, call->line, method, 1, call->call.arguments);
 }
 
+// Calculates with numbers alone. False: not a number, or an operator that is no arithmetic.
+static bool calculate(struct rendering *scratch, const struct expression *expression, struct object *number)
+{
+    struct object left, right;
+    switch (expression->kind) {
+    case EXPRESSION_LITERAL:
+        *number = expression->literal;
+        return object_is_number(number);
+    case EXPRESSION_NEGATIVE:
+    case EXPRESSION_POSITIVE:
+        if (!calculate(scratch, expression->binary.left, &left))
+            return false;
+        *number = operator_sign(scratch, &left, expression->kind == EXPRESSION_NEGATIVE);
+        return true;
+    case EXPRESSION_BINARY:
+        if (!calculate(scratch, expression->binary.left, &left) ||
+            !calculate(scratch, expression->binary.right, &right))
+            return false;
+        *number = operator_arithmetic(scratch, expression->binary.operator, & left, &right);
+        return true;
+    default:
+        return false;
+    }
+}
+
+// 2**99, 1 // 0
+static void check_arithmetic(struct parser *parser, const struct expression *binary)
+{
+    struct error error = {0};
+    struct object number;
+    struct rendering *scratch = calloc(1, sizeof *scratch);
+    if (!scratch)
+        return; // found when it runs
+    scratch->failing.error = &error;
+    scratch->steps_left = TEMPLATE_STEPS_MAX;
+    if (setjmp(scratch->failing.target))
+        note(parser, binary->line, "%s", error.text);
+    else
+        (void)calculate(scratch, binary, &number);
+    arena_finish(&scratch->arena);
+    free(scratch);
+}
+
 void refusal_check_binary(struct parser *parser, const struct expression *binary)
 {
     struct text format = literal_text(binary->binary.left);
@@ -132,4 +178,27 @@ void refusal_check_binary(struct parser *parser, const struct expression *binary
         problem = format_printf_problem(format);
     if (problem)
         note(parser, binary->line, "%s in '%.*s'", problem, codepoints_cut(format), format.data);
+    check_arithmetic(parser, binary);
+}
+
+// A method of a text prints as an address in Python. Whether the attribute of a variable is one depends on the
+// variable: a caller that knows it finds the name in the mention.
+void refusal_check_output(struct parser *parser, const struct expression *output)
+{
+    if (output->kind == EXPRESSION_CONDITION) {
+        refusal_check_output(parser, output->condition.yes);
+        if (output->condition.no)
+            refusal_check_output(parser, output->condition.no);
+    }
+    if (output->kind != EXPRESSION_ATTRIBUTE)
+        return;
+    const struct expression *owner = output->attribute.owner;
+    struct text name = output->attribute.name;
+    if (literal_text(owner).data && functions_find_method(OBJECT_STRING, name))
+        note(parser, output->line, "printing the method '%.*s' is not supported in templates: call it",
+             codepoints_cut(name), name.data);
+    while (owner->kind == EXPRESSION_ATTRIBUTE || owner->kind == EXPRESSION_SUBSCRIPT)
+        owner = owner->kind == EXPRESSION_ATTRIBUTE ? owner->attribute.owner : owner->subscript.owner;
+    if (owner->kind == EXPRESSION_NAME && owner->name.mention)
+        owner->name.mention->printed = name;
 }

@@ -160,6 +160,7 @@ void represent_add_repr(struct rendering *rendering, const struct object *object
         buffer_add_format(buffer, "%" PRId64, object->integer);
         break;
     case OBJECT_FLOAT:
+    case OBJECT_LONG:
         if (object->digits)
             buffer_add_string(buffer, object->digits);
         else

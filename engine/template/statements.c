@@ -71,7 +71,9 @@ static void parse_data(struct parser *parser, struct expression_list *output)
 static void parse_variable(struct parser *parser, struct expression_list *output)
 {
     parser_advance(parser);
-    expression_list_add(parser, output, expression_parse_tuple(parser, 0));
+    struct expression *printed = expression_parse_tuple(parser, 0);
+    expression_list_add(parser, output, printed);
+    refusal_check_output(parser, printed);
     check_known(parser);
     parser_expect(parser, TOKEN_VARIABLE_END);
 }

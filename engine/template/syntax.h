@@ -18,6 +18,7 @@
 #include "schemas/base/arena.h"
 
 struct expression;
+struct outside_mention;
 struct statement;
 struct function;
 
@@ -120,7 +121,8 @@ struct expression {
         struct {
             uint32_t name;
             struct place place;
-            struct text attribute; // for a namespace target
+            struct text attribute;           // for a namespace target
+            struct outside_mention *mention; // of a name that is read
         } name;
         struct expression_array items; // list, tuple, concatenation; for a dict key, value, key, value...
         struct {
@@ -241,7 +243,7 @@ struct statement {
 struct outside_mention {
     struct outside_mention *next;
     uint32_t name, line;
-    struct text member;
+    struct text member, printed;
 };
 
 struct template

@@ -64,6 +64,11 @@ const struct template_refusal *template_find_refusal(const struct template *temp
     return &template->refusal;
 }
 
+bool template_is_text_method(struct text name)
+{
+    return functions_find_method(OBJECT_STRING, name) != NULL;
+}
+
 bool template_names(const struct template *template, struct text word)
 {
     return template->n_words &&
@@ -77,7 +82,7 @@ void template_mentions(const struct template *template,
         struct text name = template->names[mention->name];
         if (!template->is_outside[mention->name] || functions_find(&globals_table, name))
             continue;
-        struct template_mention found = {name, mention->member, mention->line};
+        struct template_mention found = {name, mention->member, mention->printed, mention->line};
         receive(context, &found);
     }
 }

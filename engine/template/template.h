@@ -8,8 +8,8 @@
 // block, extends, from, import, include, print; calls of lipsum; non-decimal number literals; several
 // subscripts; the filters missing from the tables of functions.h (pprint, random, urlize, xmlattr);
 // attributes of numbers and ranges (functions.c); complex powers; ascii() in formats and the type n; printing
-// generators, macros, loops, functions and namespaces. Known limits: integers have 64 bits; time is UTC; see
-// character.h for letters.
+// generators, macros, loops, functions and namespaces; arithmetic with integers beyond 64 bits. Known limits:
+// time is UTC; see character.h for letters.
 #pragma once
 
 #include "schemas/base/span.h"
@@ -68,9 +68,12 @@ bool template_names(const struct template *template, struct text word);
 // `row['title']`.
 struct template_mention {
     struct text name;
-    struct text member; // data NULL: the variable itself
+    struct text member;  // data NULL: the variable itself
+    struct text printed; // {{ }} prints the attribute of that name, as it is; data NULL: something else
     uint32_t line;
 };
+// Whether text has a method of that name, which can be called but not printed.
+bool template_is_text_method(struct text name);
 // A part of the template that fails whatever the variables are, if it runs at all: an unknown filter or test
 // in a branch, arguments that a function does not accept, a bad format, a refused method. Jinja finds these
 // at run time; a caller that renders thousands of rows wants to know before. text[0] is NUL: nothing found.

@@ -7,7 +7,7 @@
 enum {
     CALLABLES = 1 << OBJECT_FUNCTION | 1 << OBJECT_MACRO | 1 << OBJECT_LOOP | 1 << OBJECT_UNDEFINED |
                 1 << OBJECT_JOINER,
-    NUMBERS = 1 << OBJECT_BOOL | 1 << OBJECT_INTEGER | 1 << OBJECT_FLOAT,
+    NUMBERS = 1 << OBJECT_BOOL | 1 << OBJECT_INTEGER | 1 << OBJECT_LONG | 1 << OBJECT_FLOAT,
     SEQUENCES = 1 << OBJECT_STRING | 1 << OBJECT_LIST | 1 << OBJECT_TUPLE | 1 << OBJECT_DICT |
                 1 << OBJECT_RANGE | 1 << OBJECT_UNDEFINED,
     ITERABLES = SEQUENCES | 1 << OBJECT_VIEW | 1 << OBJECT_GENERATOR | 1 << OBJECT_LOOP,
@@ -85,7 +85,7 @@ static const struct function functions[] = {
     FUNCTION("boolean", has_kind, 1 << OBJECT_BOOL, 1, "value"),
     FUNCTION("true", is_boolean_value, true, 1, "value"),
     FUNCTION("false", is_boolean_value, false, 1, "value"),
-    FUNCTION("integer", has_kind, 1 << OBJECT_INTEGER, 1, "value"),
+    FUNCTION("integer", has_kind, 1 << OBJECT_INTEGER | 1 << OBJECT_LONG, 1, "value"),
     FUNCTION("float", has_kind, 1 << OBJECT_FLOAT, 1, "value"),
     FUNCTION("number", has_kind, NUMBERS, 1, "value"),
     FUNCTION("string", has_kind, 1 << OBJECT_STRING, 1, "value"),

@@ -135,6 +135,7 @@ static void add_json(struct rendering *rendering, const struct object *object, c
         buffer_add_format(buffer, "%" PRId64, object->integer);
         break;
     case OBJECT_FLOAT:
+    case OBJECT_LONG:
         if (object->digits)
             buffer_add_string(buffer, object->digits);
         else

@@ -82,7 +82,8 @@ bool splitter_drops(const struct splitter *splitter)
 {
     bool drops = false;
     for (size_t i = 0; splitter && i < splitter->n_stages; i++)
-        drops |= splitter->stages[i].definition.drops_space;
+        drops |= splitter->stages[i].definition.behavior == SPLIT_REMOVED ||
+                 splitter->stages[i].definition.drops_space;
     return drops;
 }
 
@@ -95,23 +96,79 @@ struct split_run {
 
 static void run_stage(struct split_run *run, size_t index, const char *at, const char *end);
 
-// Reports the matches of a regular expression, and the text between matches, as pieces.
+// The segments of a text, matches and what is between them, joined as the stage's behavior says.
+struct segments {
+    struct split_run *run;
+    size_t index;
+    const char *data;
+    size_t start, end; // of the joined segments; empty: none
+    bool was_match;
+};
+
+static void end_piece(struct segments *segments)
+{
+    if (segments->end > segments->start)
+        run_stage(segments->run, segments->index + 1, segments->data + segments->start,
+                  segments->data + segments->end);
+    segments->start = segments->end;
+}
+
+static bool joins_last(enum split_behavior behavior, bool is_match, bool was_match)
+{
+    switch (behavior) {
+    case SPLIT_WITH_PREVIOUS:
+        return is_match && !was_match;
+    case SPLIT_WITH_NEXT:
+        return !is_match && was_match;
+    case SPLIT_CONTIGUOUS:
+        return is_match == was_match;
+    default:
+        return false;
+    }
+}
+
+static void add_segment(struct segments *segments, size_t start, size_t end, bool is_match)
+{
+    const struct split_definition *definition = &segments->run->splitter->stages[segments->index].definition;
+    is_match ^= definition->inverts;
+    if (!joins_last(definition->behavior, is_match, segments->was_match))
+        end_piece(segments);
+    segments->was_match = is_match;
+    if (segments->start == segments->end)
+        segments->start = start;
+    segments->end = end;
+    if (definition->behavior == SPLIT_REMOVED && is_match)
+        segments->start = end;
+}
+
+// An empty match cuts, but not where the match before it ended (onig's FindMatches, as tokenizers uses it).
 static void run_pattern(struct split_run *run, size_t index, const char *data, size_t size)
 {
-    size_t at = 0;
-    while (at < size) {
-        size_t start, end;
-        if (!split_pattern_find(run->splitter->stages[index].pattern, (struct text){data, size}, at, &start,
+    struct segments segments = {.run = run, .index = index, .data = data};
+    size_t at = 0, from = 0, start, end;
+    bool follows = false; // a match ends at `at`
+    while (from < size) {
+        if (!split_pattern_find(run->splitter->stages[index].pattern, (struct text){data, size}, from, &start,
                                 &end)) {
             run->failed = true;
             return;
         }
+        if (start == size)
+            break;
+        if (start == end && follows && start == at) {
+            for (from++; from < size && ((unsigned char)data[from] & 0xC0) == 0x80; from++)
+                ;
+            continue;
+        }
         if (start > at)
-            run_stage(run, index + 1, data + at, data + start);
-        if (end > start)
-            run_stage(run, index + 1, data + start, data + end);
-        at = end;
+            add_segment(&segments, at, start, false);
+        add_segment(&segments, start, end, true);
+        at = from = end;
+        follows = true;
     }
+    if (at < size)
+        add_segment(&segments, at, size, false);
+    end_piece(&segments);
 }
 
 static bool drops_piece(const struct split_stage *stage, const char *at, const char *end)

@@ -281,6 +281,23 @@ const struct split_definition *split_digits(bool individual)
     return individual ? &number : &numbers;
 }
 
+const struct split_definition *split_byte_digits(bool individual)
+{
+    static const struct split_definition byte_number = {.end = split_byte_numbers, .run_max = 1},
+                                         byte_numbers = {.end = split_byte_numbers};
+    return individual ? &byte_number : &byte_numbers;
+}
+
+bool split_is_ascii_digits(const struct split_definition *definition)
+{
+    return definition == &three_digits;
+}
+
+bool split_matches_all(const struct split_definition *definition)
+{
+    return definition->end == split_gpt2 || definition->end == split_words || definition->end == split_cased;
+}
+
 // char::is_ascii_punctuation or general category P: the same set as falcon_punctuation.
 const struct split_definition *split_punctuation(bool contiguous)
 {

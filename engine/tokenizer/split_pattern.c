@@ -159,7 +159,7 @@ bool split_pattern_find(const struct split_pattern *pattern, struct text text, s
     pcre2_match_data *data = pcre2_match_data_create(1, NULL);
     if (!data)
         return false;
-    int result = match_at(pattern, text, at, PCRE2_NOTEMPTY, data);
+    int result = match_at(pattern, text, at, 0, data);
     if (result >= 0) {
         const size_t *offsets = pcre2_get_ovector_pointer(data);
         *start = offsets[0];

@@ -71,6 +71,23 @@ const char *split_run(const struct split_stage *stage, const char *at, const cha
     return at;
 }
 
+// \p{N}+ or, with run_max 1, \p{N}, of GPT-2's byte alphabet: digits, and the bytes spelled Â² Â³ Â¹ Â¼ Â½ Â¾, each
+// the character of its number.
+static bool is_byte_number(char c)
+{
+    unsigned char byte = (unsigned char)c;
+    return (byte >= '0' && byte <= '9') || byte == 0xB2 || byte == 0xB3 || byte == 0xB9 ||
+           (byte >= 0xBC && byte <= 0xBE);
+}
+
+const char *split_byte_numbers(const struct split_stage *stage, const char *at, const char *end)
+{
+    bool is_number = is_byte_number(*at++);
+    while (at < end && is_byte_number(*at) == is_number && !(is_number && stage->definition.run_max == 1))
+        at++;
+    return at;
+}
+
 // \s+$
 const char *split_trailing_space(const struct split_stage *stage, const char *at, const char *end)
 {

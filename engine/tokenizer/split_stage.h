@@ -33,10 +33,17 @@ struct split_set {
 
 enum split_lead { SPLIT_LEAD_NONE, SPLIT_LEAD_BLANK, SPLIT_LEAD_SPACE };
 
+// What becomes of the matches of a regular expression, and with `inverts` of the text between them, which
+// then counts as the match (github.com/huggingface/tokenizers, SplitDelimiterBehavior): a piece of its own;
+// dropped; joined with the piece before or after it that is no match; adjacent ones joined.
+enum split_behavior { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS };
+
 // Definition of a stage, as listed in split_names.c.
 struct split_definition {
     split_end *end; // NULL: `pattern` is a regular expression
     const char *pattern;
+    enum split_behavior behavior;
+    bool inverts;
     bool drops_space; // pieces that start with white space are dropped
     // split_words.c
     unsigned letters;     // the classes that count as letters in words
@@ -76,8 +83,13 @@ enum status splitter_create(struct splitter **splitter, const struct splitter_de
                             const char *name, struct error *error) WARN_UNUSED;
 // The name of the first pre-tokenizer with exactly these stages; NULL: none.
 const char *splitter_name_of(const struct splitter_definition *definition);
+// Whether every text is matched from end to end, so that no text is between two matches.
+bool split_matches_all(const struct split_definition *definition);
 // Stages that tokenizer.json specifies by type instead of by expression.
 const struct split_definition *split_digits(bool individual);
+// Digits after ByteLevel: of the characters that spell bytes in GPT-2's byte alphabet.
+const struct split_definition *split_byte_digits(bool individual);
+bool split_is_ascii_digits(const struct split_definition *definition); // [0-9][0-9][0-9]
 const struct split_definition *split_punctuation(bool contiguous);
 // The same for WordPiece and Unigram, and their other pre-tokenizers: "Punctuation", "Whitespace",
 // "WhitespaceSplit", "BertPreTokenizer". NULL: none of these.
@@ -94,6 +106,7 @@ split_end split_run;
 split_end split_bert;
 split_end split_bert_punctuation;
 split_end split_word_runs;
+split_end split_byte_numbers;
 split_end split_trailing_space;
 split_end split_number_from_right;
 split_end split_threes;

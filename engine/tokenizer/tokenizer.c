@@ -64,23 +64,22 @@ struct encoder {
 
 enum { SYMBOLS_ON_STACK = 64 };
 
-// Fallback for text without a token: byte tokens; else the unknown token; else nothing.
+// The byte tokens of a character without a token of its own; 0: it lacks some.
 static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text, int32_t *symbols)
 {
-    size_t n_symbols = 0;
     for (size_t i = 0; i < text.size; i++) {
-        int32_t id = tokenizer->symbols.byte_symbols[(unsigned char)text.data[i]];
-        if (id >= 0)
-            symbols[n_symbols++] = id;
+        symbols[i] = tokenizer->symbols.byte_symbols[(unsigned char)text.data[i]];
+        if (symbols[i] < 0)
+            return 0;
     }
-    if (n_symbols == 0 && tokenizer->ids.unknown >= 0)
-        symbols[n_symbols++] = tokenizer->ids.unknown;
-    return n_symbols;
+    return text.size;
 }
 
+// A character without a token and without byte tokens becomes the unknown token, else nothing. As in
+// tokenizers, an unknown token comes after byte tokens that follow it, and is fused across them.
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols)
 {
-    size_t n_symbols = 0;
+    size_t n_symbols = 0, n_unknown = 0;
     if (tokenizer->rules.byte_level) {
         for (size_t i = 0; i < word.size; i++)
             symbols[i] = tokenizer->symbols.byte_symbols[(unsigned char)word.data[i]];
@@ -96,11 +95,17 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
                                  : token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, rest);
         if (size == 0)
             size = rest.size = 1;
+        size_t n_bytes = id < 0 ? byte_fallback(tokenizer, rest, symbols + n_symbols) : 0;
+        bool is_unknown = id < 0 && n_bytes == 0 && tokenizer->ids.unknown >= 0;
+        n_symbols += n_bytes;
+        if (n_unknown && (id >= 0 || (is_unknown && !tokenizer->rules.fuses_unknown)))
+            symbols[n_symbols++] = tokenizer->ids.unknown;
         if (id >= 0)
             symbols[n_symbols++] = id;
-        else
-            n_symbols += byte_fallback(tokenizer, rest, symbols + n_symbols);
+        n_unknown = is_unknown || (n_unknown && id < 0);
     }
+    if (n_unknown)
+        symbols[n_symbols++] = tokenizer->ids.unknown;
     return n_symbols;
 }
 
@@ -258,9 +263,11 @@ static struct text prepared_text(struct encoder *encoder)
     return (struct text){encoder->prepared.data, encoder->prepared.failed ? 0 : encoder->prepared.size};
 }
 
-// Replaces blanks with U+2581.
+// Replaces blanks with U+2581, if the vocabulary writes them so.
 static struct text prepare_text(struct encoder *encoder, struct text text, bool is_first)
 {
+    if (encoder->tokenizer->rules.keeps_blanks)
+        return text;
     buffer_clear(&encoder->prepared);
     if (wants_space(encoder, text, is_first))
         buffer_add_string(&encoder->prepared, TOKENIZER_BLANK);

@@ -256,6 +256,7 @@ static bool make_forms(struct builder *builder)
 
 static void find_first_symbols(struct tokenizer *tokenizer)
 {
+    bool has_bytes = true;
     for (unsigned byte = 0; byte < 256; byte++) {
         char name[8];
         char raw = (char)byte;
@@ -265,10 +266,19 @@ static void find_first_symbols(struct tokenizer *tokenizer)
         bool is_token = id >= 0 && id < tokenizer->n_tokens;
         bool is_fallback = tokenizer->rules.byte_level || (is_token && !tokenizer->rules.no_byte_tokens);
         tokenizer->symbols.byte_symbols[byte] = is_fallback ? id : -1;
+        has_bytes &= is_fallback;
         if (byte < 128)
             tokenizer->symbols.ascii_symbols[byte] =
                 token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, (struct text){&raw, 1});
     }
+    // Text must not be cut before blanks where a merge may join a blank with what precedes a dropped character,
+    // where unknown characters are fused across a blank, where a whole text that is a token needs no merges, and
+    // where U+2581 is a character like others.
+    bool drops = !has_bytes && tokenizer->ids.unknown < 0;
+    bool has_blank =
+        token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, TEXT(TOKENIZER_BLANK)) >= 0;
+    if (drops || !has_blank || tokenizer->rules.ignores_merges || tokenizer->rules.keeps_blanks)
+        memset(tokenizer->symbols.joins_blank, true, sizeof tokenizer->symbols.joins_blank);
 }
 
 // Whether merging the token's form gives this token alone. False also when memory ran out (*failed).
@@ -486,10 +496,7 @@ static bool build_pieces(struct builder *builder)
     if (!pieces_build(&tokenizer->piece_model, builder->vocabulary, tokenizer->symbols.byte_symbols,
                       tokenizer->flags))
         return false;
-    if (!make_pieces(builder) || !add_specials(builder))
-        return false;
-    tokenizer_find_bound(tokenizer);
-    return true;
+    return make_pieces(builder) && add_specials(builder);
 }
 
 static bool build_tokenizer(struct builder *builder)
@@ -505,10 +512,7 @@ static bool build_tokenizer(struct builder *builder)
         return false;
     find_joins(tokenizer, tokenizer->symbols.forms);
     find_first_symbols(tokenizer);
-    if (!find_whole_words(builder) || !make_pieces(builder) || !add_specials(builder))
-        return false;
-    tokenizer_find_bound(tokenizer);
-    return true;
+    return find_whole_words(builder) && make_pieces(builder) && add_specials(builder);
 }
 
 // --- Open, close ---
@@ -562,6 +566,7 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     created->splitter = vocabulary->splitter;
     created->splitter_after = vocabulary->splitter_after;
     vocabulary->splitter = vocabulary->splitter_after = NULL;
+    tokenizer_find_bound(created);
     *tokenizer = created;
     return STATUS_OK;
 }

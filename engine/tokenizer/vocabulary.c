@@ -5,6 +5,8 @@
 
 #include "engine/file/gguf.h"
 
+#include <string.h>
+
 void vocabulary_finish(struct vocabulary *vocabulary)
 {
     splitter_close(vocabulary->splitter);
@@ -12,6 +14,11 @@ void vocabulary_finish(struct vocabulary *vocabulary)
     normalizer_finish(&vocabulary->normalizer);
     arena_finish(&vocabulary->arena);
     *vocabulary = (struct vocabulary){0};
+}
+
+bool vocabulary_is_byte_token(struct text text)
+{
+    return text.size == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>';
 }
 
 struct known_token {

@@ -53,8 +53,9 @@ struct vocabulary_pieces {
 
 // How text is split into words and tokens.
 struct token_rules {
-    bool byte_level; // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
-    bool adds_space; // insert a blank before text that follows nothing or a special token
+    bool byte_level;   // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
+    bool keeps_blanks; // not byte_level: blanks are written as such
+    bool adds_space;   // insert a blank before text that follows nothing or a special token
     bool space_unless_there; // but not if the text already starts with a blank
     bool space_first_only;   // only before text that follows nothing
     bool is_metaspace;       // WordPiece, Unigram: each piece of `splitter` gets U+2581 for blanks
@@ -139,6 +140,8 @@ struct vocabulary {
 };
 
 void vocabulary_finish(struct vocabulary *vocabulary);
+// Whether the text is a byte token's name, as "<0x0A>".
+bool vocabulary_is_byte_token(struct text text);
 
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
@@ -165,10 +168,13 @@ enum status vocabulary_parse_tekken(struct vocabulary *vocabulary, const struct 
                                     struct error *error) WARN_UNUSED;
 // Adds the keys tokenizer.ggml.*, which other engines read, for a tokenizer stored in `gguf` only as
 // tokenizer.huggingface.*; adds none if the file already has them. If these keys cannot express a setting,
-// *unknown names it (a static text; empty: no such setting) and no key is added: a partial tokenizer would be
-// misread.
-enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
-                                  struct error *error) WARN_UNUSED;
+// gaps->unknown names it (a static text; empty: no such setting) and no key is added: a partial tokenizer
+// would be misread. gaps->ignored: a setting that other engines ignore, so that some texts get other tokens.
+struct vocabulary_gaps {
+    struct text unknown, ignored;
+};
+enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys,
+                                  struct vocabulary_gaps *gaps, struct error *error) WARN_UNUSED;
 // Kinds of ends, each with the tokens known by their text.
 enum vocabulary_end {
     END_OF_TEXT = 1,    // <|endoftext|>, </s>, [EOS]

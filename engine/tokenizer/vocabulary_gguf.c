@@ -335,6 +335,11 @@ static enum status read_pieces(struct vocabulary_source *source)
             vocabulary->normalized[i] = vocabulary->texts[i];
     status = gguf_bool(source->gguf, "tokenizer.huggingface.space_first_only", &rules->space_first_only, NULL,
                        source->error);
+    bool falls_back = true;
+    if (status == STATUS_OK)
+        status =
+            gguf_bool(source->gguf, "tokenizer.huggingface.byte_fallback", &falls_back, NULL, source->error);
+    rules->no_byte_tokens = !falls_back;
     if (status == STATUS_OK)
         status = flag_listed(source, "tokenizer.huggingface.strips_left", TOKEN_STRIPS_LEFT);
     return status == STATUS_OK ? flag_listed(source, "tokenizer.huggingface.strips_right", TOKEN_STRIPS_RIGHT)

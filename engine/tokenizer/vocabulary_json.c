@@ -3,6 +3,7 @@
 #include "engine/tokenizer/vocabulary_json.h"
 
 #include "engine/file/gguf.h"
+#include "engine/tokenizer/token_map.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,11 +80,6 @@ static enum status set_token(struct json_source *source, int64_t id, struct text
     return STATUS_OK;
 }
 
-static bool is_byte_token(struct text text)
-{
-    return text.size == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>';
-}
-
 static enum status add_added(struct json_source *source, const struct value *token)
 {
     const struct value *content = value_get(token, "content");
@@ -96,6 +92,31 @@ static enum status add_added(struct json_source *source, const struct value *tok
     flags |= json_truth(token, "lstrip", false) ? TOKEN_STRIPS_LEFT : 0;
     flags |= json_truth(token, "rstrip", false) ? TOKEN_STRIPS_RIGHT : 0;
     return set_token(source, id, content->text, flags);
+}
+
+// An added token that is in model.vocab too must have its id there: tokenizers takes that one.
+static enum status check_added(struct json_source *source, const struct value *added)
+{
+    const struct vocabulary *vocabulary = source->vocabulary;
+    struct token_map map = {0};
+    bool has_memory = token_map_reserve(&map, vocabulary->n_tokens);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < vocabulary->n_tokens && has_memory; i++)
+        has_memory = !vocabulary->texts[i].data || token_map_add(&map, vocabulary->texts, (int32_t)i);
+    for (size_t i = 0; has_memory && added && i < added->array.n_items && status == STATUS_OK; i++) {
+        const struct value *content = value_get(&added->array.items[i], "content");
+        int64_t id = value_get(&added->array.items[i], "id")->integer;
+        int32_t in_vocab = content && content->kind == VALUE_STRING
+                               ? token_map_find(&map, vocabulary->texts, content->text)
+                               : -1;
+        if (in_vocab >= 0 && in_vocab != id)
+            status = error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                               "tokenizer.json: added token \"%.*s\" has id %lld, and %d in model.vocab",
+                               content->text.size < 100 ? (int)content->text.size : 100, content->text.data,
+                               (long long)id, in_vocab);
+    }
+    token_map_finish(&map);
+    return has_memory ? status : json_out_of_memory(source);
 }
 
 // Gives a name to ids without a token, so that every id has one.
@@ -138,8 +159,11 @@ static enum status read_tokens(struct json_source *source, const struct value *r
         if (vocabulary->texts[token.id].data)
             return refuse_source(source, "model.vocab: two tokens have the same id");
         status = set_token(source, token.id, token.text,
-                           (bytes && is_byte_token(token.text) ? TOKEN_BYTE : TOKEN_NORMAL) | TOKEN_OF_MODEL);
+                           (bytes && vocabulary_is_byte_token(token.text) ? TOKEN_BYTE : TOKEN_NORMAL) |
+                               TOKEN_OF_MODEL);
     }
+    if (status == STATUS_OK && added)
+        status = check_added(source, added);
     for (size_t i = 0; added && i < added->array.n_items && status == STATUS_OK; i++)
         status = add_added(source, &added->array.items[i]);
     return status == STATUS_OK ? fill_holes(source) : status;

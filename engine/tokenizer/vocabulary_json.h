@@ -12,6 +12,7 @@ struct json_source {
     struct arena *arena; // the vocabulary's
     struct error *error;
     struct value config, special_tokens; // tokenizer_config.json, special_tokens_map.json; null: no such file
+    bool replaces_blanks;                // the normalizer writes U+2581 for blanks
 };
 
 // A component's "type"; empty text: the component is absent or null.

@@ -180,6 +180,12 @@ static enum status set_normalized(struct json_source *source, int64_t id, struct
     return vocabulary->normalized[id].data ? STATUS_OK : json_out_of_memory(source);
 }
 
+// Metaspace would insert its blank after such a token, in text that the normalizer has prepared.
+static bool inserts_late(const struct token_rules *rules)
+{
+    return rules->normalizes_blanks && rules->adds_space && rules->space_unless_there;
+}
+
 enum status json_read_normalized(struct json_source *source, const struct value *added)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -195,7 +201,10 @@ enum status json_read_normalized(struct json_source *source, const struct value 
         if (!vocabulary->normalized)
             vocabulary->normalized =
                 arena_allocate_array(source->arena, vocabulary->n_tokens, sizeof *vocabulary->normalized);
-        status = vocabulary->normalized
+        status = inserts_late(&vocabulary->rules)
+                     ? json_refuse(source, "pre-tokenizer",
+                                   TEXT("Metaspace after a normalizer of blanks and of added tokens"))
+                 : vocabulary->normalized
                      ? normalize(source, vocabulary->texts[id], buffers, &blanks, &normalized)
                      : json_out_of_memory(source);
         if (status == STATUS_OK && normalized.size)

@@ -78,7 +78,7 @@ static enum status read_replace(struct json_source *source, const struct value *
     if (from.size == 0)
         return json_refuse(source, "Replace pattern", from);
     if (!is_of_words(source) && text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
-        source->vocabulary->rules.normalizes_blanks = true;
+        source->vocabulary->rules.normalizes_blanks = source->replaces_blanks = true;
         return STATUS_OK;
     }
     return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_REPLACE, .from = from, .to = to});
@@ -114,12 +114,13 @@ enum status json_read_normalizer(struct json_source *source, const struct value 
     if (!normalizer || normalizer->kind == VALUE_NULL)
         return STATUS_OK;
     const struct value *list = value_get(normalizer, "normalizers");
-    if (!text_equals_string(json_type(normalizer), "Sequence"))
-        return read_normalizer(source, normalizer);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK;
-         i++)
+    bool is_list = text_equals_string(json_type(normalizer), "Sequence");
+    enum status status = is_list ? STATUS_OK : read_normalizer(source, normalizer);
+    for (size_t i = 0;
+         is_list && list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)
         status = read_normalizer(source, &list->array.items[i]);
+    if (status == STATUS_OK && source->vocabulary->rules.normalizes_blanks && !source->replaces_blanks)
+        return json_refuse(source, "normalizer", TEXT("Prepend of U+2581, without Replace of blanks"));
     return status;
 }
 
@@ -129,7 +130,7 @@ struct stages {
     struct json_source *source;
     struct splitter_definition definition;
     struct splitter_definition before; // is_metaspace, WordPiece or Unigram: the stages before it
-    bool is_metaspace, is_gemma;
+    bool is_metaspace;
     bool is_alone; // the pre-tokenizer is not a Sequence
 };
 
@@ -142,10 +143,25 @@ static enum status add_stage(struct stages *stages, const struct split_definitio
     return STATUS_OK;
 }
 
-static enum status add_expression(struct stages *stages, struct text expression)
+struct split_pieces {
+    enum split_behavior behavior;
+    bool inverts;
+};
+
+// A hand-written stage isolates its matches; one that matches everything leaves nothing to remove.
+static bool is_isolated(struct split_pieces pieces, const struct split_definition *known)
+{
+    return pieces.behavior == SPLIT_ISOLATED ||
+           (pieces.behavior == SPLIT_REMOVED && pieces.inverts && split_matches_all(known));
+}
+
+static enum status add_expression(struct stages *stages, struct text expression, struct split_pieces pieces)
 {
     const struct split_definition *known = split_of_expression(expression);
-    if (known)
+    if (stages->source->vocabulary->rules.byte_level &&
+        !(known && split_is_ascii_digits(known) && is_isolated(pieces, known)))
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("Split after ByteLevel"));
+    if (known && is_isolated(pieces, known))
         return add_stage(stages, known);
     // Oniguruma and PCRE2 differ here: && (class intersection) and \h (a hexadecimal digit in Oniguruma).
     if (memmem(expression.data, expression.size, "&&", 2) ||
@@ -154,11 +170,13 @@ static enum status add_expression(struct stages *stages, struct text expression)
     struct split_definition *made = arena_allocate(stages->source->arena, sizeof *made);
     if (!made || !(made->pattern = arena_copy(stages->source->arena, expression.data, expression.size)))
         return json_out_of_memory(stages->source);
+    made->behavior = pieces.behavior;
+    made->inverts = pieces.inverts;
     return add_stage(stages, made);
 }
 
 // Adds a literal string as an expression: quotes the metacharacters.
-static enum status add_string(struct stages *stages, struct text string)
+static enum status add_string(struct stages *stages, struct text string, struct split_pieces pieces)
 {
     char *quoted = arena_allocate(stages->source->arena, 2 * string.size + 1);
     size_t size = 0;
@@ -169,7 +187,22 @@ static enum status add_string(struct stages *stages, struct text string)
             quoted[size++] = '\\';
         quoted[size++] = string.data[i];
     }
-    return add_expression(stages, (struct text){quoted, size});
+    return add_expression(stages, (struct text){quoted, size}, pieces);
+}
+
+static bool find_behavior(struct text name, enum split_behavior *behavior)
+{
+    static const char *const names[] = {[SPLIT_ISOLATED] = "Isolated",
+                                        [SPLIT_REMOVED] = "Removed",
+                                        [SPLIT_WITH_PREVIOUS] = "MergedWithPrevious",
+                                        [SPLIT_WITH_NEXT] = "MergedWithNext",
+                                        [SPLIT_CONTIGUOUS] = "Contiguous"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_equals_string(name, names[i])) {
+            *behavior = (enum split_behavior)i;
+            return true;
+        }
+    return false;
 }
 
 static enum status read_split(struct stages *stages, const struct value *split)
@@ -178,19 +211,16 @@ static enum status read_split(struct stages *stages, const struct value *split)
     struct text expression = pattern ? string_of(pattern, "Regex") : (struct text){0};
     struct text string = pattern ? string_of(pattern, "String") : (struct text){0},
                 behavior = string_of(split, "behavior");
-    // Gemma: blanks are already U+2581, so this Split matches nothing.
-    if (text_equals_string(string, " ") && text_equals_string(behavior, "MergedWithPrevious")) {
-        stages->is_gemma = true;
-        return STATUS_OK;
-    }
-    bool invert = json_truth(split, "invert", false);
-    // Removed with invert keeps only the matches; these expressions match the whole text, so nothing is lost.
-    if (!(text_equals_string(behavior, "Isolated") || (text_equals_string(behavior, "Removed") && invert)))
+    struct split_pieces pieces = {.inverts = json_truth(split, "invert", false)};
+    if (!find_behavior(behavior, &pieces.behavior))
         return json_refuse(stages->source, "Split behavior", behavior);
+    // Gemma: the normalizer leaves no blank to match
+    if (stages->source->replaces_blanks && text_equals_string(string, " ") && !pieces.inverts)
+        return STATUS_OK;
     if (expression.size)
-        return add_expression(stages, expression);
+        return add_expression(stages, expression, pieces);
     if (string.size)
-        return add_string(stages, string);
+        return add_string(stages, string, pieces);
     return json_refuse(stages->source, "Split pattern", string);
 }
 
@@ -213,6 +243,8 @@ static enum status read_metaspace(struct stages *stages, const struct value *met
     if (!vocabulary->rules.space_first_only && !text_equals_string(scheme, "always") &&
         !text_equals_string(scheme, "never"))
         return json_refuse(stages->source, "Metaspace prepend_scheme", scheme);
+    if (vocabulary->rules.adds_space) // also before a text that starts with a blank
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("Metaspace after the normalizer Prepend"));
     vocabulary->rules.adds_space = !text_equals_string(scheme, "never");
     vocabulary->rules.space_unless_there = true;
     vocabulary->rules.splits_blanks = json_truth(metaspace, "split", true);
@@ -223,6 +255,8 @@ static enum status read_metaspace(struct stages *stages, const struct value *met
 static enum status read_byte_level(struct stages *stages, const struct value *byte_level)
 {
     struct vocabulary *vocabulary = stages->source->vocabulary;
+    if (vocabulary->rules.byte_level)
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("ByteLevel after ByteLevel"));
     vocabulary->rules.byte_level = true;
     bool adds_space = json_truth(byte_level, "add_prefix_space", true);
     if (stages->is_alone) // as in transformers: tokenizer_config.json overrides it
@@ -256,8 +290,16 @@ static enum status read_pre_tokenizer(struct stages *stages, const struct value 
         return read_metaspace(stages, item);
     if (text_equals_string(type, "Split"))
         return read_split(stages, item);
+    if (text_equals_string(type, "CharDelimiterSplit") && is_of_words(stages->source) &&
+        string_of(item, "delimiter").size)
+        return add_string(stages, string_of(item, "delimiter"),
+                          (struct split_pieces){.behavior = SPLIT_REMOVED});
+    bool individual = json_truth(item, "individual_digits", false);
+    bool is_after_bytes = stages->source->vocabulary->rules.byte_level;
     if (text_equals_string(type, "Digits"))
-        return add_stage(stages, split_digits(json_truth(item, "individual_digits", false)));
+        return add_stage(stages, is_after_bytes ? split_byte_digits(individual) : split_digits(individual));
+    if (text_equals_string(type, "Punctuation") && is_after_bytes)
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("Punctuation after ByteLevel"));
     if (text_equals_string(type, "Punctuation") && !is_of_words(stages->source) &&
         (is_isolated || is_contiguous))
         return add_stage(stages, split_punctuation(is_contiguous));
@@ -336,5 +378,6 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
     if (stages.definition.n_stages || source->vocabulary->rules.byte_level)
         return json_refuse(source, "pre-tokenizer",
                            TEXT("stages of splitting without ByteLevel, or beside Metaspace"));
+    source->vocabulary->rules.keeps_blanks = !source->replaces_blanks && !stages.is_metaspace;
     return STATUS_OK;
 }

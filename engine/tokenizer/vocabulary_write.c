@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_FALLBACK TEXT("byte_fallback false of the tokenizer")
+
 static int32_t kind_of(unsigned flags)
 {
     static const struct {
@@ -137,20 +139,36 @@ static bool write_all(const struct vocabulary *vocabulary, struct gguf_writer *k
     return true;
 }
 
-enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys, struct text *unknown,
-                                  struct error *error)
+// A setting without a key: other engines fall back to byte tokens by their names, and normalize nothing.
+static struct text ignored_setting(const struct vocabulary *vocabulary)
+{
+    bool has_byte_tokens = false;
+    for (size_t i = 0; i < vocabulary->n_tokens && !has_byte_tokens; i++)
+        has_byte_tokens = vocabulary_is_byte_token(vocabulary->texts[i]);
+    if (!vocabulary->rules.byte_level && vocabulary->rules.no_byte_tokens && has_byte_tokens)
+        return NO_FALLBACK;
+    return vocabulary->normalizer.n_steps ? TEXT("the normalizer of tokenizer.json") : (struct text){0};
+}
+
+enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *keys,
+                                  struct vocabulary_gaps *gaps, struct error *error)
 {
     struct vocabulary vocabulary = {0};
-    *unknown =
-        gguf_has(gguf, "tokenizer.huggingface.tekken") ? TEXT("the ranks of tekken.json") : (struct text){0};
+    *gaps = (struct vocabulary_gaps){0};
+    if (gguf_has(gguf, "tokenizer.huggingface.tekken"))
+        gaps->unknown = TEXT("the ranks of tekken.json");
+    if (gguf_has(gguf, "tokenizer.huggingface.byte_fallback")) // tokenizer.model
+        gaps->ignored = NO_FALLBACK;
     if (!gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.ggml.model"))
         return STATUS_OK;
     enum status status = vocabulary_read_json(&vocabulary, gguf, NULL, error);
     const char *name = vocabulary.splitter ? splitter_traits(vocabulary.splitter)->name : "default";
     const char *known;
     if (status == STATUS_OK && !splitter_definition_named(text_from_string(name), &known))
-        *unknown = TEXT("the split pattern of tokenizer.json");
-    else if (status == STATUS_OK && !write_all(&vocabulary, keys, error))
+        gaps->unknown = TEXT("the split pattern of tokenizer.json");
+    else if (status == STATUS_OK && write_all(&vocabulary, keys, error))
+        gaps->ignored = ignored_setting(&vocabulary);
+    else if (status == STATUS_OK)
         status = error->status;
     vocabulary_finish(&vocabulary);
     return status;

@@ -126,6 +126,17 @@ bool character_is_decimal(uint32_t codepoint)
     return is_of_class(decimals, COUNT(decimals), codepoint, codepoint >= '0' && codepoint <= '9');
 }
 
+// Every range holds whole tens of digits.
+int character_decimal(uint32_t codepoint)
+{
+    if (codepoint < 0x80)
+        return character_is_decimal(codepoint) ? (int)codepoint - '0' : -1;
+    for (size_t i = 0; i < COUNT(decimals) && decimals[i].first <= codepoint; i++)
+        if (codepoint <= decimals[i].last)
+            return (int)((codepoint - decimals[i].first) % 10);
+    return -1;
+}
+
 bool character_is_digit(uint32_t codepoint)
 {
     return character_is_decimal(codepoint) || is_of_class(digits, COUNT(digits), codepoint, false);

@@ -40,6 +40,7 @@ bool character_is_cased(uint32_t codepoint); // a letter of a script with two ca
 // The predicates of Python's str methods (isalpha, isdecimal, ...) for one character.
 bool character_is_letter(uint32_t codepoint);
 bool character_is_decimal(uint32_t codepoint);
+int character_decimal(uint32_t codepoint);     // the value of a decimal digit; -1: it is none
 bool character_is_digit(uint32_t codepoint);   // decimal, superscript and the like
 bool character_is_numeric(uint32_t codepoint); // digits, fractions, numerals
 bool character_is_of_word(uint32_t codepoint); // \w of Python's re

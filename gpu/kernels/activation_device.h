@@ -15,11 +15,6 @@ static __device__ inline float gelu(float x)
     return x < 0.0f ? small : x - small;
 }
 
-static __device__ inline float round_to_half(float x)
-{
-    return half_float(half2_make(x, 0.0f));
-}
-
 static __device__ inline float activation_value(float x, enum activation_kind kind)
 {
     switch (kind) {
@@ -31,11 +26,11 @@ static __device__ inline float activation_value(float x, enum activation_kind ki
         return gelu_tanh(x);
     case ACTIVATION_RELU_SQUARED:
         return x < 0.0f ? 0.0f : x * x;
-    case ACTIVATION_SWIGLU_CLAMPED:
+    case ACTIVATION_SIGMOID:
+        return 1.0f / (1.0f + device_exp(-x));
+    default: // ACTIVATION_SWIGLU_CLAMPED
         x = fminf(x, 7.0f);
         return x / (1.0f + device_exp(-1.702f * x));
-    default: // ACTIVATION_GELU_HALF
-        return x < -10.0f ? 0.0f : x > 10.0f ? x : round_to_half(gelu_tanh(round_to_half(x)));
     }
 }
 

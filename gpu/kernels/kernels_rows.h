@@ -86,7 +86,8 @@ void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix
 struct route_launch {
     struct device_matrix logits;
     int32_t n_rows, n_used, n_experts;
-    bool sigmoid, normalized; // struct route_parameters
+    enum route_kind kind; // struct route_parameters
+    bool normalized;
     float scale;
     const float *pick_bias; // NULL: none
     int32_t n_groups, n_groups_used;

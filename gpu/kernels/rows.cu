@@ -292,11 +292,12 @@ static __device__ void make_probabilities(struct route_state *shared, const stru
         largest = fmaxf(largest, logits[i]);
     largest = warp_max(largest);
     for (int i = lane; i < a.n_experts; i += WARP) {
-        shared->probabilities[i] =
-            a.sigmoid ? 1.0f / (1.0f + device_exp(-logits[i])) : device_exp(logits[i] - largest);
+        shared->probabilities[i] = a.kind == ROUTE_SIGMOID   ? 1.0f / (1.0f + device_exp(-logits[i]))
+                                   : a.kind == ROUTE_SOFTMAX ? device_exp(logits[i] - largest)
+                                                             : logits[i];
         sum += shared->probabilities[i];
     }
-    sum = a.sigmoid ? 1.0f : warp_sum(sum);
+    sum = a.kind == ROUTE_SOFTMAX ? warp_sum(sum) : 1.0f;
     for (int i = lane; i < a.n_experts; i += WARP) {
         shared->probabilities[i] /= sum;
         shared->choice[i] =
@@ -317,7 +318,7 @@ static __device__ void keep_groups(struct route_state *shared, const struct rout
             second = value > first ? first : value > second ? value : second;
             first = value > first ? value : first;
         }
-        shared->ranks[group] = a.sigmoid && n > 1 ? first + second : first;
+        shared->ranks[group] = a.kind == ROUTE_SIGMOID && n > 1 ? first + second : first;
     }
     __syncwarp();
     if (threadIdx.x % WARP == 0) {
@@ -370,6 +371,22 @@ static __device__ int first_unpicked(const struct route_state *shared, int n)
     }
 }
 
+// Sparse mixer: probabilities[best], a logit, becomes the weight of expert `best` (enum route_kind).
+static __device__ void mix_expert(struct route_state *shared, int n_experts, int best)
+{
+    float largest = shared->choice[best], sum = 0.0f;
+    for (int i = (int)threadIdx.x % WARP; i < n_experts; i += WARP) {
+        float below = largest - shared->choice[i];
+        if (below <= 0.02f * fmaxf(fabsf(shared->choice[i]), largest))
+            sum += device_exp(-below);
+    }
+    sum = warp_sum(sum);
+    __syncwarp();
+    if (threadIdx.x % WARP == 0)
+        shared->probabilities[best] = 1.0f / sum;
+    __syncwarp();
+}
+
 // Selects a row's experts and their weights, with one warp.
 static __device__ void pick_experts(const struct route_launch &a, struct route_state shared, int64_t row)
 {
@@ -381,6 +398,8 @@ static __device__ void pick_experts(const struct route_launch &a, struct route_s
         int best = pick_expert(&shared, a.n_experts);
         if (best < 0)
             best = first_unpicked(&shared, place);
+        if (a.kind == ROUTE_SPARSE_MIXER)
+            mix_expert(&shared, a.n_experts, best);
         sum += shared.probabilities[best];
         __syncwarp();
         if (threadIdx.x % WARP == 0) {

@@ -47,6 +47,8 @@ static float block_bound(enum tensor_type type, const uint8_t *block)
         return fabsf(load_half(block)) * 16;
     case TENSOR_Q8_0:
     case TENSOR_IQ4_NL:
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
         return fabsf(load_half(block)) * 128;
     case TENSOR_MXFP4:
         return block[0] >= E8M0_LEAST && block[0] <= E8M0_MOST ? 0 : INFINITY;
@@ -69,7 +71,11 @@ static enum tensor_type type_of_equal_items(enum tensor_type type)
     case TENSOR_Q5_0:
     case TENSOR_IQ4_NL:
     case TENSOR_MXFP4:
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
         return TENSOR_Q8_0;
+    case TENSOR_F8_E4M3:
+        return TENSOR_F32;
     case TENSOR_Q3_K:
         return TENSOR_Q6_K;
     default:
@@ -165,6 +171,16 @@ static void take_32(struct row_piece *piece, int index, enum tensor_type type, c
                     : type == TENSOR_Q5_0   ? (uint8_t)(128 - 16 + (nibble | (high >> j & 1) << 4))
                     : type == TENSOR_IQ4_NL ? (uint8_t)(128 + iq4_values[nibble])
                                             : (uint8_t)(128 + e2m1_doubled[nibble]);
+    }
+}
+
+// Item j of a run of 32 of a U4 block: its quant minus the zero point, which quantizers write below 16.
+static void take_u4(struct row_piece *piece, int index, const uint8_t *block, const uint8_t *nibbles)
+{
+    piece->d[index] = load_u16(block);
+    for (int j = 0; j < 16; j++) {
+        piece->quants[32 * index + j] = (uint8_t)(128 + (nibbles[j] & 15) - block[2]);
+        piece->quants[32 * index + 16 + j] = (uint8_t)(128 + (nibbles[j] >> 4) - block[2]);
     }
 }
 
@@ -267,6 +283,12 @@ static void take_row(struct row_piece *piece, enum tensor_type type, const struc
         take_q6_k(piece, at);
     else if (tensor->type == TENSOR_Q3_K)
         take_q3_k(piece, at);
+    else if (tensor->type == TENSOR_U4_32 || tensor->type == TENSOR_U4_64)
+        for (int i = 0; i < n / 32; i++) {
+            int runs = (int)traits->block_items / 32;
+            const uint8_t *block = at + i / runs * (int)traits->block_bytes;
+            take_u4(piece, i, block, block + 3 + i % runs * 16);
+        }
     else
         for (int i = 0; i < n / 32; i++)
             take_32(piece, i, tensor->type, at + i * (int)traits->block_bytes);
@@ -360,10 +382,12 @@ static void pack_float_rows(float *out, const struct tensor *tensor, uint64_t fi
 {
     uint64_t n_inputs = tensor->dims[0], stride = (n_inputs + 3) / 4 * 4;
     for (int64_t row = begin; row < end; row++) {
-        memset(out + (uint64_t)row * stride, 0, stride * sizeof *out);
-        memcpy(out + (uint64_t)row * stride,
-               (const uint8_t *)tensor->data + (first_row + (uint64_t)row) * n_inputs * sizeof *out,
-               n_inputs * sizeof *out);
+        float *items = out + (uint64_t)row * stride;
+        memset(items, 0, stride * sizeof *items);
+        tensor_traits(tensor->type)
+            ->dequantize((const uint8_t *)tensor->data +
+                             (first_row + (uint64_t)row) * tensor_row_bytes(tensor),
+                         items, n_inputs);
     }
 }
 

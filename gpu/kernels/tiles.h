@@ -76,8 +76,9 @@ extern "C" {
 // The type of a tensor's tiles. Reads all scales.
 //
 //   the tensor's own type   if it has a tile format
-//   Q8_0                    for Q5_0, IQ4_NL and MXFP4, exactly
+//   Q8_0                    for Q5_0, IQ4_NL, MXFP4, U4_32 and U4_64, exactly
 //   Q6_K                    for Q3_K, exactly
+//   F32                     for F8_E4M3, exactly
 //   F16                     for other types
 //   BF16                    instead, if an item or a product of scales exceeds binary16
 //   TENSOR_TYPE_COUNT       if the type is not supported

@@ -49,7 +49,7 @@ enum error_code {
     ERROR_CODE_COUNT,
 };
 
-#define ERROR_TEXT_BYTES 512
+#define ERROR_TEXT_BYTES 1024
 
 struct error {
     enum status status;

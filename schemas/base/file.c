@@ -1,5 +1,6 @@
 #include "schemas/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -175,6 +176,65 @@ static const char *side_file_in_use(const struct file_use *store, const struct f
     return NULL;
 }
 
+// Whether one of the folder's files, which may be a link, is `use`.
+static bool has_file(const char *folder, const struct file_use *use)
+{
+    DIR *entries = opendir(folder);
+    bool is_found = false;
+    for (struct dirent *entry; entries && !is_found && (entry = readdir(entries));) {
+        char path[PATH_MAX];
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        is_found =
+            length > 0 && (size_t)length < sizeof path && is_same(&(struct file_use){.path = path}, use);
+    }
+    if (entries)
+        closedir(entries);
+    return is_found;
+}
+
+static bool is_inside(const char *folder, const struct file_use *use)
+{
+    char real[PATH_MAX];
+    struct file_place place;
+    struct stat about;
+    if (stat(folder, &about) != 0 || !S_ISDIR(about.st_mode) || !realpath(folder, real))
+        return false;
+    size_t n = strlen(real);
+    const char *dot = strrchr(use->path, '.');
+    bool can_be_read = !use->is_store && !(dot && strcmp(dot, ".gguf") == 0);
+    return has_file(real, use) || (can_be_read && file_follow(use->path, &place) && place.descriptor < 0 &&
+                                   strncmp(place.path, real, n) == 0 && place.path[n] == '/');
+}
+
+static bool is_split_part(const char *model, const struct file_use *use)
+{
+    enum { SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
+    unsigned number, count;
+    int end = 0;
+    size_t length = strlen(model), stem = length - SUFFIX_BYTES;
+    if (length <= SUFFIX_BYTES || length >= PATH_MAX ||
+        sscanf(model + stem, "-%5u-of-%5u.gguf%n", &number, &count, &end) != 2 || end != SUFFIX_BYTES)
+        return false;
+    for (number = 1; number <= count; number++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%.*s-%05u-of-%05u.gguf", (int)stem, model, number, count);
+        if (is_same(&(struct file_use){.path = path}, use))
+            return true;
+    }
+    return false;
+}
+
+static enum status check_model(const struct file_use *model, const struct file_use *use, struct error *error)
+{
+    if (is_inside(model->path, use))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s is in %s's folder: %s", use->name,
+                         model->name, use->path);
+    if (is_split_part(model->path, use))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s is a part of %s: %s", use->name, model->name,
+                         use->path);
+    return STATUS_OK;
+}
+
 static enum status check_pair(const struct file_use *one, const struct file_use *other, struct error *error)
 {
     if (!one->is_written && !other->is_written)
@@ -182,6 +242,8 @@ static enum status check_pair(const struct file_use *one, const struct file_use 
     if (is_same(one, other))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s and %s are one file: %s", one->name,
                          other->name, other->path);
+    if (one->is_model)
+        return check_model(one, other, error);
     const struct file_use *store = one->is_store ? one : other, *use = one->is_store ? other : one;
     const char *suffix = store->is_store ? side_file_in_use(store, use) : NULL;
     if (suffix)

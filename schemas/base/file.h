@@ -30,9 +30,12 @@ struct file_use {
     bool is_written;
     // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
     bool is_store;
+    // a folder, or a part of a split GGUF model (NAME-00001-of-00003.gguf): all of its files are the model's
+    bool is_model;
 };
-// Refuses two uses of one regular file if one of them writes. Devices and pipes may be named twice; "-" may
-// be read and written.
+// Refuses two uses of one regular file if one of them writes, and a file that is written to a model's folder,
+// whose reader might read it (but a store, or a name that ends in .gguf). Devices and pipes may be named
+// twice; "-" may be read and written.
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error) WARN_UNUSED;
 
 const char *file_temporary_folder(void); // TMPDIR, else /tmp

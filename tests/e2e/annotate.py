@@ -641,14 +641,42 @@ def an_output_that_another_program_wrote_is_not_overwritten(test):
     annotate(test, "in.csv")  # --overwrite
     written = test.read("out.csv")
     annotate(test, "in.csv", refuses=True)
-    with open(test.path("out.csv"), "a", encoding="utf-8") as file:
-        file.write("edited\n")  # still this dataset's
+    write(test, "out.csv", written + b"edited\n")
+    done = annotate(test, "in.csv", refuses=True, status=1)
+    assert "out.csv was changed after dataset annotate wrote it" in done.err and "--overwrite" in done.err, done
+    assert test.read("out.csv") == written + b"edited\n"
+    write(test, "out.csv", written)
     annotate(test, "in.csv", refuses=True)
+    write(test, "out.csv", b"edited\n")
+    annotate(test, "in.csv")
     assert test.read("out.csv") == written
     assert "--overwrite" in annotate(test, "in.csv", "--store", "out.csv.db", "--dataset", "other", refuses=True, status=1).err
     write(test, "empty.csv", "")
     annotate(test, "in.csv", out="empty.csv", refuses=True)
     annotate(test, "in.csv", "--sample", "1", "--store", "s.db", refuses=True)  # writes nothing
+
+
+@case
+def a_table_of_a_database_that_was_edited_is_not_overwritten(test):
+    write_csv(test, "in.csv", [["title", "text"], ["a", "b"], ["c", "d"]])
+
+    def edited(sql):
+        connection = sqlite3.connect(test.path("out.db"))
+        with connection:
+            connection.execute(sql)
+        connection.close()
+    for sql in ("UPDATE t SET answer = 'mine' WHERE title = 'c'", "ALTER TABLE t ADD COLUMN checked", "DELETE FROM t WHERE title = 'a'",
+                "ALTER TABLE t RENAME COLUMN title TO name"):
+        for _ in range(2):
+            annotate(test, "in.csv", "--into", "t", out="out.db", refuses=True)
+        edited(sql)
+        before = test.query("SELECT * FROM t", "out.db")
+        done = annotate(test, "in.csv", "--into", "t", out="out.db", refuses=True, status=1)
+        assert "out.db, table t was changed after dataset annotate wrote it" in done.err, done
+        assert test.query("SELECT * FROM t", "out.db") == before
+        annotate(test, "in.csv", "--into", "t", out="out.db")  # --overwrite
+    edited("DROP TABLE t")
+    annotate(test, "in.csv", "--into", "t", out="out.db", refuses=True)
 
 
 @case

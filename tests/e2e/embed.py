@@ -1,9 +1,10 @@
 """Vectors of texts: in the order of the lines, the same bytes in any steps, and one bad line harms no other."""
+import gzip
 import json
 import math
 import os
 import re
-import signal
+import resource
 
 import tiny_model
 from session import case, text_of
@@ -87,9 +88,18 @@ def ids_stand_beside_their_vectors_as_they_came(test):
 def embedded_file(test, name, content, *options, status=0):
     """Of a file that is standard input by redirection."""
     with open(test.path(name), "wb") as file:
-        file.write(content.encode())
+        file.write(content if isinstance(content, bytes) else content.encode())
     redirected = lambda: os.dup2(os.open(test.path(name), os.O_RDONLY), 0)
     finished = test.run("embed", test.model, *options, status=status, preexec_fn=redirected)
+    return finished, [json.loads(line) for line in finished.out.splitlines()]
+
+
+def piped(test, content, *options, status=0):
+    read_end, write_end = os.pipe()
+    os.write(write_end, content)  # less than a pipe holds
+    os.close(write_end)
+    finished = test.run("embed", test.model, *options, status=status, preexec_fn=lambda: os.dup2(read_end, 0))
+    os.close(read_end)
     return finished, [json.loads(line) for line in finished.out.splitlines()]
 
 
@@ -112,18 +122,45 @@ def texts_that_begin_with_a_quote_are_no_json_unless_all_lines_are(test):
         assert len(lines) == stdin.strip().count("\n") + 1 and all("embedding" in line for line in lines), lines
     strings = embedded_file(test, "in.txt", '"the winter"\n\n"the"\n', status=3)[1]  # an empty line has no tokens
     assert [line.get("embedding") for line in strings] == [line.get("embedding") for line in vectors_of(test, ["the winter", "", "the"], status=3)]
-    piped = test.run("embed", test.model, stdin=content, status=3)  # what is behind the first line is not known then
-    errors = [json.loads(line)["error"]["message"] for line in piped.out.splitlines() if "error" in line]
-    assert len(errors) == 1 and "--plain-text" in errors[0], piped
+    piped = test.run("embed", test.model, stdin=content)
+    assert [json.loads(line)["embedding"] for line in piped.out.splitlines()] == expected, piped
+
+
+@case
+def gzip_is_read_from_a_file_and_from_a_pipe(test):
+    for content in ("the winter\nthe\n", '{"text": "the winter"}\n{"text": "the"}\n'):
+        packed = gzip.compress(content.encode())
+        plain = embedded_file(test, "in.txt", content)[1]
+        assert embedded_file(test, "in.gz", packed)[1] == piped(test, packed)[1] == plain and "embedding" in plain[0]
+        for fault, words in ((packed[:-9], "the gzip data end too early"), (b"\x28\xb5\x2f\xfd....", "sheaf reads no zstd")):
+            for given in (embedded_file(test, "in.gz", fault, status=1), piped(test, fault, status=1)):
+                assert words in given[0].err and not given[1], given[0]
+
+
+@case
+def texts_in_another_encoding_are_refused_with_their_line_before_a_vector(test):
+    good = "the winter\n" * 500
+    for content, words in (((good + "süß\n").encode("latin-1"), "line 501: expected text in UTF-8, got other bytes"),
+                           (good.encode("utf-16"), "expected UTF-8, got UTF-16"),
+                           (good.encode("utf-16-le"), "line 1: expected text in UTF-8, got a byte 0"),
+                           ('"the"\n"s"\n'.encode() + "süß\n".encode("latin-1"), "line 3: expected text in UTF-8"),
+                           ('"s" süß\nthe\n'.encode("latin-1"), "line 1: expected text in UTF-8")):
+        for given in (embedded_file(test, "in.txt", content, status=1), piped(test, content, status=1)):
+            assert "standard input: " + words in given[0].err and not given[1], given[0]
+    lines = embedded_file(test, "in.jsonl", '{"text": "süß"}\n{"text": "the"}\n'.encode("latin-1"), status=3)[1]
+    assert lines[0]["error"]["code"] == "invalid_encoding" and "embedding" in lines[1], lines  # one bad line of JSON harms no other
+    longest = 16 << 20
+    lines = embedded_file(test, "long.txt", b"x" * (longest + 5) + b"\nthe\n", status=3)[1]
+    assert f"the line has {longest + 5} bytes: expected at most {longest}" in lines[0]["error"]["message"] and "embedding" in lines[1], lines
 
 
 @case
 def tables_are_refused_by_name(test):
-    for name in ("in.csv", "in.TSV", "in.parquet"):
+    for name in ("in.csv", "in.TSV", "in.parquet", "in.csv.gz"):
         finished = embedded_file(test, name, "id,text\n1,the winter\n", status=1)[0]
         assert f'standard input is "{name}", a table: expected lines of text or JSON' in finished.err, finished
     assert len(embedded_file(test, "in.csv", "id,text\n1,the winter\n", "--plain-text")[1]) == 2
-    assert "a table" in embedded_file(test, "in.bin", "PAR1....", "--plain-text", status=1)[0].err
+    assert "sheaf reads no Parquet" in embedded_file(test, "in.bin", "PAR1\x15...", "--plain-text", status=1)[0].err
 
 
 GROUPS = ["--max-rows", "64"]  # which are written when their texts have 512 tokens
@@ -134,18 +171,18 @@ def many_lines(n=300):
     return [f"{{\"id\": {i}, \"text\": 5}}" if i % 50 == 7 else json.dumps({"id": i, "text": text_of(i, 1 + i % 9)}) for i in range(n)]
 
 
-def start_to_file(test, *options):
-    return test.start("embed", test.model, "-o", "out.jsonl", *GROUPS, *options, stdin="")
+def interrupt_in_the_middle(test, lines):
+    """At half of the output the file may not grow further."""
+    n_bytes = len(test.run("embed", test.model, stdin=lines[0]).out) * len(lines) // 2
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, n_bytes))
+    finished = test.run("embed", test.model, "-o", "out.jsonl", *GROUPS, stdin="\n".join(lines), status=1, preexec_fn=limit)
+    assert "File too large" in finished.err and len(lines) // 3 < state_of(test)["n_lines"] < len(lines) * 2 // 3, finished
+    assert len(test.read("out.jsonl.part")) == n_bytes > state_of(test)["n_bytes"] and not test.exists("out.jsonl")
 
 
-def kill_in_the_middle(test, lines):
-    """Once a part of the lines is written; of the others some are read."""
-    process = start_to_file(test)
-    process.stdin.write("\n".join(lines[:len(lines) * 2 // 3]))
-    process.stdin.flush()
-    test.wait_until("a part is written", lambda: state_of(test).get("n_lines", 0) > len(lines) // 3)
-    process.send_signal(signal.SIGKILL)
-    assert test.wait(process).status == -signal.SIGKILL and not test.exists("out.jsonl")
+def is_locked(test):
+    with open("/proc/locks", encoding="ascii") as locks:
+        return f':{os.stat(test.path("out.jsonl.part")).st_ino} ' in locks.read()
 
 
 def state_of(test):
@@ -167,15 +204,13 @@ def tokens_of(finished):
 
 
 @case
-def a_killed_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_bytes(test):
+def an_interrupted_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_bytes(test):
     lines = many_lines()
     whole = to_file(test, lines, status=3)
     expected = test.read("out.jsonl")
     assert "6 of 300 texts have no vector" in whole.err and files_of(test) == ["out.jsonl"], (whole, files_of(test))
     os.remove(test.path("out.jsonl"))
-    kill_in_the_middle(test, lines)
-    with open(test.path("out.jsonl.part"), "a", encoding="utf-8") as part:
-        part.write('{"object":"embedding","index":')  # as a line that was half written
+    interrupt_in_the_middle(test, lines)
     n_before = state_of(test)["n_lines"]
     rest = to_file(test, lines, status=3)
     assert f"resuming: {n_before} lines were written before" in rest.err and "6 of 300 texts have no vector" in rest.err, rest
@@ -186,7 +221,7 @@ def a_killed_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_bytes(te
 @case
 def a_part_of_other_lines_or_options_is_kept_and_the_command_refused(test):
     lines = many_lines()
-    kill_in_the_middle(test, lines)
+    interrupt_in_the_middle(test, lines)
     part = test.read("out.jsonl.part")[:state_of(test)["n_bytes"]]  # what is behind them was being written
     for options in (["--dimensions", "3"], ["--pooling", "mean"], ["--no-normalize"], ["--kv-type", "q8_0"]):
         refused = to_file(test, lines, *options, status=1).err
@@ -194,8 +229,8 @@ def a_part_of_other_lines_or_options_is_kept_and_the_command_refused(test):
     for other in (["another"] + lines[1:], lines[:60], []):
         refused = to_file(test, other, status=1).err
         assert "out.jsonl.part was written from other input" in refused and "remove it" in refused, refused
-    first = start_to_file(test)
-    test.wait_until("it goes on", lambda: "resuming" in test.stderr_of(first))
+    first = test.start("embed", test.model, "-o", "out.jsonl", stdin="")  # waits for its input
+    test.wait_until("it has the part", lambda: is_locked(test))
     refused = to_file(test, lines, status=1).err
     assert "out.jsonl.part: another process writes it" in refused, refused
     first.kill()

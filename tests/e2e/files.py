@@ -286,7 +286,7 @@ def a_link_stays_a_link_and_a_file_keeps_its_mode(test):
     for mode in (0o600, 0o664):
         test.write("folder/target.jsonl", ["old"])
         os.chmod(test.path("folder/target.jsonl"), mode)
-        test.run(*collect, "link.jsonl")
+        test.run(*collect, "link.jsonl", "--overwrite")
         assert stat.S_IMODE(os.stat(test.path("folder/target.jsonl")).st_mode) == mode
         assert os.path.islink(test.path("link.jsonl")) and test.read("folder/target.jsonl") == test.read("out.jsonl")
     if os.geteuid() == 0:
@@ -606,3 +606,64 @@ def no_command_overwrites_an_unrelated_file_of_results_or_errors(test):
     test.run(*collect, "-o", "run.txt")  # the dataset's, whichever command wrote it
     test.run(*collect, "-o", "out.txt", "--errors", "e.txt", "--overwrite")
     assert len(test.answers("out.txt")) == 2 and len(test.answers("e.txt")) == 1
+
+
+@case
+def an_output_that_was_edited_is_not_overwritten(test):
+    test.write("in.jsonl", [*short_jobs(2), {"custom_id": "bad", "prompt": 5}])
+    command = ("run", "in.jsonl", "--model", test.model, "--engine-test", "instant", "--store", "s.db")
+    collect = ("collect", "--dataset", "run", "--store", "s.db")
+    files = ("-o", "out.jsonl", "--errors", "e.jsonl")
+    test.run(*command, *files)
+    for name in ("out.jsonl", "e.jsonl"):
+        written = test.read(name)
+        test.write(name, ["edited"])
+        for again in (command, collect):
+            done = test.run(*again, *files, status=1)
+            assert f"{name} was changed after dataset run wrote it" in done.err and test.read(name) == b"edited\n", done
+        test.run(*collect, *files, "--overwrite")
+        assert test.read(name) == written
+    test.run(*command, *files)
+
+
+@case
+def an_output_that_is_edited_while_its_jobs_run_is_not_overwritten(test):
+    test.write("in.jsonl", short_jobs(2))
+    run(test)
+    test.write("in.jsonl", short_jobs(20))
+    process = test.start("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--engine-test", "fixed:20", "--max-batch", "1")
+    test.wait_until("a result", lambda: test.query("SELECT count(*) FROM results", "out.jsonl.db")[0][0] > 2)
+    process.send_signal(signal.SIGSTOP)
+    test.write("out.jsonl", ["edited"])
+    process.send_signal(signal.SIGCONT)
+    done = test.wait(process)
+    assert done.status == 1 and "out.jsonl was changed after dataset run wrote it" in done.err, done
+    assert test.read("out.jsonl") == b"edited\n"
+    run(test, "in.jsonl", "out.jsonl", "--overwrite")  # the answers were kept
+    assert len(test.answers()) == 20
+
+
+@case
+def an_output_in_the_model_s_folder_or_over_a_file_of_it_is_refused(test):
+    test.write("in.jsonl", short_jobs(1))
+    os.makedirs(test.path("model/1_Pooling"))
+    shutil.copy(test.model, test.path("model/weights"))
+    os.symlink("model/weights", test.path("linked"))
+    for name in ("model-00001-of-00002.gguf", "model-00002-of-00002.gguf"):
+        shutil.copy(test.model, test.path(name))
+
+    def refused(model, output, expected, *command):
+        files = sorted(os.listdir(test.path("model")))
+        done = test.run(*(command or ("run", "in.jsonl")), "-o", output, "--model", model, status=2)
+        assert expected in done.err, done
+        assert sorted(os.listdir(test.path("model"))) == files, done
+    refused("model", "model/out.jsonl", "-o is in --model's folder: model/out.jsonl")
+    refused("model/", "model/1_Pooling/config.json", "-o is in --model's folder")
+    refused("model", "linked", "-o is in --model's folder")
+    refused("model", "model/out.csv", "-o is in --model's folder", "annotate", "in.jsonl", "--prompt", "p.jinja")
+    refused("model", "model/out.jsonl", "-o is in the model's folder", "embed")
+    refused("model-00001-of-00002.gguf", "model-00002-of-00002.gguf", "-o is a part of --model")
+    for output in ("model/config.json", "model/weights"):
+        assert "OUT is in IN's folder" in test.run("quantize", "model", output, "--type", "q8_0", status=2).err
+    done = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "model", status=1)  # its store may be anywhere
+    assert "config.json" in done.err and test.run("run", "in.jsonl", "-o", "-", "--store", "model/s.db", "--model", "model", status=1).err == done.err, done

@@ -1,10 +1,11 @@
 """Models as Hugging Face's folders: ends, sampling defaults, templates and BOS are what transformers and vLLM take from the same files."""
 import json
 import os
+import random
 import struct
 
 import tiny_model
-from session import case, error_of
+from session import case, error_of, varied_jobs
 
 CHAT = [{"role": "user", "content": "the winter"}]
 TOKEN = {name: tiny_model.TOKENS.index(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "a", "b")}
@@ -170,6 +171,18 @@ def a_folder_without_tokenizer_json_answers_from_vocab_json_and_merges_txt(test)
 
 
 @case
+def a_quantized_folder_keeps_a_tokenizer_that_does_not_fall_back_to_bytes(test):
+    vocab = {token: i for i, token in enumerate(["<unk>", "<0x21>", "a", "b", "\u2581"])}
+    model = {"type": "BPE", "unk_token": "<unk>", "byte_fallback": False, "vocab": vocab, "merges": []}
+    blanks = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
+    folder = write(test, "model", tokenizer_json={"normalizer": blanks, "model": model}, tokenizer_config_json={})
+    done = test.run("quantize", folder, "model.gguf", "--type", "q8_0")
+    assert "byte_fallback false of the tokenizer has no key in GGUF: sheaf follows it" in done.err, done
+    for given in (folder, "model.gguf"):
+        assert json.loads(test.run("tokenize", given, stdin='{"text": "a !b"}').out) == [2, 4, 0, 3], given
+
+
+@case
 def an_adapter_beside_the_weights_is_named(test):
     folder = write(test, "adapter", adapter_config_json={"peft_type": "LORA", "base_model_name_or_path": "maker/model"})
     assert "adapter_config.json: a LoRA adapter of maker/model is not built: merge it" in test.run("inspect", folder, status=1).err
@@ -195,3 +208,92 @@ def a_bos_is_added_to_texts_where_the_settings_say_so_and_never_twice(test):
     assert n_prompt(answers(test, added, jobs)[0]) == [2, 1, 2, 1]
     warned = [answer["response"]["body"].get("warnings") for answer in test.answers(f"out-{len(test.processes) - 1}.jsonl")]
     assert [bool(warnings) for warnings in warned] == [False, False, True, False] and "no second one" in warned[2][0], warned
+
+
+# ---- quantized folders ----
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "sym": False}
+
+
+def quantize(folder, ordered):
+    """Replaces the layers' matrices by GPTQ's tensors, drawn at random."""
+    path = os.path.join(folder, "model.safetensors")
+    with open(path, "rb") as file:
+        content = file.read()
+    size = struct.unpack_from("<Q", content)[0]
+    before, rng = json.loads(content[8:8 + size]), random.Random(1)
+    after, data = {}, b""
+    for name, tensor in before.items():
+        begin, end = tensor["data_offsets"]
+        parts = {name: (tensor["dtype"], tensor["shape"], content[8 + size + begin:8 + size + end])}
+        if ".layers." in name and len(tensor["shape"]) == 2:
+            rows, columns = tensor["shape"]
+            groups = [column // 32 for column in range(columns)]
+            if ordered:
+                rng.shuffle(groups)
+            stem = name.removesuffix("weight")
+            parts = {stem + "qweight": ("I32", [columns // 8, rows], rng.randbytes(columns * rows // 2)),
+                     stem + "qzeros": ("I32", [columns // 32, rows // 8], b"\x66\x77" * (columns * rows // 128)),
+                     stem + "scales": ("F16", [columns // 32, rows], b"".join(
+                         struct.pack("<e", rng.uniform(0.5, 1) / columns ** 0.5) for _ in range(columns * rows // 32))),
+                     stem + "g_idx": ("I32", [columns], struct.pack(f"<{columns}i", *groups))}
+        for part, (dtype, shape, values) in parts.items():
+            after[part] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(values)]}
+            data += values
+    head = json.dumps(after).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + data)
+
+
+def write_quantized(test, name, ordered=True, **settings):
+    folder = write(test, name)
+    quantize(folder, ordered)
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump({**config, "quantization_config": {**GPTQ, **settings}}, file)
+    return folder
+
+
+def logits(test, model):
+    test.run("logits", model, "--tokens", "3 17 9 30 5", "-o", "logits.f32")
+    with open(test.path("logits.f32"), "rb") as file:
+        content = file.read()
+    return struct.unpack(f"<{len(content) // 4}f", content)
+
+
+def nmse(a, b):
+    return sum((x - y) ** 2 for x, y in zip(a, b)) / sum(x * x for x in a)
+
+
+@case
+def a_quantized_folder_is_held_as_it_is_and_computed_alike_in_every_batch(test):
+    folder = write_quantized(test, "gptq")
+    weights = json.loads(test.run("inspect", folder, "--json").out)["weights"]
+    items = 2 * (64 * 64 * 2 + 32 * 64 * 2 + 3 * 64 * 96)
+    assert weights["U4_32"] == {"tensors": 14, "bytes": items * 19 // 32}, weights
+    test.write("in.jsonl", varied_jobs(24))
+    test.run("run", "in.jsonl", "-o", "alone.jsonl", "--model", folder, "--max-batch", "1", "--threads", "1")
+    test.run("run", "in.jsonl", "-o", "together.jsonl", "--model", folder, "--max-batch", "8", "--threads", "2")
+    alone, together = test.answers("alone.jsonl"), test.answers("together.jsonl")
+    assert [body_of(answer)["choices"] for answer in alone] == [body_of(answer)["choices"] for answer in together]
+    assert len({json.dumps(body_of(answer)["choices"]) for answer in alone}) > 12, alone
+
+
+@case
+def a_quantized_folder_is_written_with_the_same_items_in_types_of_gguf(test):
+    for ordered, written, most in ((False, "14 Q5_0", 1e-9), (True, "21 F32", 1e-2)):
+        folder = write_quantized(test, f"gptq-{ordered}", ordered)
+        err = test.run("quantize", folder, f"{ordered}.gguf").err
+        assert written in err and "14 U4_32" in err, err
+        assert nmse(logits(test, folder), logits(test, f"{ordered}.gguf")) < most  # F32: activations are not rounded
+
+
+@case
+def settings_of_a_quantized_folder_that_are_not_built_are_named(test):
+    refused = {"bits": ({"bits": 3}, '"bits": expected 4 or 8, got 3'), "dynamic": ({"dynamic": {"-:down": {}}}, '"dynamic": expected none'),
+               "bitsandbytes": ({"quant_method": "bitsandbytes"}, 'got "bitsandbytes"'),
+               "group": ({"group_size": 64}, "expected 1x64 scales, as quantization_config says, file has F16 of 2x64")}
+    for name, (settings, words) in refused.items():
+        assert words in test.run("inspect", write_quantized(test, name, **settings), status=1).err

@@ -1,5 +1,6 @@
 """sheaf perplexity: its figures follow from the logits that sheaf logits writes, by another program in double precision."""
 import array
+import gzip
 import json
 import math
 import os
@@ -103,9 +104,14 @@ def a_model_is_not_apart_from_itself(test):
 def what_cannot_be_scored_is_refused_by_name(test):
     write(test, "text.txt", TEXT)
     write(test, "one.txt", "a")
+    for name, content in (("latin.txt", "a\nsüß\n".encode("latin-1")), ("text.gz", gzip.compress(TEXT.encode()))):
+        with open(test.path(name), "wb") as file:
+            file.write(content)
     tiny_model.write(test.path("wide.gguf"), n_rows=tiny_model.N_VOCAB + 8)
     for arguments, message in (([test.model, "text.txt", "--context", "257"], "--context: expected at most 256, the model's context, got 257"),
                                ([test.model, "one.txt"], "one.txt: expected at least 2 tokens, got 1"),
                                ([test.model, "absent.txt"], "absent.txt"),
+                               ([test.model, "latin.txt"], "latin.txt: line 2: expected text in UTF-8"),
+                               ([test.model, "text.gz"], "text.gz: line 1: expected text in UTF-8"),
                                ([test.model, "text.txt", "--against", "wide.gguf"], f"as the model's, got {tiny_model.N_VOCAB + 8}")):
         assert message in test.run("perplexity", *arguments, status=1).err, (arguments, message)

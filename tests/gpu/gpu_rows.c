@@ -367,6 +367,8 @@ static double exact_activation(double x, double up, enum activation_kind kind)
         return x / 2 * erfc(-x / sqrt(2)) * up;
     case ACTIVATION_GELU_TANH:
         return x / (1 + exp(-inner)) * up;
+    case ACTIVATION_SIGMOID:
+        return 1 / (1 + exp(-x)) * up;
     default: // ACTIVATION_SWIGLU_CLAMPED
         x = fmin(x, 7);
         return x / (1 + exp(-1.702 * x)) * (fmin(fmax(up, -7), 7) + 1);
@@ -390,7 +392,7 @@ static float *activation_arguments(float **memory)
 TEST(activations_are_near_double_precision)
 {
     static const enum activation_kind kinds[] = {ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_GELU_TANH,
-                                                 ACTIVATION_SWIGLU_CLAMPED};
+                                                 ACTIVATION_SIGMOID, ACTIVATION_SWIGLU_CLAMPED};
     uint64_t seed = random_seed(7);
     float *memory[3], *x = activation_arguments(&memory[0]),
                       *up = random_floats(N_ACTIVATED, &seed, &memory[1]),

@@ -204,7 +204,8 @@ TEST(fast_product_gives_plain_c_s_bytes_for_every_shape)
 {
     static const int row_counts[] = {ROW_COUNTS(1, 5, 33, 101), 0};
     static const int32_t outputs[] = {1, 15, 16, 17, 31, 32, 33, 64, 100};
-    static const int32_t inputs[][4] = {{1, 2, 33, 4160}, {32, 96, 1088, 4160}, {256, 768, 2304, 4352}};
+    static const int32_t inputs[][4] = {
+        {1, 2, 33, 4160}, {32, 96, 1088, 4160}, {64, 192, 1088, 4160}, {256, 768, 2304, 4352}};
     uint64_t seed = 3;
     for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
         uint32_t items = tensor_traits(*type)->block_items;
@@ -214,7 +215,8 @@ TEST(fast_product_gives_plain_c_s_bytes_for_every_shape)
                     compare_levels(*type, outputs[o],
                                    inputs[items == 1    ? 0
                                           : items == 32 ? 1
-                                                        : 2][i],
+                                          : items == 64 ? 2
+                                                        : 3][i],
                                    FILL_RANDOM, X_RANDOM, row_counts, &seed);
     }
 }

@@ -57,10 +57,16 @@ static void run_norm_layer_without_bias(const struct row_kernels *kernels, struc
 RUN_ACTIVATE(run_silu, ACTIVATION_SILU)
 RUN_ACTIVATE(run_gelu, ACTIVATION_GELU)
 RUN_ACTIVATE(run_gelu_tanh, ACTIVATION_GELU_TANH)
-RUN_ACTIVATE(run_gelu_half, ACTIVATION_GELU_HALF)
 RUN_ACTIVATE(run_relu_squared, ACTIVATION_RELU_SQUARED)
 RUN_ACTIVATE(run_swiglu_clamped, ACTIVATION_SWIGLU_CLAMPED)
 RUN_ACTIVATE(run_activate_sigmoid, ACTIVATION_SIGMOID)
+
+static const struct xielu bend = {0.8f, 0.9f, 0.5f, -1e-3f};
+
+static void run_xielu(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->xielu(rows->x + offset, n, &bend);
+}
 
 static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
@@ -153,13 +159,13 @@ static const struct row_call calls[] = {
     {"silu", run_silu, false},
     {"gelu", run_gelu, false},
     {"gelu_tanh", run_gelu_tanh, false},
-    {"gelu_half", run_gelu_half, false},
     {"relu_squared", run_relu_squared, false},
     {"swiglu_clamped", run_swiglu_clamped, false},
     {"sigmoid of a gate", run_activate_sigmoid, false},
     {"normalize_length", run_normalize_length, false},
     {"convolve_silu", run_convolve, false},
     {"delta_rule", run_delta_rule, false},
+    {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},
     {"scale", run_scale, false},
     {"scale_cap", run_scale_cap, false},
@@ -287,8 +293,9 @@ TEST(every_float_goes_the_same_way_through_exp_and_half)
         }
         for (int level = CPU_PLAIN + 1; level < CPU_LEVEL_COUNT; level++)
             for (int c = 0; c < N_CALLS; c++)
-                if (calls[c].run == run_silu || calls[c].run == run_gelu || calls[c].run == run_gelu_half ||
-                    calls[c].run == run_f16 || calls[c].run == run_i16 || calls[c].run == run_scale_cap)
+                if (calls[c].run == run_silu || calls[c].run == run_gelu || calls[c].run == run_gelu_tanh ||
+                    calls[c].run == run_xielu || calls[c].run == run_f16 || calls[c].run == run_i16 ||
+                    calls[c].run == run_scale_cap)
                     compare_call(&calls[c], &fast[level].rows, &input, n, 0);
     }
 }
@@ -411,7 +418,6 @@ static double exact_activation(enum activation_kind kind, double x)
     case ACTIVATION_GELU:
         return x * 0.5 * erfc(-x * 0.70710678118654752);
     case ACTIVATION_GELU_TANH:
-    case ACTIVATION_GELU_HALF:
         return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
     case ACTIVATION_RELU_SQUARED:
         return x > 0 ? x * x : 0;
@@ -419,6 +425,10 @@ static double exact_activation(enum activation_kind kind, double x)
         return fmin(x, 7) / (1 + exp(-1.702 * fmin(x, 7)));
     case ACTIVATION_SIGMOID:
         return 1 / (1 + exp(-x));
+    case ACTIVATION_XIELU:
+        return (double)bend.beta * x +
+               (x > 0 ? (double)bend.positive * x * x
+                      : (double)bend.negative * (expm1(fmin(x, (double)bend.epsilon)) - x));
     }
     return 0;
 }
@@ -427,14 +437,17 @@ TEST(activations_are_near_double_arithmetic)
 {
     struct cpu_kernels plain;
     cpu_kernels_init(&plain, CPU_PLAIN);
-    for (int kind = 0; kind < ACTIVATION_COUNT; kind++) {
+    for (int kind = 0; kind <= ACTIVATION_COUNT; kind++) {
         for (int i = -60000; i <= 60000; i++) {
             float x = (float)i / 4000, y;
-            plain.rows.activate[kind](&y, &x, NULL, 1);
+            y = x;
+            if (kind == ACTIVATION_XIELU)
+                plain.rows.xielu(&y, 1, &bend);
+            else
+                plain.rows.activate[kind](&y, &x, NULL, 1);
             double exact = exact_activation((enum activation_kind)kind, (double)x);
-            double tolerance = kind == ACTIVATION_GELU_HALF ? 2e-3 : 6e-7;
             // Relative to the result where it matters, to x in the far tail.
-            if (fabs((double)y - exact) > tolerance * (fabs(exact) + 0.1 * fabs((double)x) + 1e-30))
+            if (fabs((double)y - exact) > 6e-7 * (fabs(exact) + 0.1 * fabs((double)x) + 1e-30))
                 fail_msg("activation %d of %g: %g, exactly %g", kind, (double)x, (double)y, exact);
         }
     }

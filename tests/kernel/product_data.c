@@ -9,11 +9,11 @@
 #endif
 
 const enum tensor_type product_types[] = {
-    TENSOR_F32,    TENSOR_F16,    TENSOR_BF16,       TENSOR_Q8_0,  TENSOR_Q4_0,  TENSOR_Q4_1,
-    TENSOR_Q5_0,   TENSOR_Q5_1,   TENSOR_Q2_K,       TENSOR_Q3_K,  TENSOR_Q4_K,  TENSOR_Q5_K,
-    TENSOR_Q6_K,   TENSOR_IQ4_NL, TENSOR_IQ4_XS,     TENSOR_MXFP4, TENSOR_NVFP4, TENSOR_IQ2_XXS,
-    TENSOR_IQ2_XS, TENSOR_IQ2_S,  TENSOR_IQ3_XXS,    TENSOR_IQ3_S, TENSOR_IQ1_S, TENSOR_IQ1_M,
-    TENSOR_TQ1_0,  TENSOR_TQ2_0,  TENSOR_TYPE_COUNT,
+    TENSOR_F32,    TENSOR_F16,    TENSOR_BF16,    TENSOR_Q8_0,  TENSOR_Q4_0,    TENSOR_Q4_1,
+    TENSOR_Q5_0,   TENSOR_Q5_1,   TENSOR_Q2_K,    TENSOR_Q3_K,  TENSOR_Q4_K,    TENSOR_Q5_K,
+    TENSOR_Q6_K,   TENSOR_IQ4_NL, TENSOR_IQ4_XS,  TENSOR_MXFP4, TENSOR_NVFP4,   TENSOR_IQ2_XXS,
+    TENSOR_IQ2_XS, TENSOR_IQ2_S,  TENSOR_IQ3_XXS, TENSOR_IQ3_S, TENSOR_IQ1_S,   TENSOR_IQ1_M,
+    TENSOR_TQ1_0,  TENSOR_TQ2_0,  TENSOR_U4_32,   TENSOR_U4_64, TENSOR_F8_E4M3, TENSOR_TYPE_COUNT,
 };
 
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
@@ -81,6 +81,8 @@ static void scale_offsets(enum tensor_type type, int offsets[2])
     case TENSOR_IQ3_XXS:
     case TENSOR_IQ3_S:
     case TENSOR_IQ1_S:
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
         offsets[0] = 0;
         break;
     case TENSOR_TQ1_0:
@@ -171,6 +173,13 @@ struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n
                         : fill == FILL_HUGE   ? 220
                         : fill == FILL_TINY   ? (uint8_t)(random_bits(state) % 3)
                                               : 120;
+        if (type == TENSOR_F8_E4M3) {
+            fill_float(bytes + at, TENSOR_F32, fill, state);
+            for (uint32_t i = 4; i < traits->block_bytes && fill != FILL_INFINITE; i++)
+                bytes[at + i] -= (bytes[at + i] & 0x7F) == 0x7F; // no NaN
+        }
+        if (type == TENSOR_U4_32 || type == TENSOR_U4_64)
+            bytes[at + 2] &= 15;
         if (type == TENSOR_IQ1_M)
             put_iq1_m_scale(bytes + at, random_half(fill, state));
         for (int s = 0; s < 2 && offsets[s] >= 0; s++) {

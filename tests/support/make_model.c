@@ -39,6 +39,62 @@ static bool is_of(const struct maker *maker, const char *families)
     return strstr(list, padded) != NULL;
 }
 
+// What the models of a family have besides Llama's; older families are listed by name where they differ.
+enum made_trait {
+    HEAD_LENGTHS = 1 << 0, // the keys of a head's dims
+    WINDOWED = 1 << 1,
+    SPARSE = 1 << 2, // experts in all layers
+    ROUTED = 1 << 3, // the keys of routing, with a dense first layer
+    EXPERT_WIDTH = 1 << 4,
+    SHARED = 1 << 5,
+    PICK_BIAS = 1 << 6,
+    HEAD_NORMS = 1 << 7,
+    FULL_NORMS = 1 << 8, // over the full width
+    LAYER_NORMS = 1 << 9,
+    PLAIN_MLP = 1 << 10,
+    ONLY_POST_NORMS = 1 << 11,
+    BIASED = 1 << 12, // queries, keys and values
+    LATENT = 1 << 13,
+    COMPRESSED = 1 << 14, // the queries of latent attention
+    MADE_XIELU = 1 << 15,
+    BOTH_NORMS = 1 << 16,  // before and after
+    OUTPUT_GATE = 1 << 17, // of attention
+    INTERLEAVED = 1 << 18, // experts, with a shared one, in every second layer
+};
+
+static const struct {
+    const char *family;
+    int traits;
+} made_families[] = {
+    {"internlm2", 0},
+    {"qwen2vl", BIASED},
+    {"qwen3vl", HEAD_LENGTHS | HEAD_NORMS},
+    {"qwen3vlmoe", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH},
+    {"phimoe", LAYER_NORMS | SPARSE},
+    {"exaone4", HEAD_LENGTHS | HEAD_NORMS | ONLY_POST_NORMS | WINDOWED},
+    {"hunyuan-dense", HEAD_LENGTHS | HEAD_NORMS},
+    {"hunyuan-moe", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | SHARED},
+    {"minimax-m2", HEAD_LENGTHS | FULL_NORMS | SPARSE | EXPERT_WIDTH | PICK_BIAS},
+    {"ernie4_5-moe", SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
+    {"olmoe", FULL_NORMS | SPARSE},
+    {"nemotron", LAYER_NORMS | PLAIN_MLP},
+    {"minicpm3", LATENT | COMPRESSED},
+    {"arcee", PLAIN_MLP},
+    {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
+    {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
+                  PICK_BIAS | WINDOWED},
+    {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
+};
+
+// Any of several.
+static bool has_trait(const struct maker *maker, int trait)
+{
+    for (size_t i = 0; i < sizeof made_families / sizeof *made_families; i++)
+        if (strcmp(made_families[i].family, maker->recipe.family) == 0)
+            return (made_families[i].traits & trait) != 0;
+    return false;
+}
+
 // --- Key-values ---
 
 static bool replaced(const struct maker *maker, const char *key)
@@ -87,7 +143,9 @@ static void add_string(struct maker *maker, const char *key, const char *string)
 
 static int32_t expert_width(const struct maker *maker)
 {
-    return is_of(maker, "mixtral granitemoe") ? maker->recipe.n_ff : maker->recipe.n_ff / 2;
+    return is_of(maker, "mixtral granitemoe") || (has_trait(maker, SPARSE) && !has_trait(maker, EXPERT_WIDTH))
+               ? maker->recipe.n_ff
+               : maker->recipe.n_ff / 2;
 }
 
 enum {
@@ -120,7 +178,7 @@ static void add_latent_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     add_key(maker, "attention.kv_lora_rank", GGUF_U32, MADE_LATENT);
-    if (r->larger)
+    if (r->larger || has_trait(maker, COMPRESSED))
         add_key(maker, "attention.q_lora_rank", GGUF_U32, MADE_QUERY_LATENT);
     add_key(maker, "attention.key_length", GGUF_U32,
             r->split ? MADE_LATENT + MADE_ROPE_DIMS : maker->head_dim);
@@ -162,23 +220,47 @@ static void add_scaling_keys(struct maker *maker)
     }
 }
 
+static void add_xielu_keys(struct maker *maker)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    static const float first[] = {0.2f, -0.9f, 0.5f, -1e-3f};
+    for (int i = 0; i < 4; i++) {
+        put_key_array(&maker->keys, keys[i], GGUF_F32, (uint64_t)maker->recipe.n_layers);
+        for (int32_t layer = 0; layer < maker->recipe.n_layers; layer++)
+            put_float(&maker->keys, first[i] * (1.0f + 0.25f * (float)layer));
+        maker->n_keys++;
+    }
+}
+
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     if (is_of(maker, RECURRENT_FAMILIES))
         add_delta_keys(maker);
     if (is_of(maker,
-              "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " RECURRENT_FAMILIES)) {
+              "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " RECURRENT_FAMILIES) ||
+        has_trait(maker, HEAD_LENGTHS)) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
     }
-    if (is_of(maker, "deepseek2"))
+    if (is_of(maker, "deepseek2") || has_trait(maker, LATENT))
         add_latent_keys(maker);
     if (is_of(maker, "deepseek2 glm4moe dots1"))
         add_routing_keys(maker);
+    if (has_trait(maker, MADE_XIELU))
+        add_xielu_keys(maker);
+    if (has_trait(maker, INTERLEAVED)) {
+        add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
+        add_key(maker, "attention.temperature_length", GGUF_U32, 10);
+    }
+    if (has_trait(maker, ROUTED))
+        add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
+    if (has_trait(maker, SHARED))
+        add_key(maker, "expert_shared_count", GGUF_U32, 2);
     if (is_of(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
         add_scaling_keys(maker);
-    if (is_of(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is_of(maker, "olmo2") && r->larger))
+    if (is_of(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is_of(maker, "olmo2") && r->larger) ||
+        has_trait(maker, WINDOWED))
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
     if (is_of(maker, "gemma2")) {
         add_key(maker, "attn_logit_softcapping", GGUF_F32, 50.0);
@@ -196,11 +278,12 @@ static void add_family_keys(struct maker *maker)
     }
     if (is_of(maker, "command-r cohere2"))
         add_key(maker, "logit_scale", GGUF_F32, 0.25);
-    if (is_of(maker, EXPERT_FAMILIES)) {
+    if (is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"))
+    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe") ||
+        has_trait(maker, EXPERT_WIDTH))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
     if (is_of(maker, "qwen2moe qwen3next qwen35moe"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
@@ -222,9 +305,9 @@ static void add_keys(struct maker *maker)
     if (!is_of(maker, "gpt2 bloom")) {
         int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " RECURRENT_FAMILIES)
                              ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe") ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2")    ? MADE_ROPE_DIMS
-                                                        : maker->head_dim;
+                         : is_of(maker, "glm4 glm4moe")       ? maker->head_dim / 2
+                         : is_of(maker, "deepseek2 minicpm3") ? MADE_ROPE_DIMS
+                                                              : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
@@ -387,7 +470,7 @@ static void add_latent_attention(struct maker *maker, const char *prefix)
     const struct model_recipe *r = &maker->recipe;
     int32_t heads = r->n_heads, key = maker->head_dim - MADE_ROPE_DIMS, n_embd = r->n_embd;
     add_norm(maker, prefix, "attn_norm", n_embd);
-    if (r->larger) {
+    if (r->larger || has_trait(maker, COMPRESSED)) {
         add_matrix(maker, prefix, "attn_q_a", MADE_QUERY_LATENT, n_embd, false);
         add_norm(maker, prefix, "attn_q_a_norm", MADE_QUERY_LATENT);
         add_matrix(maker, prefix, "attn_q_b", heads * maker->head_dim, MADE_QUERY_LATENT, false);
@@ -433,19 +516,20 @@ static void add_delta(struct maker *maker, const char *prefix)
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is_of(maker, "deepseek2")) {
+    if (is_of(maker, "deepseek2") || has_trait(maker, LATENT)) {
         add_latent_attention(maker, prefix);
         return;
     }
     bool gated = is_of(maker, RECURRENT_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
-    bool full_norm = is_of(maker, "olmo2"),
-         bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe");
-    if (!full_norm)
+    bool full_norm = is_of(maker, "olmo2") || has_trait(maker, FULL_NORMS),
+         bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe") ||
+                has_trait(maker, BIASED);
+    if (!is_of(maker, "olmo2") && !has_trait(maker, ONLY_POST_NORMS))
         add_norm(maker, prefix, "attn_norm", r->n_embd);
     if (is_of(maker, "falcon") && r->larger)
         add_norm(maker, prefix, "attn_norm_2", r->n_embd);
-    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom")) {
+    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom internlm2")) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
         add_matrix(maker, prefix, "attn_q", gated ? 2 * q : q, r->n_embd, bias);
@@ -453,7 +537,7 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_matrix(maker, prefix, "attn_v", kv, r->n_embd, bias);
     }
     if (full_norm || gated || is_of(maker, "qwen3 qwen3moe gemma3 dots1") ||
-        (is_of(maker, "glm4moe") && r->larger)) {
+        (is_of(maker, "glm4moe") && r->larger) || has_trait(maker, HEAD_NORMS)) {
         add_norm(maker, prefix, "attn_q_norm", full_norm ? q : d);
         add_norm(maker, prefix, "attn_k_norm", full_norm ? kv : d);
     }
@@ -461,11 +545,13 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_head_norms(maker, prefix, "attn_q_norm", r->n_heads);
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
+    if (has_trait(maker, OUTPUT_GATE))
+        add_matrix(maker, prefix, "attn_gate", q, r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q,
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
     if (is_of(maker, "gpt-oss"))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
-    if (is_of(maker, "gemma2 gemma3 olmo2 glm4"))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
 }
 
@@ -488,12 +574,13 @@ static void add_experts(struct maker *maker, const char *prefix)
             add_tensor(maker, whole, MADE_BIAS, i == 2 ? n_embd : n_ff, n, 1);
         }
     }
-    if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger))
+    if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger) ||
+        has_trait(maker, PICK_BIAS))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
     bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe");
-    if (!gated && !is_of(maker, "deepseek2 glm4moe dots1"))
+    if (!gated && !is_of(maker, "deepseek2 glm4moe dots1") && !has_trait(maker, SHARED | INTERLEAVED))
         return;
-    int32_t n_shared = gated ? r->n_ff : 2 * expert_width(maker);
+    int32_t n_shared = gated ? r->n_ff : (has_trait(maker, INTERLEAVED) ? 1 : 2) * expert_width(maker);
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
     if (gated)
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
@@ -505,14 +592,17 @@ static void add_experts(struct maker *maker, const char *prefix)
 static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
-    bool gated = !maker->layer_norm || is_of(maker, "stablelm command-r cohere2");
-    bool bias = !gated && !is_of(maker, "falcon");
+    bool gated =
+        (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
+    bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker, "gpt-oss glm4moe seed_oss " RECURRENT_FAMILIES))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
-    else if (!is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
+    else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, "phi2 falcon olmo2 command-r cohere2") &&
+             !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
-    bool dense = layer == 0 && is_of(maker, "deepseek2 glm4moe dots1");
-    if (is_of(maker, EXPERT_FAMILIES) && !dense) {
+    bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
+    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0);
+    if ((is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) && !dense) {
         add_experts(maker, prefix);
     } else {
         bool fused = is_of(maker, "phi3 glm4");
@@ -521,7 +611,7 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
     }
-    if (is_of(maker, "gemma2 gemma3 olmo2 glm4"))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 
@@ -765,7 +855,9 @@ static void fill_recipe(struct maker *maker)
     r->tied = r->tied || is_of(maker, "gemma gemma2 gemma3 command-r cohere2");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
-    maker->layer_norm = is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2");
+    maker->layer_norm =
+        is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2") ||
+        has_trait(maker, LAYER_NORMS);
 }
 
 void make_model(const char *path, const struct model_recipe *recipe)

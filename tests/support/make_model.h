@@ -6,7 +6,7 @@
 
 #include "engine/file/gguf.h"
 
-enum { MADE_KEYS_MAX = 8 };
+enum { MADE_KEYS_MAX = 32 };
 
 // A key-value to add, or to put in place of the recipe's own.
 struct made_key {

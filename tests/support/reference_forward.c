@@ -12,14 +12,12 @@ struct reference {
     char family[32];
     int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
         n_experts_used, window, n_context;
-    bool layer_norm, parallel;
+    bool layer_norm, parallel, exact_gelu;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
         logit_cap;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
-    int n_dense; // first layers without experts
-    int n;       // positions
-    bool half_gelu;
+    int n; // positions
 };
 
 static void give_up(const char *what)
@@ -53,6 +51,18 @@ static double number_of_key(const struct reference *r, const char *suffix, doubl
     if (gguf_bool(r->gguf, name, &boolean, &found, &error) == STATUS_OK)
         return boolean;
     return otherwise;
+}
+
+static bool is_key(const struct reference *r, const char *suffix, const char *value, bool otherwise)
+{
+    char name[128];
+    struct error error;
+    struct text text = {0};
+    bool found = false;
+    snprintf(name, sizeof name, "%s.%s", r->family, suffix);
+    if (gguf_text(r->gguf, name, &text, &found, &error) != STATUS_OK)
+        give_up(error.text);
+    return found ? text_equals_string(text, value) : otherwise;
 }
 
 // A whole tensor as doubles, or NULL; free() it.
@@ -130,6 +140,7 @@ static double *multiply(const struct reference *r, int layer, const char *name, 
 static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
                          int width, int n_weights)
 {
+    double epsilon = strstr(name, "_a_norm") ? 1e-6 : r->epsilon; // of latents
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
     snprintf(bias_name, sizeof bias_name, "%s.bias", name);
@@ -141,7 +152,7 @@ static void normalize_by(const struct reference *r, int layer, const char *name,
         for (int i = 0; i < width; i++)
             square += (x[i] - mean) * (x[i] - mean) / width;
         for (int i = 0; i < width; i++)
-            x[i] = (x[i] - mean) / sqrt(square + r->epsilon) * weight[v % n_weights * width + i] +
+            x[i] = (x[i] - mean) / sqrt(square + epsilon) * weight[v % n_weights * width + i] +
                    (bias ? bias[i] : 0.0);
     }
     free(weight);
@@ -171,7 +182,8 @@ static bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2}, {"gemma3", 6}, {"gpt-oss", 2}, {"cohere2", 4}, {"olmo2", 4}};
+    } patterns[] = {{"gemma2", 2}, {"gemma3", 6},  {"gpt-oss", 2}, {"cohere2", 4},
+                    {"olmo2", 4},  {"exaone4", 4}, {"afmoe", 4},   {"llama4", 4}};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
             return false;
@@ -181,7 +193,7 @@ static bool is_windowed(const struct reference *r, int layer)
 static bool is_rotated(const struct reference *r, int layer)
 {
     return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
-           !(is_of(r, "cohere2") && !is_windowed(r, layer));
+           !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
 }
 
 static double mscale(const struct reference *r, double m)
@@ -213,7 +225,8 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
                    const double *divisors, bool is_query)
 {
     bool halves =
-        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2");
+        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+        !is_of(r, "internlm2 ernie4_5-moe arcee llama4");
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)
@@ -230,15 +243,6 @@ static void rotate(const struct reference *r, double *x, int n_heads, int step, 
             }
 }
 
-// To 11 significant bits, fewer below 2^-14.
-static double round_to_half(double x)
-{
-    int exponent;
-    frexp(x, &exponent);
-    double step = ldexp(1.0, (exponent < -13 ? -13 : exponent) - 11);
-    return nearbyint(x / step) * step;
-}
-
 static double gelu(double x)
 {
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -246,8 +250,12 @@ static double gelu(double x)
 
 static double activate(const struct reference *r, double x)
 {
+    if (r->exact_gelu)
+        return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
-        return r->half_gelu && fabs(x) < 10.0 ? round_to_half(gelu(round_to_half(x))) : gelu(x);
+        return gelu(x);
+    if (is_of(r, "nemotron arcee"))
+        return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
 
@@ -284,6 +292,8 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
 {
     int kv_head = head / (r->n_heads / heads->n_kv);
     int first = is_windowed(r, layer) && p >= r->window ? p - r->window + 1 : 0;
+    if (is_windowed(r, layer) && is_of(r, "llama4"))
+        first = p - p % r->window; // windows do not slide
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
     for (int j = first; j <= p; j++) {
@@ -469,6 +479,22 @@ static double *split_gates(const struct reference *r, double **q)
     return gates;
 }
 
+// Where heads are rotated they are then normalized without weights; else late queries grow.
+static void finish_llama4(const struct reference *r, int layer, double *q, double *k)
+{
+    double length = number_of_key(r, "attention.temperature_length", 8192.0);
+    int d = r->head_dim, n_queries = r->n * r->n_heads;
+    for (int v = 0; v < n_queries + r->n * r->n_kv_heads; v++) {
+        bool is_query = v < n_queries;
+        double *head = is_query ? q + v * d : k + (v - n_queries) * d, square = 0.0;
+        double grown = is_query ? 1.0 + 0.1 * log(1.0 + floor((v / r->n_heads + 1) / length)) : 1.0;
+        for (int i = 0; i < d; i++)
+            square += head[i] * head[i] / d;
+        for (int i = 0; i < d; i++)
+            head[i] *= is_rotated(r, layer) ? 1.0 / sqrt(square + r->epsilon) : grown;
+    }
+}
+
 static double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
@@ -481,21 +507,33 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *q =
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
+    if (is_of(r, "afmoe"))
+        gates = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width);
+    for (int i = 0; is_of(r, "afmoe") && i < n * q_width; i++)
+        gates[i] = sigmoid(gates[i]);
     double *k =
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
-    bool full = is_of(r, "olmo2");
+    bool full = is_of(r, "olmo2 olmoe minimax-m2");
     bool each = is_of(r, "stablelm command-r");
-    normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
-                 each ? r->n_heads : 1);
-    normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads, full ? kv_width : r->head_dim,
-                 each ? r->n_kv_heads : 1);
-    if (is_rotated(r, layer)) {
+    bool after = is_of(r, "hunyuan-dense hunyuan-moe");
+    for (int turn = 0; turn < 2; turn++) {
+        if (after == (turn == 1)) {
+            normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
+                         each ? r->n_heads : 1);
+            normalize_by(r, layer, "attn_k_norm", k, full ? n : n * r->n_kv_heads,
+                         full ? kv_width : r->head_dim, each ? r->n_kv_heads : 1);
+            continue;
+        }
+        if (!is_rotated(r, layer))
+            continue;
         double base = is_of(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
+    if (is_of(r, "llama4"))
+        finish_llama4(r, layer, q, k);
     double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim, gates});
     free(gates);
     free(fused);
@@ -504,6 +542,22 @@ static double *attention(const struct reference *r, int layer, const double *x)
     free(k);
     free(v);
     return out;
+}
+
+// xIELU (arXiv:2411.13010).
+static double bend(const struct reference *r, int layer, double x)
+{
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    double items[4];
+    for (int i = 0; i < 4; i++) {
+        struct gguf_array array;
+        struct error error;
+        if (gguf_array(r->gguf, keys[i], &array, NULL, &error) != STATUS_OK)
+            give_up(error.text);
+        items[i] = gguf_array_number(&array, (size_t)layer);
+    }
+    double positive = log1p(exp(items[0])), negative = items[2] + log1p(exp(items[1]));
+    return items[2] * x + (x > 0.0 ? positive * x * x : negative * (expm1(fmin(x, items[3])) - x));
 }
 
 // Gated, fused or plain; of an expert when the matrices hold several.
@@ -517,7 +571,9 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
-        u[i] = plain ? activate(r, u[i]) : activate_gated(r, g[i], u[i]);
+        u[i] = is_of(r, "apertus") ? bend(r, layer, u[i])
+               : plain             ? activate(r, u[i])
+                                   : activate_gated(r, g[i], u[i]);
     double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
@@ -543,11 +599,35 @@ static void pick(double *choice, int n, int n_used, int *picked)
     }
 }
 
+// Sparse mixer (arXiv:2409.12136).
+static void mix_experts(const struct reference *r, double *route, int *chosen)
+{
+    double choice[64], weights[64];
+    memcpy(choice, route, (size_t)r->n_experts * sizeof *choice);
+    for (int i = 0; i < r->n_experts_used; i++) {
+        double copy[64], sum = 0.0;
+        memcpy(copy, choice, (size_t)r->n_experts * sizeof *copy);
+        pick(choice, r->n_experts, 1, &chosen[i]);
+        double largest = route[chosen[i]];
+        for (int e = 0; e < r->n_experts; e++)
+            if (copy[e] > -INFINITY && (largest - copy[e]) / fmax(fabs(copy[e]), largest) <= 0.02)
+                sum += exp(copy[e] - largest);
+        weights[i] = 1.0 / sum;
+    }
+    for (int i = 0; i < r->n_experts_used; i++)
+        route[chosen[i]] = weights[i];
+}
+
 // DeepSeek-V3 (arXiv:2412.19437, section 2.1.2): sigmoids, a bias for the choice alone, experts of the best
 // groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
 static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
 {
-    bool sigmoid = number_of_key(r, "expert_gating_func", is_of(r, "glm4moe") ? 2 : 1) == 2.0;
+    if (is_of(r, "phimoe")) {
+        mix_experts(r, route, chosen);
+        return;
+    }
+    bool sigmoid =
+        number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2 afmoe llama4") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -574,7 +654,8 @@ static void choose_experts(const struct reference *r, int layer, double *route, 
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized = number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1")) != 0.0;
+    bool normalized =
+        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -588,14 +669,19 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
     for (int p = 0; p < r->n; p++) {
         double *route = routes + p * r->n_experts;
         const double *row = x + p * r->n_embd;
+        double *weighed = copy_vector(row, (size_t)r->n_embd);
+        bool before = is_of(r, "llama4");
         int chosen[64];
         choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
-            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", row, 1, r->n_ff_expert,
-                            chosen[i]);
-            add_expert(out + p * r->n_embd, y, route[chosen[i]], r->n_embd);
+            for (int j = 0; j < r->n_embd && before; j++)
+                weighed[j] = row[j] * route[chosen[i]];
+            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
+                            r->n_ff_expert, chosen[i]);
+            add_expert(out + p * r->n_embd, y, before ? 1.0 : route[chosen[i]], r->n_embd);
             free(y);
         }
+        free(weighed);
         if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
@@ -618,7 +704,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
               r->n_embd);
     bool mixed = is_of(r, "qwen3next qwen35 qwen35moe");          // every fourth layer has attention
     bool as_post = mixed || is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is_of(r, "deepseek2")           ? latent_attention(r, layer, input)
+    double *branch = is_of(r, "deepseek2 minicpm3")  ? latent_attention(r, layer, input)
                      : mixed && (layer + 1) % 4 != 0 ? recurrent(r, layer, input)
                                                      : attention(r, layer, input);
     if (!as_post)
@@ -632,7 +718,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = r->n_experts && layer >= r->n_dense
+    branch = r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
                  ? compute_experts(r, layer, input)
                  : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
@@ -661,9 +747,8 @@ static void open_reference(struct reference *r, const char *path)
     r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
     r->n_ff_expert = (int)number_of_key(r, "expert_feed_forward_length", r->n_ff);
-    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length",
-                                        number_of_key(r, "expert_shared_count", 0) * r->n_ff_expert);
-    r->n_dense = (int)number_of_key(r, "leading_dense_block_count", 0);
+    double n_shared = is_of(r, "llama4") ? 1.0 : number_of_key(r, "expert_shared_count", 0);
+    r->n_ff_shared = (int)number_of_key(r, "expert_shared_feed_forward_length", n_shared * r->n_ff_expert);
     r->n_experts = (int)number_of_key(r, "expert_count", 0);
     r->n_experts_used = (int)number_of_key(r, "expert_used_count", 0);
     r->window = (int)number_of_key(r, "attention.sliding_window", 0);
@@ -680,25 +765,29 @@ static void open_reference(struct reference *r, const char *path)
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
     r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2")) { // the key holds a tenth of "mscale_all_dim"
+    if (is_of(r, "deepseek2 minicpm3")) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /
             sqrt(number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 1)));
     }
-    r->residual_scale = number_of_key(r, "residual_scale", 1.0);
-    r->embedding_scale =
-        number_of_key(r, "embedding_scale", is_of(r, "gemma gemma2 gemma3") ? sqrt(r->n_embd) : 1.0);
-    r->logit_scale = number_of_key(r, "logit_scale", 1.0);
-    if (is_of(r, "granite granitemoe"))
+    bool mini = is_of(r, "minicpm3");
+    r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
+    r->embedding_scale = number_of_key(r, "embedding_scale",
+                                       is_of(r, "gemma gemma2 gemma3 afmoe") ? sqrt(r->n_embd)
+                                       : mini                                ? 12.0
+                                                                             : 1.0);
+    r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
+    r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
+    if (is_of(r, "granite granitemoe minicpm3"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
 }
 
-static void run_model(const char *path, bool half_gelu, const int32_t *ids, int32_t n_ids, double *logits)
+void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids, .half_gelu = half_gelu};
+    struct reference r = {.n = n_ids};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -723,14 +812,4 @@ static void run_model(const char *path, bool half_gelu, const int32_t *ids, int3
     free(positions);
     free(x);
     gguf_close(r.gguf);
-}
-
-void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
-{
-    run_model(path, false, ids, n_ids, logits);
-}
-
-void reference_logits_half_gelu(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
-{
-    run_model(path, true, ids, n_ids, logits);
 }

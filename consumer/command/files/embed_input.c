@@ -1,109 +1,124 @@
 #include "consumer/command/files/embed_input.h"
 
-#include "consumer/command/files/embed_line.h"
 #include "schemas/value.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-struct text embed_input_without_mark(struct text line)
-{
-    static const char mark[] = "\xEF\xBB\xBF";
-    bool has_mark = line.size >= 3 && memcmp(line.data, mark, 3) == 0;
-    return has_mark ? (struct text){line.data + 3, line.size - 3} : line;
-}
-
-enum embed_lines embed_input_of_line(struct text line)
+static enum embed_lines kind_of_line(struct text line)
 {
     struct arena arena = {0};
     struct error error;
     struct value value;
-    enum embed_lines lines = EMBED_LINES_TEXT;
+    enum embed_lines kind = EMBED_LINES_TEXT;
     struct text trimmed = text_trim(line);
     if (!trimmed.size)
         return EMBED_LINES_UNKNOWN;
     if (trimmed.data[0] == '{')
-        lines = EMBED_LINES_OBJECTS; // an invalid object is an error of its line
+        kind = EMBED_LINES_OBJECTS; // an invalid object is an error of its line
     else if (trimmed.data[0] == '"' && json_decode(trimmed, &arena, &value, &error) == STATUS_OK)
-        lines = EMBED_LINES_STRINGS;
+        kind = EMBED_LINES_STRINGS;
     arena_finish(&arena);
-    return lines;
+    return kind;
 }
 
-// The name of the file that standard input was opened from; NULL: unknown.
-static const char *find_name(FILE *file, char *path, size_t size)
-{
-    char link[64];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(file));
-    ssize_t n = readlink(link, path, size - 1);
-    if (n <= 0)
-        return NULL;
-    path[n] = '\0';
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
+// ---- tables ----
 
 static bool is_table(const char *name)
 {
-    static const char *const endings[] = {".csv", ".tsv", ".parquet"};
-    const char *dot = name ? strrchr(name, '.') : NULL;
-    for (size_t i = 0; dot && i < sizeof endings / sizeof *endings; i++)
-        if (strcasecmp(dot, endings[i]) == 0)
+    static const char *const endings[] = {".csv", ".tsv", ".parquet", ".csv.gz", ".tsv.gz"};
+    size_t length = strlen(name);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t n = strlen(endings[i]);
+        if (length >= n && strcasecmp(name + length - n, endings[i]) == 0)
             return true;
+    }
     return false;
 }
 
-static bool is_parquet(FILE *file)
+// The name of the file that standard input was opened from is known where /proc is.
+static enum status refuse_table(struct error *error)
 {
-    char magic[4] = "";
-    size_t n = fread(magic, 1, sizeof magic, file);
-    return n == sizeof magic && memcmp(magic, "PAR1", 4) == 0;
-}
-
-// Scans until the format is known. After a first JSON string every later line must be a string or an object,
-// else all lines are text; any other first line decides at once.
-static enum embed_lines scan(FILE *file)
-{
-    enum embed_lines lines = EMBED_LINES_UNKNOWN;
-    char *buffer = NULL;
-    size_t capacity = 0;
-    bool is_first = true;
-    for (ssize_t size; (lines == EMBED_LINES_UNKNOWN || lines == EMBED_LINES_STRINGS) &&
-                       (size = getline(&buffer, &capacity, file)) >= 0;
-         is_first = false) {
-        struct text line = {buffer, (size_t)size};
-        enum embed_lines one = embed_input_of_line(is_first ? embed_input_without_mark(line) : line);
-        if (one == EMBED_LINES_UNKNOWN || (lines == EMBED_LINES_STRINGS && one == EMBED_LINES_OBJECTS))
-            continue;
-        lines = one;
-    }
-    free(buffer);
-    return lines;
-}
-
-enum status embed_input_find(FILE *file, bool plain_text, enum embed_lines *lines, struct error *error)
-{
-    char path[4096];
-    struct stat information;
-    *lines = plain_text ? EMBED_LINES_TEXT : EMBED_LINES_UNKNOWN;
-    if (fstat(fileno(file), &information) != 0 || !S_ISREG(information.st_mode))
+    char path[4096] = "";
+    ssize_t n = readlink("/proc/self/fd/0", path, sizeof path - 1);
+    const char *slash = n > 0 ? strrchr(path, '/') : NULL; // of a pipe: "pipe:[4711]"
+    if (!slash || !is_table(slash + 1))
         return STATUS_OK;
-    const char *name = find_name(file, path, sizeof path);
-    off_t start = ftello(file);
-    bool is_binary = is_parquet(file);
-    if (is_binary || (is_table(name) && !plain_text))
-        return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "standard input is \"%s\", a table: expected lines of text or JSON; %s",
-                         name ? name : "a file",
-                         is_binary ? "convert the column to lines of {\"text\": ...}"
-                                   : "give the column's texts, or --plain-text to take whole lines as texts");
-    if (fseeko(file, start, SEEK_SET) == 0 && !plain_text)
-        *lines = scan(file);
-    if (fseeko(file, start, SEEK_SET) != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "standard input: seeking: %s", strerror(errno));
-    return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "standard input is \"%s\", a table: expected lines of text or JSON; give the column's "
+                     "texts, or --plain-text to take whole lines as texts",
+                     slash + 1);
+}
+
+// ---- lines ----
+
+// After a first JSON string every later line must be a string or an object, else all lines are text.
+static void add_kind(struct embed_input *input, struct text line)
+{
+    if (input->kind == EMBED_LINES_TEXT || input->kind == EMBED_LINES_OBJECTS)
+        return;
+    enum embed_lines one = kind_of_line(line);
+    if (one != EMBED_LINES_UNKNOWN && !(input->kind == EMBED_LINES_STRINGS && one == EMBED_LINES_OBJECTS))
+        input->kind = one;
+}
+
+static enum status refuse_line(const struct embed_input *input, int64_t number, bool has_nul,
+                               struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: line %lld: expected text in UTF-8, got %s",
+                     input->source.name, (long long)number,
+                     has_nul ? "a byte 0 (UTF-16, or no text)" : "other bytes (Latin-1?)");
+}
+
+// Reads all lines; of JSON lines of objects only the first, since their faults are of each line.
+static enum status scan(struct embed_input *input, struct error *error)
+{
+    struct text line;
+    int64_t n_bad = 0; // first line that is no text
+    bool has_nul = false;
+    enum status status;
+    while ((status = embed_input_next(input, &line, error)) == STATUS_OK && line.data) {
+        add_kind(input, line);
+        if (input->kind == EMBED_LINES_OBJECTS)
+            break;
+        bool nul = memchr(line.data, 0, line.size) != NULL;
+        if (!n_bad && line.size <= JOB_RECORD_BYTES_MAX && (nul || !utf8_valid(line.data, line.size))) {
+            n_bad = input->lines.number;
+            has_nul = nul;
+        }
+        if (n_bad && input->kind == EMBED_LINES_TEXT)
+            return refuse_line(input, n_bad, has_nul, error);
+    }
+    if (input->kind == EMBED_LINES_UNKNOWN)
+        input->kind = EMBED_LINES_TEXT;
+    return status == STATUS_OK ? input_lines_rewind(&input->lines, error) : status;
+}
+
+enum status embed_input_open(struct embed_input *input, bool plain_text, struct error *error)
+{
+    *input = (struct embed_input){.kind = plain_text ? EMBED_LINES_TEXT : EMBED_LINES_UNKNOWN};
+    enum status status = plain_text ? STATUS_OK : refuse_table(error);
+    if (status == STATUS_OK)
+        status = input_source_open(&input->source, "-", error);
+    if (status == STATUS_OK)
+        status = input_lines_open(&input->lines, &input->source, error);
+    return status == STATUS_OK ? scan(input, error) : status;
+}
+
+void embed_input_close(struct embed_input *input)
+{
+    input_lines_close(&input->lines);
+    if (input->source.name)
+        input_source_close(&input->source);
+    *input = (struct embed_input){0};
+}
+
+enum status embed_input_next(struct embed_input *input, struct text *line, struct error *error)
+{
+    enum status status = input_lines_next(&input->lines, line, error);
+    while (status == STATUS_OK && line->size > 0 && line->data[line->size - 1] == '\r')
+        line->size--;
+    return status;
 }

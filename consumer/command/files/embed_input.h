@@ -1,27 +1,30 @@
-// Detects the format of sheaf embed's standard input: lines of text, or JSON lines (embed_line.h).
+// Standard input of sheaf embed: lines of text, or JSON lines (embed_line.h). Opening reads all of it, a pipe
+// into a temporary file, so that the format and faults are known before a model computes anything.
 //
 // Lines are JSON if the first non-blank line starts with { or if every line is a JSON string or object.
-// Otherwise every line is a text, whatever its first character: a review may start with a quotation mark. A
-// pipe cannot be read twice, so there the first non-blank line decides.
+// Otherwise every line is a text, whatever its first character: a review may start with a quotation mark.
+// Thread: main.
 #pragma once
 
-#include "schemas/base/error.h"
-#include "schemas/base/text.h"
-
-#include <stdio.h>
+#include "consumer/command/files/input_lines.h"
 
 enum embed_lines {
-    EMBED_LINES_UNKNOWN, // decided by the first non-blank line
+    EMBED_LINES_UNKNOWN, // only blank lines so far
     EMBED_LINES_TEXT,
     EMBED_LINES_STRINGS, // JSON strings, no object so far
     EMBED_LINES_OBJECTS,
 };
 
-// Scans a regular file and seeks back to where it was. STATUS_REFUSE: the file is a table, by its name or its
-// first bytes; plain_text allows a table's name.
-enum status embed_input_find(FILE *file, bool plain_text, enum embed_lines *lines,
-                             struct error *error) WARN_UNUSED;
-// The format that a first line decides; UNKNOWN: the line is blank.
-enum embed_lines embed_input_of_line(struct text line);
-// The line without the byte order mark that some programs write at the start of a file.
-struct text embed_input_without_mark(struct text first_line);
+struct embed_input {
+    struct input_source source;
+    struct input_lines lines;
+    enum embed_lines kind; // never UNKNOWN once it is open
+};
+
+// plain_text: the lines are texts, of a table too. STATUS_REFUSE: a table by its name; as for
+// input_source_open and input_lines_next; a text that is not UTF-8 or has a NUL, with its line number.
+enum status embed_input_open(struct embed_input *input, bool plain_text, struct error *error) WARN_UNUSED;
+void embed_input_close(struct embed_input *input);
+// The next line without its line end; valid until the next call. data NULL: the end. A line of more than
+// JOB_RECORD_BYTES_MAX bytes is cut after one more (input->lines.line_bytes has its size).
+enum status embed_input_next(struct embed_input *input, struct text *line, struct error *error) WARN_UNUSED;

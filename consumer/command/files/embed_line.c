@@ -3,13 +3,6 @@
 #include "schemas/job.h"
 #include "schemas/value.h"
 
-struct text embed_line_trim(struct text line)
-{
-    while (line.size > 0 && (line.data[line.size - 1] == '\n' || line.data[line.size - 1] == '\r'))
-        line.size--;
-    return line;
-}
-
 static enum status add_id(const struct value *object, const char *name, struct buffer *ids,
                           struct error *error)
 {

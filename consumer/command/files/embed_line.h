@@ -12,9 +12,7 @@
 #include "schemas/base/error.h"
 #include "schemas/base/text.h"
 
-// The line without line feeds and carriage returns at its end.
-struct text embed_line_trim(struct text line);
-// `line` must be trimmed. *text points into `line` or the arena. Appends the ids of the line to `ids` as
+// `line` has no line end. *text points into `line` or the arena. Appends the ids of the line to `ids` as
 // members of an object, spelled as in the line and each followed by a comma, as "id":"doc-7","custom_id":7,
 // for the line above. STATUS_REJECT: the line is at fault; the ids read before the fault are appended. Other
 // errors: ERROR_OUT_OF_MEMORY.

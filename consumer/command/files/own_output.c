@@ -2,6 +2,7 @@
 
 #include "schemas/base/file.h"
 #include "store/outputs.h"
+#include "store/table_insert.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +14,18 @@
 
 enum { PIECE_BYTES = 65536 };
 
+struct place {
+    struct file_place file;
+    char key[2 * PATH_MAX]; // in the store: the file's path, or of a table "PATH#TABLE"
+};
+
 // Resolves the path. False: there is no path, or it is a stream.
-static bool find_place(const char *path, struct file_place *place)
+static bool find_place(const char *path, const char *table, struct place *place)
 {
-    return path && !file_is_stream(path) && file_follow(path, place);
+    if (!path || file_is_stream(path) || !file_follow(path, &place->file))
+        return false;
+    snprintf(place->key, sizeof place->key, "%s%s%s", place->file.path, table ? "#" : "", table ? table : "");
+    return true;
 }
 
 static enum status fail(const char *path, struct error *error)
@@ -48,21 +57,39 @@ static enum status digest_file(const char *path, struct digest *digest, struct e
     return status;
 }
 
-enum status own_output_check(struct store *store, struct text dataset, const char *path, bool may_overwrite,
-                             struct error *error)
+static enum status digest_output(const struct place *place, const char *table, struct digest *digest,
+                                 struct error *error)
 {
-    struct file_place place;
+    return table ? table_insert_digest(place->file.path, table, digest, error)
+                 : digest_file(place->file.path, digest, error);
+}
+
+enum status own_output_check(struct store *store, struct text dataset, const char *path, const char *table,
+                             bool may_overwrite, struct error *error)
+{
+    struct place place;
     struct stat about;
     struct written_output output;
-    if (may_overwrite || !find_place(path, &place) || stat(place.path, &about) != 0 || about.st_size == 0)
+    if (may_overwrite || !find_place(path, table, &place) || stat(place.file.path, &about) != 0 ||
+        about.st_size == 0)
         return STATUS_OK;
-    enum status status = store_output_find(store, dataset, place.path, &output, error);
-    if (status != STATUS_OK || output.is_found)
+    enum status status = store_output_find(store, dataset, place.key, &output, error);
+    if (status != STATUS_OK || (table && !output.is_found))
+        return status;
+    if (!output.is_found)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s exists, and was not written for dataset %.*s of %s: give another name, or"
+                         " --overwrite",
+                         path, (int)dataset.size, dataset.data, store_path(store));
+    if (!digest_is_set(&output.digest))
+        return STATUS_OK; // a command was killed between own_output_claim and own_output_note
+    struct digest digest;
+    status = digest_output(&place, table, &digest, error);
+    if (status != STATUS_OK || digest_equal(&digest, &output.digest) || (table && !digest_is_set(&digest)))
         return status;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s exists, and was not written for dataset %.*s of %s: give another name, or"
-                     " --overwrite",
-                     path, (int)dataset.size, dataset.data, store_path(store));
+                     "%s%s%s was changed after dataset %.*s wrote it: give another name, or --overwrite",
+                     path, table ? ", table " : "", table ? table : "", (int)dataset.size, dataset.data);
 }
 
 // Whether `old` is a subsequence of the lines of `new`.
@@ -104,41 +131,54 @@ enum status own_output_check_lines(const struct output_file *written, const char
                      written->name, lines);
 }
 
-enum status own_output_claim(struct store *store, struct text dataset, const char *path, struct error *error)
+enum status own_output_claim(struct store *store, struct text dataset, const char *path, const char *table,
+                             struct error *error)
 {
     static const struct digest none;
-    struct file_place place;
-    struct written_output output;
-    if (store_is_read_only(store) || !find_place(path, &place))
+    struct place place;
+    if (store_is_read_only(store) || !find_place(path, table, &place))
         return STATUS_OK;
-    enum status status = store_output_find(store, dataset, place.path, &output, error);
-    return status == STATUS_OK && !output.is_found
-               ? store_output_written(store, dataset, place.path, &none, error)
-               : status;
+    return store_output_written(store, dataset, place.key, &none, error);
 }
 
-enum status own_output_note(struct store *store, struct text dataset, const char *path, struct error *error)
+enum status own_output_note(struct store *store, struct text dataset, const char *path, const char *table,
+                            struct error *error)
 {
-    struct file_place place;
+    struct place place;
     struct digest digest;
-    if (store_is_read_only(store) || !find_place(path, &place))
+    if (store_is_read_only(store) || !find_place(path, table, &place))
         return STATUS_OK;
-    enum status status = digest_file(place.path, &digest, error);
-    return status == STATUS_OK ? store_output_written(store, dataset, place.path, &digest, error) : status;
+    enum status status = digest_output(&place, table, &digest, error);
+    return status == STATUS_OK ? store_output_written(store, dataset, place.key, &digest, error) : status;
+}
+
+enum status own_output_complete(struct store *store, struct text dataset, const char *const paths[2],
+                                bool may_overwrite, struct output *output, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_check(store, dataset, paths[i], NULL, may_overwrite, error);
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_claim(store, dataset, paths[i], NULL, error);
+    if (status == STATUS_OK)
+        status = output_complete(output, error);
+    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
+        status = own_output_note(store, dataset, paths[i], NULL, error);
+    return status;
 }
 
 enum status own_output_is_unchanged(struct store *store, struct text dataset, const char *path,
                                     bool *is_unchanged, struct error *error)
 {
-    struct file_place place;
+    struct place place;
     struct digest digest;
     struct written_output output;
     *is_unchanged = !path;
-    if (!find_place(path, &place) || access(place.path, R_OK) != 0)
+    if (!find_place(path, NULL, &place) || access(place.file.path, R_OK) != 0)
         return STATUS_OK;
-    enum status status = store_output_find(store, dataset, place.path, &output, error);
+    enum status status = store_output_find(store, dataset, place.key, &output, error);
     if (status == STATUS_OK && output.is_found)
-        status = digest_file(place.path, &digest, error);
+        status = digest_file(place.file.path, &digest, error);
     *is_unchanged = status == STATUS_OK && output.is_found && digest_equal(&digest, &output.digest);
     return status;
 }

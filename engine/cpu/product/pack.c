@@ -6,6 +6,7 @@
 #include "engine/file/mapped_file.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,54 @@ static void pack_nvfp4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_input
     }
 }
 
+static void pack_u4(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                    uint8_t *quants, int32_t group_blocks)
+{
+    const size_t group_bytes = 3 + (size_t)group_blocks * PRODUCT_BLOCK / 2;
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, quants += 256) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *group = rows[o] + (size_t)(b / group_blocks) * group_bytes;
+            uint8_t *to = scales + (size_t)(b / group_blocks) * 48;
+            packed_put_scale(to, o, group);
+            to[32 + o] = group[2];
+            packed_copy_nibbles(quants, o, group + 3 + b % group_blocks * (PRODUCT_BLOCK / 2));
+        }
+    }
+}
+
+static void pack_u4_32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                       uint8_t *quants)
+{
+    pack_u4(rows, n_inputs, scales, quants, 1);
+}
+
+static void pack_u4_64(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                       uint8_t *quants)
+{
+    pack_u4(rows, n_inputs, scales, quants, 2);
+}
+
+static void pack_f8_e4m3(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
+                         uint8_t *quants)
+{
+    for (int32_t b = 0; b < n_inputs / PRODUCT_BLOCK; b++, scales += 64, quants += 512) {
+        for (int o = 0; o < PANEL_OUTPUTS && rows[o]; o++) {
+            const uint8_t *block = rows[o] + (size_t)b * 36;
+            float scale;
+            memcpy(&scale, block, sizeof scale);
+            scale *= 256.0f;
+            if (isinf(scale))
+                scale = NAN;
+            for (int i = 0; i < PRODUCT_BLOCK; i++) {
+                quants[i * PANEL_OUTPUTS + o] = block[4 + i];
+                if ((block[4 + i] & 0x7F) == 0x7F)
+                    scale = NAN;
+            }
+            memcpy(scales + 4 * o, &scale, sizeof scale);
+        }
+    }
+}
+
 static void pack_f32(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                      uint8_t *quants)
 {
@@ -160,6 +209,7 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_IQ2_XXS] = pack_iq2_xxs, [TENSOR_IQ2_XS] = pack_iq2_xs, [TENSOR_IQ2_S] = pack_iq2_s,
     [TENSOR_IQ3_XXS] = pack_iq3_xxs, [TENSOR_IQ3_S] = pack_iq3_s,   [TENSOR_IQ1_S] = pack_iq1_s,
     [TENSOR_IQ1_M] = pack_iq1_m,     [TENSOR_TQ1_0] = pack_tq1_0,   [TENSOR_TQ2_0] = pack_tq2_0,
+    [TENSOR_U4_32] = pack_u4_32,     [TENSOR_U4_64] = pack_u4_64,   [TENSOR_F8_E4M3] = pack_f8_e4m3,
 };
 
 // Bytes that a task reads at once: larger pieces do not fit into the L2 cache, smaller ones need more calls.
@@ -266,6 +316,7 @@ enum status packed_create(struct packed **out, const struct tensor *tensor, stru
     if (packed) {
         packed->shape = (struct packed_shape){type, (int32_t)tensor_n_rows(tensor), (int32_t)tensor->dims[0]};
         packed->scale = tensor_scale(tensor, 0);
+        packed->order = tensor->order;
         packed->n_panels = (packed->shape.n_outputs + PANEL_OUTPUTS - 1) / PANEL_OUTPUTS;
         packed->n_blocks = (packed->shape.n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
         uint64_t n_groups = (uint64_t)packed->n_blocks / (uint64_t)format.group_blocks;
@@ -299,6 +350,11 @@ struct packed_shape packed_shape(const struct packed *packed)
 uint64_t packed_bytes(const struct packed *packed)
 {
     return packed->data_bytes;
+}
+
+const int32_t *packed_order(const struct packed *packed)
+{
+    return packed->order;
 }
 
 unsigned packed_form(const struct packed *packed)

@@ -13,7 +13,8 @@
 // A bit or a pair holds the upper bits of quants whose lower bits are in the preceding plane.
 //
 // A scale d is finite or NaN, and an MXFP4 scale is at most 2^103, so that 2^24 times the scale is finite: an
-// infinite d is packed as a NaN, a larger exponent as the largest one. No quantizer writes such values.
+// infinite d is packed as a NaN, a larger exponent as the largest one. No quantizer writes such values. The d
+// of an F8_E4M3 block with a NaN is a NaN, and so is one whose 256 d is infinite.
 //
 //            planes          quants are   scales region
 //   Q8_0     bytes           q + 128      a block: h16 d[16]
@@ -24,6 +25,8 @@
 //   IQ4_NL   nibbles         index        a block: h16 d[16]
 //   MXFP4    nibbles         index        a block: u8 e[16]
 //   NVFP4    nibbles         index        a block: 2 halves x u8 e[16]
+//   U4_32    nibbles         q            a block: h16 d[16], u8 z[16]
+//   U4_64    nibbles         q            two blocks: h16 d[16], u8 z[16]
 //   Q2_K     pairs           q            h16 d[16], dmin[16], 8 x 2 halves x u8 (scale | minimum << 4)[16]
 //   Q3_K     pairs, bit      q + 4        h16 d[16], 8 x 2 halves x i8 scale[16]
 //   Q4_K     nibbles         q            h16 d[16], dmin[16], 8 x (u8 scale[16], u8 minimum[16])
@@ -33,6 +36,7 @@
 //   TQ2_0    pairs           q + 1        h16 d[16]
 //   IQ1, IQ2, IQ3, TQ1_0: codebook.h
 //   F32, F16 no scales; 16 outputs an input
+//   F8_E4M3  16 outputs an input          a block: f32 256 d[16]
 //   BF16     no scales; 16 32-bit words for two inputs: input 2k in the upper half, 2k + 1 in the lower
 #pragma once
 
@@ -99,6 +103,12 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
         return (struct packed_format){PACKED_SCALE, PRODUCT_QUANTS, 1, 16, 256, 0, packed_e2m1_values};
     case TENSOR_NVFP4:
         return (struct packed_format){PACKED_HALVES, PRODUCT_QUANTS, 1, 32, 256, 0, packed_e2m1_values};
+    case TENSOR_U4_32:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 1, 48, 256, 0, NULL};
+    case TENSOR_U4_64:
+        return (struct packed_format){PACKED_MINIMUM, PRODUCT_QUANTS, 2, 48, 256, 0, NULL};
+    case TENSOR_F8_E4M3:
+        return (struct packed_format){PACKED_FLOAT, PRODUCT_FLOATS, 1, 64, 512, 0, NULL};
     case TENSOR_Q2_K:
         return (struct packed_format){PACKED_HALVES_MINIMUM, PRODUCT_QUANTS, 8, 320, 128, 0, NULL};
     case TENSOR_Q3_K:
@@ -136,7 +146,8 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 
 struct packed {
     struct packed_shape shape;
-    float scale; // of the whole weight: product_piece multiplies by it
+    float scale;          // of the whole weight: product_piece multiplies by it
+    const int32_t *order; // packed_order
     int32_t n_panels;
     int32_t n_blocks;      // of 32 inputs; float types may fill the last one partly
     uint64_t scales_bytes; // of one panel
@@ -168,6 +179,12 @@ static inline float packed_e8m0_half(uint8_t exponent)
 static inline uint16_t packed_ue4m3_half(uint8_t bits)
 {
     return (uint16_t)(bits << 7);
+}
+
+// Bits of a binary16 number: 2^-8 times the E4M3 number, except NaNs.
+static inline uint16_t packed_e4m3_half(uint8_t bits)
+{
+    return (uint16_t)((bits & 0x80) << 8 | (bits & 0x7F) << 7);
 }
 
 // Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result times the

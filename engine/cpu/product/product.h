@@ -12,11 +12,12 @@
 // quants and w, m the block's scale and minimum, each rounded once to float32 (for a K-quant: d * sub-scale
 // and -(d_minimum * sub-minimum)):
 //     t = dot * w                                      types with one scale a block
-//     t = fma(m, sum of x's quants, dot * w)           with a minimum
+//     t = fma(m, sum of x's quants, dot * w)           with a minimum; U4's is -(d * z)
 //     t = fma(dot_1, w_1, dot_0 * w_0)                 with a scale for each half of the block
 //     t = fma(m_1, sum_1, fma(m_0, sum_0, previous))   and minima (Q2_K)
 //   acc = fma(t, x's scale, acc)
-// For F32 and F16 weights x is float32: acc = fma(weight, x, acc), input by input. For BF16 weights x is
+// For F32, F16 and F8_E4M3 weights x is float32: acc = fma(weight, x, acc), input by input, where a weight of
+// F8_E4M3 is its number times the block's scale, rounded once. For BF16 weights x is
 // rounded to bfloat16 (nearest even), and subnormal inputs and results are flushed to zero, as in the
 // processors' instruction (Intel SDM, VDPBF16PS). At the end y = acc, or acc + bias. If the weight has a
 // further scale (struct tensor), acc is multiplied by it first.
@@ -124,6 +125,9 @@ enum status packed_create(struct packed **packed, const struct tensor *tensor, s
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);
+// The tensor's order of columns, which must outlive the weight: item i of x must be of column order[i]. NULL:
+// of column i.
+const int32_t *packed_order(const struct packed *packed);
 unsigned packed_form(const struct packed *packed); // the enum product_form that its products read
 
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,

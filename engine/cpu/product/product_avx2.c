@@ -164,6 +164,41 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     tile_store(n_rows, tile, acc);
 }
 
+// 8 outputs' weights for an input: 2^-8 times the E4M3 numbers.
+ALWAYS_INLINE __m256 load_e4m3(const uint8_t *weights, const int side)
+{
+    __m128i words = _mm_unpacklo_epi8(_mm_setzero_si128(),
+                                      _mm_loadl_epi64((const __m128i *)(const void *)(weights + side * 8)));
+    return _mm256_cvtph_ps(_mm_and_si128(_mm_srai_epi16(words, 1), _mm_set1_epi16((short)0xBFFF)));
+}
+
+ALWAYS_INLINE void e4m3_tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
+{
+    const uint8_t *weights = tile->quants, *scales = tile->scales;
+    const float *x = (const float *)(const void *)tile->x;
+    __m256 acc[TILE_ROWS_MAX][2];
+    UNROLL
+    for (int r = 0; r < n_rows; r++)
+        acc[r][0] = acc[r][1] = _mm256_setzero_ps();
+    for (int32_t first = 0; first < tile->n_steps; first += PRODUCT_BLOCK, scales += 64) {
+        const float *d = (const float *)(const void *)scales;
+        const __m256 d_sides[2] = {_mm256_load_ps(d), _mm256_load_ps(d + 8)};
+        for (int i = 0; i < PRODUCT_BLOCK; i++, weights += PANEL_OUTPUTS, x += PREPARED_ROWS) {
+            if (i % 4 == 0)
+                (void)prefetch_panel(weights + PREFETCH_BYTES, 64);
+            UNROLL
+            for (int side = 0; side < 2; side++) {
+                const __m256 w = _mm256_mul_ps(load_e4m3(weights, side), d_sides[side]);
+                UNROLL
+                for (int r = 0; r < n_rows; r++)
+                    acc[r][side] = _mm256_fmadd_ps(w, _mm256_set1_ps(x[r]), acc[r][side]);
+            }
+        }
+    }
+    tile_store(n_rows, tile, acc);
+}
+
+KERNEL_OF(e4m3_tile_run, f8_e4m3, TENSOR_F8_E4M3, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, f32, WEIGHTS_F32, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, f16, WEIGHTS_F16, PRODUCT_FLOATS)
 KERNEL_OF(float_tile_run, bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS)
@@ -194,6 +229,9 @@ void product_kernels_avx2(struct product_kernels *kernels)
     kernels->product[TENSOR_Q4_1] = product_avx2_q4_1;
     kernels->product[TENSOR_Q5_0] = product_avx2_q5_0;
     kernels->product[TENSOR_Q5_1] = product_avx2_q5_1;
+    kernels->product[TENSOR_U4_32] = product_avx2_u4_32;
+    kernels->product[TENSOR_U4_64] = product_avx2_u4_64;
+    kernels->product[TENSOR_F8_E4M3] = product_avx2_f8_e4m3;
     kernels->product[TENSOR_Q2_K] = product_avx2_q2_k;
     kernels->product[TENSOR_Q3_K] = product_avx2_q3_k;
     kernels->product[TENSOR_Q4_K] = product_avx2_q4_k;

@@ -22,7 +22,8 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
 product_function product_avx2_q8_0, product_avx2_q4_0, product_avx2_q4_1, product_avx2_q5_0,
     product_avx2_q5_1, product_avx2_q2_k, product_avx2_q3_k, product_avx2_q4_k, product_avx2_q5_k,
     product_avx2_q6_k, product_avx2_iq4_nl, product_avx2_iq4_xs, product_avx2_mxfp4, product_avx2_nvfp4,
-    product_avx2_tq2_0, product_avx2_f32, product_avx2_f16, product_avx2_bf16, product_avx2_bf16_flushing;
+    product_avx2_u4_32, product_avx2_u4_64, product_avx2_f8_e4m3, product_avx2_tq2_0, product_avx2_f32,
+    product_avx2_f16, product_avx2_bf16, product_avx2_bf16_flushing;
 
 enum { TILE_ROWS_MAX = PREPARED_ROWS };
 
@@ -189,6 +190,10 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     case TENSOR_Q4_1:
     case TENSOR_Q5_1: // the sums of x are negated
         s.m[0] = _mm256_xor_ps(load_halves(group + 32, side), _mm256_set1_ps(-0.0f));
+        break;
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
+        s.m[0] = _mm256_mul_ps(d, unsigned_bytes(group + 32, side));
         break;
     case TENSOR_Q4_K:
     case TENSOR_Q5_K:

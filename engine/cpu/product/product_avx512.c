@@ -162,6 +162,9 @@ void product_kernels_avx512_least(struct product_kernels *kernels)
     kernels->product[TENSOR_Q4_1] = product_avx512_q4_1;
     kernels->product[TENSOR_Q5_0] = product_avx512_q5_0;
     kernels->product[TENSOR_Q5_1] = product_avx512_q5_1;
+    kernels->product[TENSOR_U4_32] = product_avx512_u4_32;
+    kernels->product[TENSOR_U4_64] = product_avx512_u4_64;
+    kernels->product[TENSOR_F8_E4M3] = product_avx512_f8_e4m3;
     kernels->product[TENSOR_Q2_K] = product_avx512_q2_k;
     kernels->product[TENSOR_Q3_K] = product_avx512_q3_k;
     kernels->product[TENSOR_Q4_K] = product_avx512_q4_k;

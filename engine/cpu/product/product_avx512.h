@@ -21,7 +21,8 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
 product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
     product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
     product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4,
-    product_avx512_nvfp4, product_avx512_tq2_0, product_avx512_f32, product_avx512_f16, product_avx512_bf16,
+    product_avx512_nvfp4, product_avx512_tq2_0, product_avx512_u4_32, product_avx512_u4_64,
+    product_avx512_f8_e4m3, product_avx512_f32, product_avx512_f16, product_avx512_bf16,
     product_avx512_bf16_native;
 
 // Operands of a tile.
@@ -112,7 +113,7 @@ ALWAYS_INLINE __m512i unpack_quants(const enum tensor_type type, const uint8_t *
 
 ALWAYS_INLINE __m512 load_halves(const uint8_t *scales)
 {
-    return _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)scales));
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)scales)); // U4's: 48 bytes apart
 }
 
 ALWAYS_INLINE __m512 unsigned_bytes(const uint8_t *bytes)
@@ -152,6 +153,10 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     case TENSOR_Q4_1:
     case TENSOR_Q5_1: // the sums of x are negated
         s.m[0] = _mm512_xor_ps(d_minimum, _mm512_set1_ps(-0.0f));
+        break;
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
+        s.m[0] = _mm512_mul_ps(d, unsigned_bytes(group + 32));
         break;
     case TENSOR_Q4_K:
     case TENSOR_Q5_K:

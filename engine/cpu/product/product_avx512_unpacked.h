@@ -45,6 +45,8 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
     X(q4_1, TENSOR_Q4_1)                                                                                     \
     X(q5_0, TENSOR_Q5_0)                                                                                     \
     X(q5_1, TENSOR_Q5_1)                                                                                     \
+    X(u4_32, TENSOR_U4_32)                                                                                   \
+    X(u4_64, TENSOR_U4_64)                                                                                   \
     X(q2_k, TENSOR_Q2_K)                                                                                     \
     X(q3_k, TENSOR_Q3_K)                                                                                     \
     X(q4_k, TENSOR_Q4_K)                                                                                     \

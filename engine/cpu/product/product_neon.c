@@ -151,10 +151,43 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     tile_store(n_rows, tile, acc);
 }
 
-product_function product_neon_f32, product_neon_f16, product_neon_bf16_flushing;
+// 4 outputs' weights for an input: 2^-8 times the E4M3 numbers.
+ALWAYS_INLINE float32x4_t load_e4m3(const uint8_t *weights, const int quad)
+{
+    int16x8_t words = vreinterpretq_s16_u16(vshll_n_u8(vld1_u8(weights + quad / 2 * 8), 8));
+    float16x8_t halves =
+        vreinterpretq_f16_s16(vandq_s16(vshrq_n_s16(words, 1), vdupq_n_s16((int16_t)0xBFFF)));
+    return quad % 2 ? vcvt_high_f32_f16(halves) : vcvt_f32_f16(vget_low_f16(halves));
+}
+
+ALWAYS_INLINE void e4m3_tile_run(const enum tensor_type type, const int n_rows, const struct tile *tile)
+{
+    const uint8_t *weights = tile->quants;
+    const float *x = (const float *)(const void *)tile->x, *d = (const float *)(const void *)tile->scales;
+    float32x4_t acc[QUADS][TILE_ROWS_MAX];
+    UNROLL
+    for (int q = 0; q < QUADS; q++)
+        UNROLL
+    for (int r = 0; r < n_rows; r++)
+        acc[q][r] = vdupq_n_f32(0);
+    for (int32_t first = 0; first < tile->n_steps; first += PRODUCT_BLOCK, d += PANEL_OUTPUTS)
+        for (int i = 0; i < PRODUCT_BLOCK; i++, weights += PANEL_OUTPUTS, x += PREPARED_ROWS) {
+            if (i % 4 == 0)
+                prefetch_lines(weights + PREFETCH_BYTES, 64);
+            float32x4_t w[QUADS];
+            UNROLL
+            for (int q = 0; q < QUADS; q++)
+                w[q] = vmulq_f32(load_e4m3(weights, q), vld1q_f32(d + 4 * q));
+            item_add(n_rows, w, vld1q_f32(x), acc);
+        }
+    tile_store(n_rows, tile, acc);
+}
+
+product_function product_neon_f32, product_neon_f16, product_neon_bf16_flushing, product_neon_f8_e4m3;
 
 KERNEL_OF(float_tile_run, product_neon_, f32, WEIGHTS_F32, PRODUCT_FLOATS, NULL)
 KERNEL_OF(float_tile_run, product_neon_, f16, WEIGHTS_F16, PRODUCT_FLOATS, NULL)
+KERNEL_OF(e4m3_tile_run, product_neon_, f8_e4m3, TENSOR_F8_E4M3, PRODUCT_FLOATS, NULL)
 KERNEL_OF(float_tile_run, product_neon_, bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS, NULL)
 
 // Arm Architecture Reference Manual, FPCR and FPSR.
@@ -213,6 +246,7 @@ void product_kernels_neon(struct product_kernels *kernels)
     kernels->product[TENSOR_F32] = product_neon_f32;
     kernels->product[TENSOR_F16] = product_neon_f16;
     kernels->product[TENSOR_BF16] = product_neon_bf16;
+    kernels->product[TENSOR_F8_E4M3] = product_neon_f8_e4m3;
 #define SET(name, type) kernels->product[type] = product_neon_##name;
     NEON_QUANTS(SET)
 }

@@ -25,6 +25,8 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
     X(q4_1, TENSOR_Q4_1)                                                                                     \
     X(q5_0, TENSOR_Q5_0)                                                                                     \
     X(q5_1, TENSOR_Q5_1)                                                                                     \
+    X(u4_32, TENSOR_U4_32)                                                                                   \
+    X(u4_64, TENSOR_U4_64)                                                                                   \
     X(q2_k, TENSOR_Q2_K)                                                                                     \
     X(q3_k, TENSOR_Q3_K)                                                                                     \
     X(q4_k, TENSOR_Q4_K)                                                                                     \
@@ -223,6 +225,10 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     case TENSOR_Q4_1:
     case TENSOR_Q5_1:
         s.m[0] = load_halves(group + 32, quad);
+        break;
+    case TENSOR_U4_32:
+    case TENSOR_U4_64:
+        s.m[0] = vmulq_f32(vnegq_f32(d), unsigned_bytes(group + 32, quad));
         break;
     case TENSOR_Q4_K:
     case TENSOR_Q5_K:

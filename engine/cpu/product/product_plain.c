@@ -94,6 +94,11 @@ static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, st
             block->scales[0][o] = d;
             block->minima[0][o] = half_at(group + 32, o);
             break;
+        case TENSOR_U4_32:
+        case TENSOR_U4_64:
+            block->scales[0][o] = d;
+            block->minima[0][o] = -(d * (float)group[32 + o]);
+            break;
         case TENSOR_Q4_K:
         case TENSOR_Q5_K:
             block->scales[0][o] = d * (float)group[64 + b * 32 + o];
@@ -249,6 +254,28 @@ static void product_f16(const struct packed *weight, int32_t panel_begin, int32_
     }
 }
 
+static void product_f8_e4m3(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
+                            const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                            int64_t y_stride, const float *bias)
+{
+    for (int32_t panel = panel_begin; panel < panel_end; panel++) {
+        const uint8_t *weights = packed_quants(weight, panel), *scales = packed_scales(weight, panel);
+        for (int32_t r = row_begin; r < row_end; r++) {
+            const float *items = row_floats(x, r);
+            float acc[PANEL_OUTPUTS] = {0};
+            for (int32_t i = 0; i < weight->shape.n_inputs; i++) {
+                float d[PANEL_OUTPUTS];
+                memcpy(d, scales + i / PRODUCT_BLOCK * 64, sizeof d);
+                for (int o = 0; o < PANEL_OUTPUTS; o++)
+                    acc[o] =
+                        fmaf(half_to_float(packed_e4m3_half(weights[(int64_t)i * PANEL_OUTPUTS + o])) * d[o],
+                             items[(int64_t)i * PREPARED_ROWS], acc[o]);
+            }
+            store_panel(weight, panel, acc, y + r * y_stride, bias);
+        }
+    }
+}
+
 static float flush_subnormal(float value)
 {
     return fabsf(value) < 0x1p-126f ? copysignf(0.0f, value) : value;
@@ -367,4 +394,5 @@ void product_kernels_plain(struct product_kernels *kernels)
     kernels->product[TENSOR_F32] = product_f32;
     kernels->product[TENSOR_F16] = product_f16;
     kernels->product[TENSOR_BF16] = product_bf16;
+    kernels->product[TENSOR_F8_E4M3] = product_f8_e4m3;
 }

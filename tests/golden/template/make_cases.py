@@ -19,6 +19,7 @@ VARIABLES = {
     "q": "it's \"q\" \\ \n\t\x01\x7f é\u200b\U0001F600", "big": 9007199254740993, "neg": -7,
     "html": "<a href='x'>&\"</a>", "ints": list(range(12)), "mixed": [1, "a", None, 2.0, True, [1], {"k": 1}],
     "tree": [{"v": 1, "c": [{"v": 2, "c": [{"v": 3}]}, {"v": 4}]}, {"v": 5}],
+    "long": 123456789012345678901234567890, "longs": [18446744073709551615, -9223372036854775809, 10**19 + 1],
     "floats": [0.1, 1e16, 1e-5, 123456789.123, 1e22, -0.0, 3.0, 1.5e300, 2.5, 0.30000000000000004],
 }
 # Known differences: addresses, jinja's folding of constants, lipsum's chance, `self`, Python's own names.

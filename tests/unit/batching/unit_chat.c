@@ -336,6 +336,26 @@ TEST(a_name_that_no_template_reads_is_one_warning_a_request)
         "[user]x[user]y", "field \"messages[0].name\" has no effect: the chat template does not read it");
 }
 
+TEST(a_template_that_names_the_name_of_tools_alone_has_no_effect_for_a_message_s)
+{
+    static const char of_tools[] = "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}"
+                                   "{% for m in messages %}{{ m.content }}{% endfor %}",
+                      warning[] =
+                          "field \"messages[1].name\" has no effect: the prompt is the same without it";
+    static const char record[] =
+        CHAT("{'role':'user','content':'x'},{'role':'user','content':'y','name':'Bob'}");
+    assert_renders(of_tools, record, "xy", warning);
+    assert_renders("{% for m in messages %}{{ m.content }}{{ m.name if m.role == 'tool' }}{% endfor %}",
+                   record, "xy", warning);
+    assert_renders("{% for m in messages %}{{ m.content }}{{ ':' if m.name }}{% endfor %}", record,
+                   "xy:", "");
+    assert_renders("{% for m in messages %}{{ m.content }}{{ m['na' ~ 'me'] ~ 'name' }}{% endfor %}", record,
+                   "xnameyBobname", "");
+    assert_renders("{{ raise_exception('name') if not messages[1].name }}{{ messages[0].content }}{{ "
+                   "messages[1].content }}",
+                   record, "xy", "");
+}
+
 TEST(members_beyond_the_last_warning_are_not_looked_up)
 {
     struct buffer record = {0}, source = {0};

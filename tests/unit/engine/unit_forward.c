@@ -164,6 +164,26 @@ TEST(a_device_without_recurrent_states_refuses_models_that_have_them)
     bench_finish(&bench);
 }
 
+TEST(a_device_without_an_operation_refuses_the_families_that_need_it)
+{
+    static const char *const families[] = {"apertus", "llama4"};
+    for (int i = 0; i < 2; i++) {
+        struct forward_bench bench;
+        struct error error = {0};
+        bench_init(&bench, &(struct model_recipe){.family = families[i]});
+        if (i == 0)
+            bench.backend->operations.xielu = NULL;
+        else
+            bench.backend->operations.weighs_inputs = false;
+        assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,
+                                        &error),
+                         STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "can't be computed on cpu/"));
+        assert_non_null(strstr(error.text, families[i]));
+        bench_finish(&bench);
+    }
+}
+
 // As a prompt whose tokens are scored and whose pages others read: the same logits, and no page changes.
 TEST(rows_that_are_stored_already_are_computed_and_not_stored)
 {

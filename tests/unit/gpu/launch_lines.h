@@ -172,7 +172,7 @@ void launch_route(void *stream, const struct route_launch *route)
     check_stream(stream);
     buffer_add_format(&out, "route %s %d rows %d of %d%s%s *%g %s %d of %d groups %s %s %s %s\n",
                       matrix_of(route->logits), route->n_rows, route->n_used, route->n_experts,
-                      route->sigmoid ? " sigmoid" : "", route->normalized ? " normalized" : "",
+                      route->kind == ROUTE_SIGMOID ? " sigmoid" : "", route->normalized ? " normalized" : "",
                       (double)route->scale, name_of(route->pick_bias), route->n_groups_used, route->n_groups,
                       name_of(route->experts), name_of(route->order), name_of(route->first),
                       name_of(route->weights));

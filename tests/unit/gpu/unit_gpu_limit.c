@@ -187,7 +187,6 @@ TEST(scales_are_the_least_power_of_2_that_has_room)
         {ACTIVATION_SILU, {1, 1}, {1, 1}, 0x1p-14f},   // 1 is below 2
         {ACTIVATION_GELU, {300, 1}, {100, 1}, 1},      // 30,000 is below 2^15
         {ACTIVATION_GELU_TANH, {300, 1}, {120, 1}, 2}, // 36,000 is not
-        {ACTIVATION_GELU_HALF, {3, 1}, {1, 1}, 0x1p-13f},
         {ACTIVATION_RELU_SQUARED, {200, 1}, {1, 1}, 2},
         {ACTIVATION_SWIGLU_CLAMPED, {1000, 1}, {1000, 1}, 0x1p-9f}, // 7 * 8
         {ACTIVATION_SWIGLU_CLAMPED, {2, 1}, {1, 1}, 0x1p-12f},      // 2 * 2 is not below 4

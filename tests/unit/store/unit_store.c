@@ -1,5 +1,4 @@
 // The store: the embedded queue's transactions, workers that die, the projection, foreign files.
-#include "schemas/base/file.h"
 #include "store/hashed_jobs.h"
 #include "tests/support/cases.h"
 #include "tests/support/store_jobs.h"
@@ -550,7 +549,7 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         int version;
         const char *why;
     } others[] = {{1, "got 1, from before sheaf 0.1.0: finish it"},
-                  {STORE_VERSION_FIRST - 1, "from before sheaf 0.1.0"},
+                  {STORE_VERSION - 1, "from before sheaf 0.1.0"},
                   {99, "got 99, of a newer sheaf"}};
     static const enum store_mode modes[] = {STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++, fresh_path(NULL)) {
@@ -562,36 +561,9 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++) {
             assert_int_equal(store_open(&store, path, modes[mode], &error), STATUS_REFUSE);
             assert_non_null(strstr(error.text, others[i].why));
-            assert_non_null(strstr(error.text, "expected a store of version 15"));
+            assert_non_null(strstr(error.text, "expected a store of version 14"));
         }
     }
-}
-
-TEST(a_store_of_an_earlier_version_is_migrated_with_its_jobs_unless_it_is_only_read)
-{
-    struct buffer sql = {0};
-    sqlite3 *sqlite;
-    struct store *store;
-    fresh_path(NULL);
-    assert_ok(file_read(SOURCE_ROOT "/schemas/store.sql", 1 << 20, &sql, &error), &error);
-    buffer_add_string(&sql, "PRAGMA user_version = 14; INSERT INTO jobs (dataset, job_id, custom_id, status,"
-                            " completion_tokens, finished_at_us) VALUES ('d', 'a', 'a', 'done', 7, 1);");
-    buffer_add_byte(&sql, '\0');
-    assert_int_equal(sqlite3_open(path, &sqlite), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(sqlite, sql.data, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(sqlite);
-    buffer_finish(&sql);
-    assert_int_equal(store_open(&store, path, STORE_READ_ONLY, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "got 14, and it is read only"));
-    for (int i = 0; i < 2; i++) {
-        assert_ok(store_open(&store, path, STORE_EXISTING, &error), &error);
-        assert_int_equal(query_number(store, "PRAGMA user_version"), STORE_VERSION);
-        assert_int_equal(query_number(store, "SELECT completion_tokens FROM answers"), 7);
-        assert_int_equal(query_number(store, "SELECT count(reasoning_tokens) FROM answers"), 0);
-        store_close(store);
-    }
-    assert_ok(store_open(&store, path, STORE_READ_ONLY, &error), &error);
-    store_close(store);
 }
 
 TEST(the_file_is_readable_by_its_owner_only)

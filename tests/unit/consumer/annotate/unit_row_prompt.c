@@ -299,6 +299,11 @@ TEST(names_that_are_no_columns_are_refused_with_a_hint)
     } cases[] = {
         {"\n{{ reveiw }}", &columns, "/p: line 2: there is no column \"reveiw\"; the nearest is \"review\""},
         {"{% if review %}\n{{ review|shout }}{% endif %}", &columns, "/p: line 2: no filter named 'shout'"},
+        {"{% if review %}\n{{ review.upper }}{% endif %}", &columns,
+         "/p: line 2: \"upper\" is a method of texts: call it, with ()"},
+        {"{{ row.review.title if id }}", &columns,
+         "line 1: \"title\" is a method of texts: call it, with ()"},
+        {"{{ row['review'].strip }}", &columns, "line 1: \"strip\" is a method of texts: call it, with ()"},
         {"{{ row.reviews }}", &columns, "there is no column \"reviews\"; the nearest is \"review\""},
         {"{{ a.b }}", &columns, "there is no column \"a\"; \"a.b\" is row['a.b']"},
         {"{{ review }}", &one, "; the table has one column, \"id;review\": is its delimiter another"},

@@ -255,15 +255,53 @@ static void pack_nvfp4(uint8_t *block, float *items)
     }
 }
 
+static void pack_u4(uint8_t *block, float *items, int n_items)
+{
+    float d;
+    unsigned zero = random_below(&random_state, 16);
+    put_random_half(block, &d);
+    block[2] = (uint8_t)zero;
+    for (int i = 0; i < n_items; i++) {
+        unsigned q = random_below(&random_state, 16);
+        put_nibble32(block + 3 + i / 32 * 16, i % 32, q);
+        items[i] = d * ((float)q - (float)zero);
+    }
+}
+
+static void pack_u4_32(uint8_t *block, float *items)
+{
+    pack_u4(block, items, 32);
+}
+
+static void pack_u4_64(uint8_t *block, float *items)
+{
+    pack_u4(block, items, 64);
+}
+
+static void pack_f8_e4m3(uint8_t *block, float *items)
+{
+    float scale = ldexpf((float)(1 + random_below(&random_state, 1 << 24)), -30);
+    memcpy(block, &scale, sizeof scale);
+    for (int i = 0; i < 32; i++) {
+        unsigned exponent = random_below(&random_state, 16), fraction = random_below(&random_state, 7),
+                 sign = random_below(&random_state, 2);
+        block[4 + i] = (uint8_t)(sign << 7 | exponent << 3 | fraction);
+        float value =
+            exponent ? ldexpf((float)(8 + fraction), (int)exponent - 10) : ldexpf((float)fraction, -9);
+        items[i] = (sign ? -value : value) * scale;
+    }
+}
+
 static const struct {
     enum tensor_type type;
     void (*pack)(uint8_t *block, float *items);
 } packers[] = {
-    {TENSOR_Q4_0, pack_q4_0},   {TENSOR_Q4_1, pack_q4_1},     {TENSOR_Q5_0, pack_q5_0},
-    {TENSOR_Q5_1, pack_q5_1},   {TENSOR_Q8_0, pack_q8_0},     {TENSOR_Q2_K, pack_q2_k},
-    {TENSOR_Q3_K, pack_q3_k},   {TENSOR_Q4_K, pack_q4_k},     {TENSOR_Q5_K, pack_q5_k},
-    {TENSOR_Q6_K, pack_q6_k},   {TENSOR_IQ4_NL, pack_iq4_nl}, {TENSOR_IQ4_XS, pack_iq4_xs},
-    {TENSOR_MXFP4, pack_mxfp4}, {TENSOR_NVFP4, pack_nvfp4},
+    {TENSOR_Q4_0, pack_q4_0},   {TENSOR_Q4_1, pack_q4_1},       {TENSOR_Q5_0, pack_q5_0},
+    {TENSOR_Q5_1, pack_q5_1},   {TENSOR_Q8_0, pack_q8_0},       {TENSOR_Q2_K, pack_q2_k},
+    {TENSOR_Q3_K, pack_q3_k},   {TENSOR_Q4_K, pack_q4_k},       {TENSOR_Q5_K, pack_q5_k},
+    {TENSOR_Q6_K, pack_q6_k},   {TENSOR_IQ4_NL, pack_iq4_nl},   {TENSOR_IQ4_XS, pack_iq4_xs},
+    {TENSOR_MXFP4, pack_mxfp4}, {TENSOR_NVFP4, pack_nvfp4},     {TENSOR_U4_32, pack_u4_32},
+    {TENSOR_U4_64, pack_u4_64}, {TENSOR_F8_E4M3, pack_f8_e4m3},
 };
 
 TEST(packed_blocks_widen_to_the_format_s_floats)
@@ -406,6 +444,15 @@ TEST(mxfp4_scales_reach_both_ends)
     }
 }
 
+TEST(e4m3_reaches_both_ends_and_has_a_nan)
+{
+    uint8_t block[36] = {0, 0, 0x80, 0x3F, 0x01, 0x07, 0x08, 0x7E, 0xFE, 0x80, 0x7F, 0xFF};
+    float got[32];
+    dequantize_f8_e4m3(block, got, 32);
+    assert_true(got[0] == 0x1p-9f && got[1] == 7 * 0x1p-9f && got[2] == 0x1p-6f && got[3] == 448.0f);
+    assert_true(got[4] == -448.0f && got[5] == 0.0f && signbit(got[5]) && isnan(got[6]) && isnan(got[7]));
+}
+
 TEST(nvfp4_scale_that_is_no_number_is_zero)
 {
     uint8_t block[36] = {0x7F, 0x7E, 0x80, 0x01};
@@ -429,7 +476,7 @@ TEST(blocks_have_the_format_s_sizes)
                  {"IQ2_XXS", 256, 66}, {"IQ2_XS", 256, 74}, {"IQ2_S", 256, 82}, {"IQ3_XXS", 256, 98},
                  {"IQ3_S", 256, 110},  {"IQ1_S", 256, 50},  {"IQ1_M", 256, 56}, {"IQ4_NL", 32, 18},
                  {"IQ4_XS", 256, 136}, {"TQ1_0", 256, 54},  {"TQ2_0", 256, 66}, {"MXFP4", 32, 17},
-                 {"NVFP4", 64, 36}};
+                 {"NVFP4", 64, 36},    {"U4_32", 32, 19},   {"U4_64", 64, 35},  {"F8_E4M3", 32, 36}};
     size_t n_named = 0;
     for (uint32_t type = 0; type <= TENSOR_TYPE_COUNT; type++) {
         const struct tensor_traits *traits = tensor_traits(type);

@@ -76,7 +76,11 @@ TEST(an_unknown_family_is_refused_by_name)
 {
     struct model_recipe recipe = {
         .keys = {{.key = "general.architecture", .kind = GGUF_STRING, .string = "zebra"}}};
-    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "model family \"zebra\" is not known");
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE,
+                 "model family \"zebra\" is not known; known are llama qwen2");
+    recipe.keys[0].string = "qwen3mo";
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE,
+                 "\"qwen3mo\" is not known; the nearest is qwen3moe; known");
     recipe = (struct model_recipe){.drop_key = "general.architecture"};
     refuse_model(state, &recipe, ERROR_MODEL_FILE, "key general.architecture is missing");
 }
@@ -199,6 +203,64 @@ TEST(dimensions_have_limits)
     open_and_close(
         state, &(struct model_recipe){
                    .keys = {{.key = "llama.context_length", .kind = GGUF_U32, .number = MODEL_CONTEXT_MAX}}});
+}
+
+// llama.cpp's own files (src/llama-model-saver.cpp) have every key.
+TEST(keys_of_0_that_other_families_use_are_none)
+{
+    static const char *const families[][2] = {{"mixtral", "llama"},
+                                              {"qwen3moe", "qwen3moe"},
+                                              {"gpt2", "gpt2"}};
+    static const char *const integers[] = {"leading_dense_block_count",
+                                           "expert_feed_forward_length",
+                                           "expert_shared_feed_forward_length",
+                                           "expert_shared_count",
+                                           "expert_group_count",
+                                           "expert_group_used_count",
+                                           "expert_gating_func",
+                                           "nextn_predict_layers",
+                                           "interleave_moe_layer_step",
+                                           "attention.q_lora_rank",
+                                           "attention.kv_lora_rank",
+                                           "attention.sliding_window",
+                                           "attention.temperature_length",
+                                           "attention.key_length_mla",
+                                           "attention.value_length_mla",
+                                           "rope.scaling.original_context_length"};
+    static const char *const numbers[] = {"expert_weights_scale",
+                                          "logit_scale",
+                                          "residual_scale",
+                                          "embedding_scale",
+                                          "attention.clamp_kqv",
+                                          "attention.scale",
+                                          "attention.temperature_scale",
+                                          "attention.max_alibi_bias",
+                                          "attn_logit_softcapping",
+                                          "final_logit_softcapping",
+                                          "rope.scaling.factor",
+                                          "rope.scaling.yarn_log_multiplier"};
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
+        char names[MADE_KEYS_MAX][64];
+        int n = 0;
+        struct model_recipe recipe = {.family = families[f][0]};
+        struct model *plain = open_recipe(state, &recipe);
+        for (size_t i = 0; i < sizeof integers / sizeof *integers; i++, n++)
+            if (f != 1 || strcmp(integers[i], "expert_feed_forward_length"))
+                recipe.keys[n] = (struct made_key){.key = names[n], .kind = GGUF_U32};
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++, n++)
+            recipe.keys[n] = (struct made_key){.key = names[n], .kind = GGUF_F32};
+        recipe.keys[n] = (struct made_key){.key = names[n], .kind = GGUF_BOOL};
+        for (size_t i = 0; i < (size_t)n; i++)
+            snprintf(names[i], sizeof *names, "%s.%s", families[f][1],
+                     i < sizeof integers / sizeof *integers
+                         ? integers[i]
+                         : numbers[i - sizeof integers / sizeof *integers]);
+        snprintf(names[n], sizeof *names, "%s.expert_weights_norm", families[f][1]);
+        struct model *full = open_recipe(state, &recipe);
+        assert_memory_equal(&full->shape, &plain->shape, sizeof full->shape);
+        model_close(plain);
+        model_close(full);
+    }
 }
 
 TEST(recurrent_layers_have_limits)
@@ -338,6 +400,17 @@ TEST(experts_belong_to_families_that_have_them)
     assert_false(model->shape.experts.normalized);
     assert_non_null(model->layers[1].tensors[SLOT_SHARED_ROUTER].data);
     model_close(model);
+}
+
+TEST(an_unknown_activation_is_refused_by_name)
+{
+    struct model_recipe recipe = {
+        .family = "gpt2", .keys = {{.key = "gpt2.hidden_activation", .kind = GGUF_STRING, .string = "gelu"}}};
+    struct model *model = open_recipe(state, &recipe);
+    assert_int_equal(model->shape.activation, ACTIVATION_GELU);
+    model_close(model);
+    recipe.keys[0].string = "quick_gelu";
+    refuse_model(state, &recipe, ERROR_UNKNOWN_TYPE, "gpt2.hidden_activation \"quick_gelu\" is not known");
 }
 
 TEST(an_unknown_rope_scaling_is_refused_by_name)

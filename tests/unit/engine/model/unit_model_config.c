@@ -1,4 +1,5 @@
 // config.json of Hugging Face folders: its settings, their defaults, and refused ones.
+#include "engine/model/model.h"
 #include "engine/model/model_folder_parts.h"
 #include "tests/support/cases.h"
 
@@ -105,6 +106,29 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"gpt_oss\"," SIZES "}", "gpt-oss.rope.scaling.factor", 32},
         {"{\"model_type\":\"deepseek_v3\"," SIZES "}", "deepseek2.expert_gating_func", 2},
         {"{\"model_type\":\"deepseek_v2\"," SIZES "}", "deepseek2.attention.key_length", 192},
+        {"{\"model_type\":\"exaone4\"," SIZES "}", "exaone4.attention.sliding_window", 4096},
+        {"{\"model_type\":\"exaone4\"," SIZES ",\"sliding_window\":null}", "exaone4.attention.sliding_window",
+         0},
+        {"{\"model_type\":\"hunyuan_v1_moe\"," SIZES ",\"moe_topk\":[3,3],\"num_experts\":4}",
+         "hunyuan-moe.expert_used_count", 3},
+        {"{\"model_type\":\"hunyuan_v1_dense\"," SIZES
+         ",\"rope_scaling\":{\"type\":\"dynamic\",\"alpha\":1000.0,\"factor\":1.0}}",
+         "hunyuan-dense.context_length", 131072},
+        {"{\"model_type\":\"minicpm3\"," SIZES "}", "minicpm3.logit_scale", 8},
+        {"{\"model_type\":\"minicpm3\"," SIZES "}", "minicpm3.attention.value_length", 64},
+        {"{\"model_type\":\"minimax_m2\"," SIZES ",\"rotary_dim\":32}", "minimax-m2.rope.dimension_count",
+         32},
+        {"{\"model_type\":\"ernie4_5_moe\"," SIZES ",\"moe_layer_end_index\":1}",
+         "ernie4_5-moe.leading_dense_block_count", 1},
+        {"{\"model_type\":\"llama4\",\"text_config\":{" SIZES ",\"intermediate_size\":512}}",
+         "llama4.expert_feed_forward_length", 512},
+        {"{\"model_type\":\"llama4_text\"," SIZES ",\"attn_temperature_tuning\":false}",
+         "llama4.attention.temperature_length", MODEL_CONTEXT_MAX},
+        {"{\"model_type\":\"afmoe\"," SIZES ",\"mup_enabled\":true}", "afmoe.embedding_scale",
+         (double)45.2548339959f},
+        {"{\"model_type\":\"qwen3_vl\",\"vision_config\":{},\"text_config\":{" SIZES
+         ",\"rope_scaling\":{\"mrope_section\":[24,20,20],\"rope_type\":\"default\"}}}",
+         "qwen3vl.attention.key_length", 128},
         {"{\"model_type\":\"llama\"," SIZES ",\"rope_parameters\":{\"rope_type\":\"default\","
          "\"rope_theta\":5e5}}",
          "llama.rope.freq_base", 5e5},
@@ -127,13 +151,46 @@ TEST(settings_left_out_are_the_model_type_s)
     }
 }
 
+TEST(the_two_forms_of_gelu_are_told_apart)
+{
+    static const struct {
+        const char *json, *key; // the key's value is the text after the last blank; NULL: no key
+    } given[] = {
+        {"{\"model_type\":\"falcon\"," SIZES ",\"activation\":\"gelu\"}", "falcon.hidden_activation gelu"},
+        {"{\"model_type\":\"gpt_neox\"," SIZES ",\"hidden_act\":\"gelu_fast\"}",
+         "gptneox.hidden_activation gelu_fast"},
+        {"{\"model_type\":\"gemma2\"," SIZES
+         ",\"hidden_act\":\"gelu\",\"hidden_activation\":\"gelu_pytorch_tanh\"}",
+         "gemma2.hidden_activation gelu_pytorch_tanh"},
+        {"{\"model_type\":\"gemma\"," SIZES ",\"hidden_act\":\"gelu\"}", NULL},
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"hidden_act\":\"silu\"}", NULL},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof *given; i++) {
+        struct folder_config config;
+        struct gguf_writer keys = {0};
+        struct arena arena = {0};
+        config_to_keys(given[i].json, &config, &keys, &arena);
+        const char *name = given[i].key ? given[i].key : "hidden_activation", *value = strchr(name, ' ');
+        size_t size = value ? (size_t)(value - name) : strlen(name);
+        const char *at = memmem(keys.keys.data, keys.keys.size, name, size);
+        assert_true((at != NULL) == (given[i].key != NULL));
+        if (at) // the kind, 4 bytes, and the size, 8, precede the value
+            assert_memory_equal(at + size + 12, value + 1, strlen(value + 1));
+        gguf_writer_finish(&keys);
+        arena_finish(&arena);
+    }
+}
+
+#define FACTORS "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"
+
 TEST(settings_that_change_the_computation_are_refused_by_name)
 {
     static const struct {
         const char *json, *words;
     } refused[] = {
         {"{}", "model_type"},
-        {"{\"model_type\":\"mamba\"}", "\"mamba\" is not known"},
+        {"{\"model_type\":\"zebra\"}", "\"zebra\" is not known; known are llama mistral"},
+        {"{\"model_type\":\"qwen33\"}", "the nearest is qwen3; known are"},
         {"{\"model_type\":\"llama\"}", "0 layers"},
         {"{\"model_type\":\"llama\"," SIZES ",\"hidden_act\":\"relu\"}", "hidden_act"},
         {"{\"model_type\":\"llama\"," SIZES ",\"quantization_config\":{\"quant_method\":\"gptq\"}}",
@@ -152,7 +209,7 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layers\":[1,0]}", "no_rope_layers"},
         {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layer_interval\":3}", "no_rope_layer_interval"},
         {"{\"model_type\":\"gpt_oss\"," SIZES ",\"swiglu_limit\":5.0}", "swiglu_limit"},
-        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"quantization_config\":{\"quant_method\":\"fp8\"}}",
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"quantization_config\":{\"quant_method\":\"hqq\"}}",
          "quantization_config"},
         {"{\"model_type\":\"gemma3\"," SIZES "}", "text_config"},
         {"{\"model_type\":\"mistral3\",\"quantization_config\":{},\"text_config\":{" SIZES "}}",
@@ -160,6 +217,19 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"scoring_func\":\"tanh\"}", "scoring_func"},
         {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"topk_method\":\"greedy\"}", "topk_method"},
         {"{\"model_type\":\"deepseek_v3\"," SIZES ",\"moe_layer_freq\":2}", "moe_layer_freq"},
+        {"{\"model_type\":\"ernie4_5_moe\"," SIZES ",\"moe_layer_interval\":2}", "moe_layer_interval"},
+        {"{\"model_type\":\"ernie4_5_moe\"," SIZES ",\"moe_layer_end_index\":0}", "moe_layer_end_index"},
+        {"{\"model_type\":\"glm4_moe_lite\"," SIZES ",\"mlp_layer_types\":[\"sparse\",\"sparse\"]}",
+         "mlp_layer_types"},
+        {"{\"model_type\":\"glm4_moe_lite\"," SIZES ",\"rope_interleave\":false}", "rope_interleave"},
+        {"{\"model_type\":\"hunyuan_v1_moe\"," SIZES ",\"moe_topk\":[1,2]}", "moe_topk"},
+        {"{\"model_type\":\"llama4_text\"," SIZES ",\"moe_layers\":[0]}", "moe_layers"},
+        {"{\"model_type\":\"llama4_text\"," SIZES ",\"no_rope_layer_interval\":2}", "no_rope_layer_interval"},
+        {"{\"model_type\":\"nemotron\"," SIZES ",\"hidden_act\":\"silu\"}", "hidden_act"},
+        {"{\"model_type\":\"phimoe\"," SIZES
+         ",\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":" FACTORS ",\"long_factor\":" FACTORS
+         ",\"short_mscale\":1.2,\"long_mscale\":1.3}}",
+         "long_mscale"},
         {"{\"model_type\":\"llama\"," SIZES ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0.5}}",
          "rope_scaling"},
         {"{\"model_type\":\"llama\"," SIZES

@@ -159,6 +159,8 @@ static size_t their_row(const struct making *making, enum folder_form form, size
     size_t n = making->n_heads, kv = making->n_kv_heads, head = row / d, at = row % d;
     if (form == FORM_ROWS_BY_HEAD) // [heads][q, k, v][head_dim]
         return (head % n * 3 + head / n) * d + at;
+    if (form == FORM_ROWS_BY_GROUP_PAIRED && head < n + kv)
+        at = at % 2 * (d / 2) + at / 2;
     size_t share = n / kv; // [key-value heads][its queries, k, v][head_dim]
     if (head < n)
         return (head / share * (share + 2) + head % share) * d + at;
@@ -181,7 +183,7 @@ static void put_transformed(const struct making *making, struct safetensors_writ
     size_t row_bytes = tensor->n_dims == 1 ? item : tensor->dims[0] * item, size = n_rows * row_bytes;
     char *out = malloc(size);
     memcpy(out, data, size);
-    if (form == FORM_ADD_ONE) {
+    if (form == FORM_ADD_ONE && !bias) {
         for (size_t i = 0; i < n_rows; i++) {
             float value;
             memcpy(&value, data + 4 * i, 4);
@@ -194,7 +196,7 @@ static void put_transformed(const struct making *making, struct safetensors_writ
                 memcpy(out + (c * tensor->dims[1] + r) * item, data + (r * tensor->dims[0] + c) * item, item);
         shape[0] = tensor->dims[0];
         shape[1] = tensor->dims[1];
-    } else if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP) {
+    } else if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP_PAIRED) {
         for (size_t r = 0; r < n_rows; r++)
             memcpy(out + their_row(making, form, r, n_rows) * row_bytes, data + r * row_bytes, row_bytes);
     }
@@ -212,7 +214,7 @@ static void put_nvfp4(const struct making *making, struct safetensors_writer *wr
     unsigned char *items = calloc(n_rows * n_blocks, 32), *scales = calloc(n_rows * n_blocks, 4);
     for (size_t i = 0; i < n_rows * n_blocks; i++, blocks += 36) {
         size_t row = i / n_blocks;
-        if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP)
+        if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP_PAIRED)
             row = their_row(making, form, row, n_rows);
         size_t at = row * n_blocks + i % n_blocks;
         memcpy(scales + 4 * at, blocks, 4);
@@ -294,7 +296,7 @@ static void put_mixed(struct safetensors_writer *writer, const char *name, enum 
     for (size_t e = 0; e < n_experts; e++)
         for (size_t r = 0; r < all; r++)
             for (size_t c = 0; c < n_cols; c++) {
-                bool halves = form == FORM_FIRST_HALF;
+                bool halves = form == FORM_FIRST_HALF || form == FORM_FIRST_COLUMNS;
                 const struct tensor *from = (halves ? r >= n_rows : r % n_parts != 0) ? up : gate;
                 size_t row = halves ? r % n_rows : r / n_parts;
                 size_t to = turned ? (e * n_cols + c) * all + r : (e * all + r) * n_cols + c;
@@ -344,9 +346,10 @@ static void put_whole(const struct making *making, struct safetensors_writer *wr
     const struct tensor *tensor = gguf_tensor(making->gguf, ours), *up = NULL;
     enum folder_form form = rule->form;
     if (!tensor || form == FORM_ODD || form == FORM_ODD_MXFP4 || form == FORM_SECOND_HALF ||
-        (tensor->type == TENSOR_MXFP4) != (form >= FORM_EVEN_MXFP4))
+        form == FORM_SECOND_COLUMNS || (tensor->type == TENSOR_MXFP4) != (form >= FORM_EVEN_MXFP4))
         return;
-    if (form == FORM_EVEN || form == FORM_EVEN_MXFP4 || form == FORM_FIRST_HALF) {
+    if (form == FORM_EVEN || form == FORM_EVEN_MXFP4 || form == FORM_FIRST_HALF ||
+        form == FORM_FIRST_COLUMNS) {
         snprintf(ours, sizeof ours, "blk.%d.ffn_up_exps%s", layer, strrchr(rule->to, '.'));
         up = gguf_tensor(making->gguf, ours);
     }
@@ -611,6 +614,17 @@ static struct folder_case cases[] = {
      false},
     {"falcon", "falcon", ",\"new_decoder_architecture\":true,\"num_kv_heads\":2", true, false},
     {"olmo2", "olmo2", "", false, false},
+    {"internlm2", "internlm2", "", false, false},
+    {"qwen3_vl_moe_text", "qwen3vlmoe", "", false, false},
+    {"nemotron", "nemotron", ",\"hidden_act\":\"relu2\",\"partial_rotary_factor\":1.0", false, false},
+    {"phimoe", "phimoe", "", false, false},
+    {"llama4_text", "llama4",
+     ",\"interleave_moe_layer_step\":2,\"floor_scale\":10,\"intermediate_size_mlp\":96", false, false},
+    {"afmoe", "afmoe", ",\"mup_enabled\":true,\"num_dense_layers\":1,\"num_shared_experts\":2", false, false},
+    {"exaone4", "exaone4", "", false, false},
+    {"hunyuan_v1_moe", "hunyuan-moe", ",\"num_shared_expert\":[1,1]", false, false},
+    {"minimax_m2", "minimax-m2", "", false, false},
+    {"ernie4_5_moe", "ernie4_5-moe", ",\"moe_layer_end_index\":-1", false, false},
     {"granite", "granite", "", false, false},
 };
 

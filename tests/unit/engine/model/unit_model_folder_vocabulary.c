@@ -154,7 +154,7 @@ static void put_piece(struct buffer *model, const char *piece, float score, unsi
 }
 
 struct piece_settings {
-    bool bytes, no_prefix, removes_blanks, no_escape, suffix;
+    bool bytes, no_fallback, no_prefix, removes_blanks, no_escape, suffix;
     unsigned model_type; // 0: BPE
     const char *charsmap;
 };
@@ -164,7 +164,7 @@ static void put_settings(struct buffer *model, const struct piece_settings *sett
     struct buffer trainer = {0}, normalizer = {0};
     put_number(&trainer, 3, settings->model_type ? settings->model_type : 2);
     put_number(&trainer, 24, settings->suffix);
-    put_number(&trainer, 35, settings->bytes);
+    put_number(&trainer, 35, settings->bytes && !settings->no_fallback);
     put_part(model, 2, trainer.data, trainer.size);
     put_part(&normalizer, 1, "identity", 8);
     if (settings->charsmap)
@@ -189,7 +189,7 @@ static void put_sentencepiece(const struct vocabulary_folder *bench, const struc
     for (int i = 0; settings->bytes && i < 256; i++) {
         char name[8];
         snprintf(name, sizeof name, "<0x%02X>", i);
-        put_piece(&model, name, 0, 6);
+        put_piece(&model, name, 0, settings->no_fallback ? 1 : 6);
     }
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         put_piece(&model, pieces[i], -1.0f - (float)i, 1);
@@ -226,6 +226,9 @@ TEST(a_tokenizer_model_gives_the_ids_of_sentencepiece)
            "ab!",
            "266 265 261 38"},
           {"<s>a", "266 65 120 67 267"});
+    put_sentencepiece(&bench, &(struct piece_settings){.bytes = true, .no_fallback = true});
+    bench_read(&bench, "{}");
+    CASES(&bench, 0, {"xyc x", "266 0 269 266 0"}, {"ab!", "263 0"}, {"<0x21>", "266 0"});
     bench_close(&bench);
 }
 

@@ -237,11 +237,19 @@ TEST(what_fails_for_all_variables_is_known_before_they_are_there)
     assert_refusal("{{ '{'.format(a) }}", "line 1: Single '{' or '}' encountered in format string in '{'");
     assert_refusal("{{ a.encode() }}", "line 1: 'encode' is not supported in templates");
     assert_refusal("{{ a.zfill() }}", "line 1: zfill() misses the argument 'width'");
+    assert_refusal("{% if a %}{{ '%s %a' % (a, b) }}{% endif %}",
+                   "line 1: %a is not supported in templates in '%s %a'");
+    assert_refusal("{{ '%a'|format(a) if a }}", "line 1: %a is not supported in templates in '%a'");
+    assert_refusal("{{ '{!a}'.format(a) if a }}", "line 1: !a is not supported in templates in '{!a}'");
+    assert_refusal("{% if a %}\n{{ a + 2**99 }}{% endif %}", "line 2: an integer beyond 64 bits");
+    assert_refusal("{{ 1 // (3 - 3) if a }}", "line 1: division by zero");
+    assert_refusal("{% if a %}{{ '' if b else 'a'.upper }}{% endif %}",
+                   "line 1: printing the method 'upper' is not supported in templates: call it");
     assert_refusal("{{ lipsum() }}", "line 1: lipsum: text by chance is not supported in templates");
     assert_refusal(
         "{{ lipsum is defined }}{{ a|groupby(attribute='b') }}{{ a.get('x') }}{{ a.count(1) }}"
         "{{ '%s %%' % a }}{{ '{:>{w}}{{}}'.format(a, w=3) }}{{ a|map('upper')|map(attribute='b') }}"
-        "{{ a|truncate(*b) }}{{ a.name() }}",
+        "{{ a|truncate(*b) }}{{ a.name() }}{{ '%%a' % a }}{{ 2**62 }}{{ -2**63 }}{{ 2**a }}{{ a.upper }}",
         "");
 }
 

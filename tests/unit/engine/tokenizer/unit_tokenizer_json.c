@@ -203,9 +203,9 @@ TEST(what_is_not_known_is_refused_by_name)
          "}",
          "x+"},
         {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," BYTES_MODEL "}", "BertPreTokenizer"},
-        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Removed\"}"
+        {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Merged\"}"
          "," BYTES_MODEL "}",
-         "Removed"},
+         "Merged"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"
          "," BYTES_MODEL "}",
          "ByteLevel"},
@@ -477,15 +477,16 @@ static struct tokenizer *convert_and_write(const char *name, const char *pre)
     struct buffer json = {0};
     struct error error;
     struct gguf *gguf;
-    struct text unknown, text;
+    struct text text;
+    struct vocabulary_gaps gaps;
     struct tokenizer *tokenizer;
     struct gguf_writer source = {0}, keys = {0};
     put_json(name, &json);
     gguf_writer_text(&source, "tokenizer.huggingface.json", (struct text){json.data, json.size});
     gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
     assert_ok(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), &error);
-    assert_ok(vocabulary_write_ggml(gguf, &keys, &unknown, &error), &error);
-    assert_int_equal(unknown.size, 0);
+    assert_ok(vocabulary_write_ggml(gguf, &keys, &gaps, &error), &error);
+    assert_int_equal(gaps.unknown.size, 0);
     gguf_close(gguf);
     assert_ok(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), &error);
     assert_false(gguf_has(gguf, "tokenizer.huggingface.json"));
@@ -544,11 +545,11 @@ static void assert_written(const char *json, const char *config, const char *exp
     struct buffer out = {0};
     struct error error;
     struct gguf *gguf;
-    struct text unknown;
+    struct vocabulary_gaps gaps;
     gguf_writer_text(&source, "tokenizer.huggingface.json", text_from_string(json));
     gguf_writer_text(&source, "tokenizer.huggingface.config", text_from_string(config));
     assert_ok(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), &error);
-    assert_ok(vocabulary_write_ggml(gguf, &keys, &unknown, &error), &error);
+    assert_ok(vocabulary_write_ggml(gguf, &keys, &gaps, &error), &error);
     gguf_close(gguf);
     assert_ok(gguf_create(&gguf, "written", &keys, NULL, 0, (struct gguf_source){0}, &error), &error);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -592,6 +593,31 @@ TEST(byte_tokens_are_a_fallback_only_where_the_model_says_so)
         struct tokenizer *tokenizer = create_or_fail(cases[i].json, "{}");
         assert_ids(tokenizer, "ab!", 0, cases[i].ids);
         tokenizer_close(tokenizer);
+    }
+}
+
+TEST(a_setting_that_other_readers_of_the_gguf_ignore_is_named)
+{
+    static const struct {
+        const char *json, *ignored;
+    } cases[] = {
+        {FALLBACK_MODEL("\"byte_fallback\":false,", "\"a b\""), "byte_fallback false of the tokenizer"},
+        {FALLBACK_MODEL("\"byte_fallback\":true,", "\"a b\""), ""},
+        {"{\"normalizer\":{\"type\":\"NFC\"},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
+         "the normalizer of tokenizer.json"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct gguf_writer source = {0}, keys = {0};
+        struct vocabulary_gaps gaps;
+        struct error error;
+        struct gguf *gguf;
+        gguf_writer_text(&source, "tokenizer.huggingface.json", text_from_string(cases[i].json));
+        assert_ok(gguf_create(&gguf, "source", &source, NULL, 0, (struct gguf_source){0}, &error), &error);
+        assert_ok(vocabulary_write_ggml(gguf, &keys, &gaps, &error), &error);
+        assert_int_equal(gaps.unknown.size, 0);
+        assert_true(text_equals_string(gaps.ignored, cases[i].ignored));
+        gguf_close(gguf);
+        gguf_writer_finish(&source);
+        gguf_writer_finish(&keys);
     }
 }
 

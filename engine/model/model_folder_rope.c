@@ -1,0 +1,206 @@
+// config.json's rotary embedding as GGUF key-values.
+#include "engine/model/model.h"
+#include "engine/model/model_folder_settings.h"
+#include "schemas/base/elementary.h"
+
+static float *create_divisors(struct config *config, int index, size_t n_divisors)
+{
+    float *divisors = arena_allocate_array(config->arena, n_divisors, sizeof *divisors);
+    if (!divisors && config->status == STATUS_OK)
+        config->status =
+            error_set(config->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope factors");
+    config->out->divisors[index] = divisors;
+    config->out->n_divisors = n_divisors;
+    return divisors;
+}
+
+// modeling_rope_utils.py, _compute_llama3_parameters: wavelengths up to one bound are kept, above another
+// bound multiplied by the factor, and interpolated in between.
+static void put_llama3(struct config *config, const struct value *scaling, double base, int64_t n_dims)
+{
+    const double pi = 3.14159265358979323846;
+    double factor = number_in(config, scaling, "factor", 8.0);
+    double low = number_in(config, scaling, "low_freq_factor", 1.0);
+    double high = number_in(config, scaling, "high_freq_factor", 4.0);
+    double original = number_in(config, scaling, "original_max_position_embeddings", 8192.0);
+    if (!(factor >= 1.0 && factor < 1e6 && low > 0.0 && high > low && original >= 1.0 && base > 1.0)) {
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    float *divisors = create_divisors(config, 0, (size_t)n_dims / 2);
+    for (int64_t i = 0; divisors && i < n_dims / 2; i++) {
+        double wavelength =
+            2.0 * pi * elementary_exp(elementary_log(base) * (double)(2 * i) / (double)n_dims);
+        double smooth = (original / wavelength - low) / (high - low);
+        divisors[i] = wavelength < original / high  ? 1.0f
+                      : wavelength > original / low ? (float)factor
+                                                    : (float)(1.0 / ((1.0 - smooth) / factor + smooth));
+    }
+}
+
+static void put_factors(struct config *config, const struct value *scaling, const char *name, int index,
+                        int64_t n_dims)
+{
+    const struct value *list = find_in(scaling, name);
+    if (!list || list->kind != VALUE_ARRAY || list->array.n_items != (size_t)n_dims / 2) {
+        refuse_setting(config, ERROR_MODEL_FILE, name, list);
+        return;
+    }
+    float *divisors = create_divisors(config, index, list->array.n_items);
+    for (size_t i = 0; divisors && i < list->array.n_items; i++) {
+        const struct value *item = &list->array.items[i];
+        divisors[i] = item->kind == VALUE_INTEGER ? (float)item->integer
+                      : item->kind == VALUE_FLOAT ? (float)item->number
+                                                  : 0.0f; // refused when the model is opened
+    }
+}
+
+// modeling_rope_utils.py, _compute_yarn_parameters: get_mscale.
+static double yarn_magnitude(double factor, double m)
+{
+    return factor > 1.0 ? 0.1 * m * elementary_log(factor) + 1.0 : 1.0;
+}
+
+static void put_yarn(struct config *config, const struct value *scaling, int64_t n_original)
+{
+    double factor = number_in(config, scaling, "factor", 0.0), usual, whole;
+    if (factor == 0.0)
+        factor = (double)read_integer(config, "max_position_embeddings", 0) / (double)n_original;
+    double m = number_in(config, scaling, "mscale", 0.0),
+           all = number_in(config, scaling, "mscale_all_dim", 0.0);
+    double temperature = number_in(config, scaling, "llama_4_scaling_beta", 0.0);
+    bool latent = find_setting(config, "kv_lora_rank") != NULL, exact = is_model_type(config, "gpt_oss");
+    const struct value *truncate = find_in(scaling, "truncate");
+    if (factor < 1.0 || (truncate && (truncate->kind != VALUE_BOOL || truncate->boolean == exact))) {
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    put_number(config, "rope.scaling.factor", factor);
+    put_integer(config, "rope.scaling.original_context_length", n_original);
+    put_number(config, "rope.scaling.yarn_beta_fast", number_in(config, scaling, "beta_fast", 32.0));
+    put_number(config, "rope.scaling.yarn_beta_slow", number_in(config, scaling, "beta_slow", 1.0));
+    if (temperature != 0.0)
+        put_number(config, "attention.temperature_scale", temperature);
+    usual = yarn_magnitude(factor, 1.0); // rope.c multiplies the key's value by this
+    whole = m != 0.0 && all != 0.0 ? yarn_magnitude(factor, m) / yarn_magnitude(factor, all) : usual;
+    whole = number_in(config, scaling, "attention_factor", whole);
+    if (latent && all != 0.0) { // DeepSeek: the square of all's magnitude scales q.k; cos and sin get `whole`
+        put_number(config, "rope.scaling.yarn_log_multiplier", 0.1 * all);
+        usual = 1.0;
+    } else if (m == 1.0 && all != 0.0) { // as GGUF converters do
+        put_number(config, "rope.scaling.yarn_log_multiplier", all);
+        usual /= yarn_magnitude(factor, all);
+    }
+    if (whole != usual)
+        put_number(config, "rope.scaling.attn_factor", whole / usual);
+}
+
+// modeling_rope_utils.py, _compute_dynamic_ntk_parameters: beyond the trained context the base grows with the
+// sequence. Here the base has two values: the trained one, and the one for a sequence of the extended
+// context, `factor` times as long as the trained context. As divisors of the frequencies this is LongRoPE's
+// form.
+static void put_dynamic(struct config *config, const struct value *scaling, int64_t n_context, int64_t n_dims)
+{
+    double factor = number_in(config, scaling, "factor", 1.0);
+    int64_t n_longer = (int64_t)((double)n_context * factor);
+    if (!(factor >= 1.0 && factor <= 1e3) || n_context < 1 || n_longer > MODEL_CONTEXT_MAX || n_dims < 4) {
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    // base' = base * growth^(d / (d - 2)), so that pair i rotates growth^(2 i / (d - 2)) times slower
+    double growth = elementary_log(factor * (double)n_longer / (double)n_context - (factor - 1.0));
+    float *usual = create_divisors(config, 1, (size_t)n_dims / 2);
+    float *longer = create_divisors(config, 2, (size_t)n_dims / 2);
+    for (int64_t i = 0; usual && longer && i < n_dims / 2; i++) {
+        usual[i] = 1.0f;
+        longer[i] = (float)elementary_exp(growth * (double)(2 * i) / (double)(n_dims - 2));
+    }
+    put_integer(config, "context_length", n_longer);
+    put_integer(config, "rope.scaling.original_context_length", n_context);
+    put_number(config, "rope.scaling.attn_factor", 1.0);
+}
+
+static void put_scaling(struct config *config, const struct value *scaling, double base, int64_t n_dims)
+{
+    char name[128];
+    const struct value *type = find_in(scaling, "rope_type");
+    type = type ? type : find_in(scaling, "type");
+    struct text kind = type && type->kind == VALUE_STRING ? type->text : TEXT("default");
+    int64_t n_context = read_integer(config, "max_position_embeddings", 0);
+    int64_t n_original = read_integer(config, "original_max_position_embeddings", n_context);
+    n_original = (int64_t)number_in(config, scaling, "original_max_position_embeddings", (double)n_original);
+    if (n_original < 1 || n_original > MODEL_CONTEXT_MAX) {
+        refuse_setting(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
+        return;
+    }
+    if (text_equals_string(kind, "default"))
+        return;
+    if (text_equals_string(kind, "dynamic")) {
+        put_dynamic(config, scaling, n_context, n_dims);
+        return;
+    }
+    if (text_equals_string(kind, "llama3")) {
+        put_llama3(config, scaling, base, n_dims);
+        return;
+    }
+    if (text_equals_string(kind, "longrope") || text_equals_string(kind, "su")) {
+        put_factors(config, scaling, "short_factor", 1, n_dims);
+        put_factors(config, scaling, "long_factor", 2, n_dims);
+        put_integer(config, "rope.scaling.original_context_length", n_original);
+        double magnitude = number_in(config, scaling, "short_mscale", 0.0); // Phi-3.5-MoE
+        if (magnitude != number_in(config, scaling, "long_mscale", 0.0))
+            refuse_setting(config, ERROR_MODEL_FILE, "long_mscale", find_in(scaling, "long_mscale"));
+        magnitude = number_in(config, scaling, "attention_factor", magnitude);
+        if (magnitude != 0.0)
+            put_number(config, "rope.scaling.attn_factor", magnitude);
+        return;
+    }
+    bool yarn = text_equals_string(kind, "yarn");
+    if (!yarn && !text_equals_string(kind, "linear")) {
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_scaling", scaling);
+        return;
+    }
+    gguf_writer_text(config->keys, format_key(config, "rope.scaling.type", name),
+                     yarn ? TEXT("yarn") : TEXT("linear"));
+    if (yarn)
+        put_yarn(config, scaling, n_original);
+    else
+        put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
+}
+
+void folder_read_rope(struct config *config)
+{
+    if (!config->out->family->rotates || config->status != STATUS_OK)
+        return;
+    const struct value *scaling = find_setting(config, "rope_scaling rope_parameters");
+    if (scaling && scaling->kind != VALUE_OBJECT) {
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    // Newer files nest the settings of each kind of layer.
+    const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
+    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
+        put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    if (scaling && find_in(scaling, "full_attention"))
+        scaling = find_in(scaling, "full_attention");
+    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
+    if (scaling && scaling->kind == VALUE_OBJECT)
+        base = number_in(config, scaling, "rope_theta", base);
+    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    if (scaling && scaling->kind == VALUE_OBJECT)
+        fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
+    if (!(fraction > 0.0 && fraction <= 1.0))
+        refuse_setting(config, ERROR_MODEL_FILE, "partial_rotary_factor",
+                       find_setting(config, "partial_rotary_factor"));
+    if (config->status != STATUS_OK)
+        return;
+    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
+    n_dims = read_integer(config, "rotary_dim", n_dims);
+    double alpha = scaling ? number_in(config, scaling, "alpha", 0.0) : 0.0;
+    if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths
+        base *= elementary_exp(elementary_log(alpha) * (double)n_dims / (double)(n_dims - 2));
+    put_number(config, "rope.freq_base", base);
+    put_integer(config, "rope.dimension_count", n_dims);
+    if (scaling && scaling->kind == VALUE_OBJECT && !(alpha > 0.0))
+        put_scaling(config, scaling, base, n_dims);
+}

@@ -1,0 +1,146 @@
+// Reading config.json's settings and writing keys: shared by model_folder_config.c and model_folder_rope.c.
+#pragma once
+
+#include "engine/model/model_folder_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct config {
+    const struct value *json;
+    const struct value *outer; // of a vision-language model; NULL: none
+    struct value defaults;     // the model_type's
+    struct folder_config *out;
+    struct gguf_writer *keys;
+    struct arena *arena;
+    struct error *error;
+    enum status status; // the first fault is kept
+};
+
+static inline void refuse_setting(struct config *config, enum error_code code, const char *name,
+                                  const struct value *value)
+{
+    char text[VALUE_DESCRIPTION_BYTES] = "missing";
+    if (value)
+        value_describe(value, text);
+    if (config->status == STATUS_OK)
+        config->status = error_set(config->error, STATUS_REFUSE, code,
+                                   "\"%s\" is %s, which this version can't compute with", name, text);
+}
+
+// NULL if it is absent or null.
+static inline const struct value *find_in(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind != VALUE_NULL ? value : NULL;
+}
+
+// The first of several names, separated by blanks, that is present.
+static inline const struct value *find_first(const struct value *object, const char *names)
+{
+    char name[64];
+    while (*names) {
+        size_t size = strcspn(names, " ");
+        snprintf(name, sizeof name, "%.*s", (int)size, names);
+        const struct value *value = find_in(object, name);
+        if (value)
+            return value;
+        names += size + (names[size] == ' ');
+    }
+    return NULL;
+}
+
+// The setting in config.json, else the model_type's default.
+static inline const struct value *find_setting(const struct config *config, const char *names)
+{
+    const struct value *value = find_first(config->json, names);
+    return value ? value : find_first(&config->defaults, names);
+}
+
+// The item of a list of equal integers, else the list.
+static inline const struct value *find_common(const struct value *list)
+{
+    const struct value *items = list->array.items;
+    for (size_t i = 0; i < list->array.n_items; i++)
+        if (items[i].kind != VALUE_INTEGER || items[i].integer != items[0].integer)
+            return list;
+    return list->array.n_items ? items : list;
+}
+
+static inline int64_t read_integer(struct config *config, const char *names, int64_t otherwise)
+{
+    const struct value *value = find_setting(config, names);
+    if (!value)
+        return otherwise;
+    if (value->kind == VALUE_ARRAY) // HunYuan: one for each layer, all equal
+        value = find_common(value);
+    if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
+        refuse_setting(config, ERROR_MODEL_FILE, names, value);
+        return 0;
+    }
+    return value->integer;
+}
+
+static inline double number_in(struct config *config, const struct value *object, const char *name,
+                               double otherwise)
+{
+    const struct value *value = find_in(object, name);
+    if (!value)
+        return otherwise;
+    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
+        refuse_setting(config, ERROR_MODEL_FILE, name, value);
+        return otherwise;
+    }
+    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
+}
+
+static inline double read_number(struct config *config, const char *names, double otherwise)
+{
+    const struct value *value = find_setting(config, names);
+    if (!value)
+        return otherwise;
+    if (value->kind != VALUE_INTEGER && value->kind != VALUE_FLOAT) {
+        refuse_setting(config, ERROR_MODEL_FILE, names, value);
+        return otherwise;
+    }
+    return value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
+}
+
+static inline bool read_truth(struct config *config, const char *name, bool otherwise)
+{
+    const struct value *value = find_setting(config, name);
+    if (value && value->kind != VALUE_BOOL)
+        refuse_setting(config, ERROR_MODEL_FILE, name, value);
+    return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
+}
+
+static inline const char *format_key(const struct config *config, const char *suffix, char out[128])
+{
+    snprintf(out, 128, "%s.%s", config->out->family->name, suffix);
+    return out;
+}
+
+static inline void put_integer(struct config *config, const char *suffix, int64_t value)
+{
+    char name[128];
+    gguf_writer_u32(config->keys, format_key(config, suffix, name), (uint32_t)value);
+}
+
+static inline void put_number(struct config *config, const char *suffix, double value)
+{
+    char name[128];
+    gguf_writer_f32(config->keys, format_key(config, suffix, name), (float)value);
+}
+
+static inline bool is_text(const struct value *value, const char *text)
+{
+    return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
+}
+
+static inline bool is_model_type(const struct config *config, const char *model_type)
+{
+    return strcmp(config->out->family->model_type, model_type) == 0;
+}
+
+// model_folder_rope.c: the keys rope.*, and the divisors of `out`.
+void folder_read_rope(struct config *config);

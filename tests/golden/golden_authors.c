@@ -1,0 +1,129 @@
+// Every folder of ../shared/authors: our logits against the authors' own modeling code in double precision.
+// One test per folder, with a line that reports the distance. Folders whose family is not supported are
+// listed here and must be refused.
+#include "engine/cpu/backend.h"
+#include "engine/logits.h"
+#include "tests/support/cases.h"
+#include "tests/support/shared_data.h"
+
+#include <dirent.h>
+#include <math.h>
+
+enum { FOLDERS_MAX = 256, N_IDS = 96, N_VOCAB = 320, NAME_BYTES = 64 };
+
+// The authors compute recurrences in float32: double precision is 2.3e-9 from qwen3_next's logits.
+static const char *const recurrent_case = "qwen3_next";
+static const double nmse_recurrent = 1e-8, nmse_usual = 1e-9;
+
+static const char *const unsupported[] = {
+    "deepseek_v32", "falcon_h1",   "gemma3n_text", "gemma4_text", "glm_moe_dsa", "granitemoehybrid",
+    "jamba",        "kimi_linear", "lfm2",         "lfm2_moe",    "mamba2",      "nemotron_h",
+};
+enum { N_UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
+
+static char names[FOLDERS_MAX][NAME_BYTES];
+
+static bool is_supported(const char *name)
+{
+    for (int i = 0; i < N_UNSUPPORTED; i++)
+        if (strcmp(unsupported[i], name) == 0)
+            return false;
+    return true;
+}
+
+static FILE *open_part(const char *name, const char *part)
+{
+    char path[512], relative[256];
+    snprintf(relative, sizeof relative, "authors/%s/%s", name, part);
+    assert_true(shared_path(path, sizeof path, relative));
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    return file;
+}
+
+static void evaluate(struct model *model, const char *name, float logits[N_IDS * N_VOCAB])
+{
+    struct error error = {0};
+    struct pool *pool;
+    struct backend *backend;
+    int32_t ids[N_IDS];
+    FILE *file = open_part(name, "tokens");
+    for (int i = 0; i < N_IDS; i++)
+        assert_int_equal(fscanf(file, "%d", &ids[i]), 1);
+    fclose(file);
+    assert_int_equal(model->shape.n_vocab, N_VOCAB);
+    assert_ok(pool_create(&pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+    assert_ok(logits_of_text(model, backend, KV_F32, ids, N_IDS, logits, &error), &error);
+    backend->device.destroy(backend);
+    pool_destroy(pool);
+}
+
+static void logits_are_the_authors(void **state)
+{
+    static float logits[N_IDS * N_VOCAB], expected[N_IDS * N_VOCAB];
+    const char *name = *state;
+    char path[512], relative[256];
+    struct error error = {0};
+    struct model *model;
+    if (!name) {
+        print_message("skipped: ../shared/authors is not here\n");
+        skip();
+    }
+    snprintf(relative, sizeof relative, "authors/%s", name);
+    assert_true(shared_path(path, sizeof path, relative));
+    enum status status = model_open(&model, path, &error);
+    if (!is_supported(name)) {
+        assert_int_equal(status, STATUS_REFUSE); // else remove it from the list
+        print_message("%s: %s\n", name, error.text);
+        return;
+    }
+    assert_ok(status, &error);
+    evaluate(model, name, logits);
+    model_close(model);
+    FILE *file = open_part(name, "logits.f32");
+    assert_int_equal(fread(expected, sizeof *expected, N_IDS * N_VOCAB, file), N_IDS * N_VOCAB);
+    fclose(file);
+    double errors = 0.0, norm = 0.0;
+    for (int i = 0; i < N_IDS * N_VOCAB; i++) {
+        errors += pow((double)logits[i] - (double)expected[i], 2);
+        norm += pow((double)expected[i], 2);
+    }
+    double nmse_max = strcmp(name, recurrent_case) == 0 ? nmse_recurrent : nmse_usual;
+    print_message("%s: nmse %.2g of %.2g\n", name, errors / norm, nmse_max);
+    assert_true(errors / norm <= nmse_max);
+}
+
+static bool is_named(const char *name, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[FOLDERS_MAX];
+    char path[512];
+    size_t n = 0;
+    DIR *directory = shared_path(path, sizeof path, "authors") ? opendir(path) : NULL;
+    if (!directory)
+        tests[n++] = (struct CMUnitTest){"the authors' folders", logits_are_the_authors, NULL, NULL, NULL};
+    for (struct dirent *entry; directory && (entry = readdir(directory)) && n < FOLDERS_MAX;) {
+        if (strchr(entry->d_name, '.')) // ".", "..", README.md
+            continue;
+        snprintf(names[n], sizeof names[n], "%.*s", NAME_BYTES - 1, entry->d_name);
+        tests[n] = (struct CMUnitTest){names[n], logits_are_the_authors, NULL, NULL, names[n]};
+        n++;
+    }
+    if (directory)
+        closedir(directory);
+    for (int i = 0; directory && i < N_UNSUPPORTED; i++) // names without a folder fail
+        if (!is_named(unsupported[i], n)) {
+            snprintf(names[n], sizeof names[n], "%s", unsupported[i]);
+            tests[n] = (struct CMUnitTest){names[n], logits_are_the_authors, NULL, NULL, names[n]};
+            n++;
+        }
+    return _cmocka_run_group_tests("golden_authors", tests, n, NULL, NULL);
+}
