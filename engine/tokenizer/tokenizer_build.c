@@ -454,7 +454,9 @@ static bool add_specials(struct builder *builder)
     const struct text *normalized = builder->vocabulary->normalized;
     for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
         unsigned flags = tokenizer->flags[id];
-        if (!(flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)))
+        bool is_kept = flags & TOKEN_OF_MODEL && builder->vocabulary->pieces.is_sentencepiece;
+        if (!(flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)) ||
+            (is_kept && flags & TOKEN_USER_DEFINED)) // pieces.c chooses those
             continue;
         bool is_normalized = normalized && normalized[id].size;
         struct text text = is_normalized ? normalized[id] : tokenizer->texts[id];

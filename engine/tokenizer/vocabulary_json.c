@@ -101,8 +101,11 @@ static enum status check_added(struct json_source *source, const struct value *a
     struct token_map map = {0};
     bool has_memory = token_map_reserve(&map, vocabulary->n_tokens);
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < vocabulary->n_tokens && has_memory; i++)
-        has_memory = !vocabulary->texts[i].data || token_map_add(&map, vocabulary->texts, (int32_t)i);
+    for (size_t i = 0; i < vocabulary->n_tokens && has_memory; i++) {
+        // the library finds the last of Unigram's tokens with the same text
+        size_t id = vocabulary->model == VOCABULARY_UNIGRAM ? vocabulary->n_tokens - 1 - i : i;
+        has_memory = !vocabulary->texts[id].data || token_map_add(&map, vocabulary->texts, (int32_t)id);
+    }
     for (size_t i = 0; has_memory && added && i < added->array.n_items && status == STATUS_OK; i++) {
         const struct value *content = value_get(&added->array.items[i], "content");
         int64_t id = value_get(&added->array.items[i], "id")->integer;
