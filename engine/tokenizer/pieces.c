@@ -157,9 +157,10 @@ static bool reserve_paths(struct piece_scratch *scratch, size_t n)
 static void offer_path(const struct pieces *pieces, struct piece_path *path, double score, size_t start,
                        int32_t id)
 {
-    if (path->start != UINT32_MAX && !(score > path->score))
-        return;
-    *path = (struct piece_path){pieces->single ? (float)score : score, (uint32_t)start, id};
+    if (pieces->single)
+        score = (float)score;
+    if (path->start == UINT32_MAX || score > path->score)
+        *path = (struct piece_path){score, (uint32_t)start, id};
 }
 
 static double score_of(const struct pieces *pieces, int32_t id, size_t size)
@@ -195,8 +196,7 @@ static void extend_path(const struct pieces *pieces, struct piece_path *paths, s
     }
     if (has_character)
         return;
-    double unknown = pieces->unknown_score + score;
-    offer_path(pieces, &paths[at + size], pieces->single ? (float)unknown : unknown, at, pieces->unknown);
+    offer_path(pieces, &paths[at + size], pieces->unknown_score + score, at, pieces->unknown);
 }
 
 // A run of unknown characters: byte tokens, else one unknown token. In tokenizers a run that happens to be a

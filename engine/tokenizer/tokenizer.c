@@ -472,8 +472,16 @@ static void find_first(struct encoder *encoder, struct text text)
     uint32_t codepoint;
     size_t size = utf8_decode(text.data, text.size, &codepoint);
     struct text normalized = {text.data, size ? size : 1};
-    encoder->failed |= !normalizer_run(&tokenizer->normalizer, normalized, encoder->normalized, &normalized);
-    encoder->n_first = normalized.size;
+    struct normalizer steps = tokenizer->normalizer;
+    for (size_t i = 0; i < steps.n_steps; i++)
+        if (steps.steps[i].kind ==
+            NORMALIZE_PRECOMPILED) // the library lets the next one take a dropped one's place
+            steps.n_steps = i;
+    struct text character = normalized;
+    encoder->failed |= !normalizer_run(&steps, character, encoder->normalized, &normalized);
+    bool is_kept = steps.n_steps < tokenizer->normalizer.n_steps && normalized.size;
+    encoder->failed |= !normalizer_run(&tokenizer->normalizer, character, encoder->normalized, &normalized);
+    encoder->n_first = normalized.size || !is_kept ? normalized.size : 1;
 }
 
 // Encodes text in which the added tokens that match unnormalized text have already been found.

@@ -72,6 +72,12 @@ size_t tokenizer_n_added(const struct tokenizer *tokenizer, size_t n_texts);
 // The highest type that tokenizer_encode_input gives.
 int32_t tokenizer_type_max(const struct tokenizer *tokenizer);
 
+// Appends what TOKENIZER_ADD_SPECIAL makes of an input of n_texts (1 or 2): "[CLS] A [SEP] B:1 [SEP]:1", a type
+// other than 0 after its text or token.
+void tokenizer_describe_input(const struct tokenizer *tokenizer, size_t n_texts, struct buffer *out);
+// Appends how BERT's normalizer treats letters, "uncased, accents stripped"; nothing without that normalizer.
+void tokenizer_describe_case(const struct tokenizer *tokenizer, struct buffer *out);
+
 // A lower bound on the number of tokens of `text`, in one linear scan. 0: no bound is known, as for a
 // vocabulary that drops text it has no token for.
 int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text);

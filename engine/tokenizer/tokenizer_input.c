@@ -121,3 +121,33 @@ enum status tokenizer_encode_input(const struct tokenizer *tokenizer, const stru
         status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for the tokens of a text");
     return status;
 }
+
+// --- Description ---
+
+void tokenizer_describe_input(const struct tokenizer *tokenizer, size_t n_texts, struct buffer *out)
+{
+    const struct token_template *template = &tokenizer->templates[n_texts - 1];
+    for (size_t i = 0; i < template->n_items; i++) {
+        const struct template_item *item = &template->items[i];
+        buffer_add_string(out, i ? " " : "");
+        if (item->text >= 0)
+            buffer_add_string(out, item->text ? "B" : "A");
+        else
+            buffer_add_text(out, tokenizer->texts[item->token]);
+        if (item->type)
+            buffer_add_format(out, ":%d", item->type);
+    }
+}
+
+void tokenizer_describe_case(const struct tokenizer *tokenizer, struct buffer *out)
+{
+    for (size_t i = 0; i < tokenizer->normalizer.n_steps; i++) {
+        const struct normalizer_step *step = &tokenizer->normalizer.steps[i];
+        if (step->kind != NORMALIZE_BERT)
+            continue;
+        buffer_add_string(out, step->options & BERT_LOWERCASE ? "uncased" : "cased");
+        buffer_add_string(out, step->options & BERT_ACCENTS ? ", accents stripped" : ", accents kept");
+        buffer_add_string(out, tokenizer->rules.assumes_case ? " (assumed: the file does not say)" : "");
+        return;
+    }
+}

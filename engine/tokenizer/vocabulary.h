@@ -67,6 +67,7 @@ struct token_rules {
     bool merges_are_tokens; // a merge must name tokens and give a token
     bool fuses_unknown;     // consecutive characters that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
+    bool assumes_case; // the file does not say whether WordPiece is cased
 };
 
 struct special_ids {                    // -1: none

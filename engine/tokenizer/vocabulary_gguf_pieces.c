@@ -97,6 +97,7 @@ static enum status read_word_pieces(struct vocabulary *vocabulary, const struct 
     bool lowercase = true;
     uint32_t n_types = 2;
     enum status status = gguf_bool(gguf, "tokenizer.ggml.normalizer.lowercase", &lowercase, NULL, error);
+    vocabulary->rules.assumes_case = !gguf_has(gguf, "tokenizer.ggml.normalizer.lowercase");
     bool accents = lowercase;
     if (status == STATUS_OK)
         status = gguf_bool(gguf, "tokenizer.ggml.normalizer.strip_accents", &accents, NULL, error);
