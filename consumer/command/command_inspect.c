@@ -162,6 +162,45 @@ static void add_embedding(struct buffer *out, const struct model *model)
     buffer_add_string(out, "},");
 }
 
+// What the tokenizer adds to a text and to a pair, and whether it is cased.
+static void print_input(const struct tokenizer *tokenizer)
+{
+    struct buffer texts[3] = {{0}}, shown = {0};
+    if (!tokenizer)
+        return;
+    tokenizer_describe_case(tokenizer, &texts[0]);
+    if (texts[0].size)
+        printf("letters     %.*s\n", (int)texts[0].size, texts[0].data);
+    for (size_t i = 1; i <= 2; i++) {
+        tokenizer_describe_input(tokenizer, i, &texts[i]);
+        buffer_clear(&shown);
+        buffer_add_printable(&shown, (struct text){texts[i].data, texts[i].size}, 0);
+        printf("%s%.*s%s", i == 1 ? "input       " : "; of a pair ", (int)shown.size, shown.data,
+               i == 2 ? "\n" : "");
+    }
+    for (size_t i = 0; i < 3; i++)
+        buffer_finish(&texts[i]);
+    buffer_finish(&shown);
+}
+
+static void add_input(const struct tokenizer *tokenizer, struct buffer *out)
+{
+    static const char *const names[] = {"letters", "input", "input_pair"};
+    for (size_t i = 0; tokenizer && i < 3; i++) {
+        struct buffer text = {0};
+        if (i)
+            tokenizer_describe_input(tokenizer, i, &text);
+        else
+            tokenizer_describe_case(tokenizer, &text);
+        if (text.size) {
+            buffer_add_format(out, "\"%s\":", names[i]);
+            json_encode_string((struct text){text.data, text.size}, out);
+            buffer_add_byte(out, ',');
+        }
+        buffer_finish(&text);
+    }
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -190,6 +229,7 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     printf("tokenizer   %s%s%s, bos %d%s, eos %d%s\n", tokenizer.model, tokenizer.pre[0] ? " " : "",
            tokenizer.pre, tokenizer.bos, tokenizer.adds_bos ? " (added)" : "", tokenizer.eos,
            tokenizer.adds_eos ? " (added)" : "");
+    print_input(runtime->tokenizer);
     print_embedding(model);
     printf("template    %s\n", template_state(runtime));
     printf("tools       %s\n", tool_format_name(runtime));
@@ -256,6 +296,7 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
                       (unsigned long long)plan->weight_bytes, (unsigned long long)model_mapped_bytes(model),
                       (unsigned long long)plan->matrix_bytes, (unsigned long long)plan->state_bytes,
                       (unsigned long long)plan->page_bytes, plan->batch.n_state_slots, plan->batch.n_pages);
+    add_input(runtime->tokenizer, &out);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
                       (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
     fwrite(out.data, 1, out.size, stdout);

@@ -280,6 +280,9 @@ static const struct option options[] = {
      "lines {\"name\", \"schema\", \"tests\": [{\"data\"}]}: verdicts and times of each, as JSON lines"},
     {"spaces", 0, FLAG, GRAMMAR, AT(grammar.spaces), 0, 0, NULL,
      "JSON with a blank behind each comma and colon (compact)"},
+    {"add-special-tokens", 0, FLAG, TOKENIZE, AT(tool.add_special), 0, 0, NULL,
+     "also the tokens that the model puts around a text, or around a text and its \"pair\"; writes ids and token "
+     "types"},
     {"special", 0, FLAG, TOKENIZE, AT(tool.special), 0, 0, NULL,
      "encode control tokens in the text as control tokens"},
     {"type", 0, TEXT_VALUE, QUANTIZE, AT(tool.type), 1, 0, "TYPE",

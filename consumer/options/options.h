@@ -118,7 +118,7 @@ struct settings {
         char *prompt_name;  // of the model's prompts
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
-        bool special, normalize, no_normalize, plain_text;
+        bool special, add_special, normalize, no_normalize, plain_text;
     } tool;
 
     struct {

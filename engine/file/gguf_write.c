@@ -112,6 +112,12 @@ void gguf_writer_f32s(struct gguf_writer *writer, const char *key, const float *
         put_float(&writer->keys, items[i]);
 }
 
+void gguf_writer_u8s(struct gguf_writer *writer, const char *key, struct text bytes)
+{
+    put_array(writer, key, GGUF_U8, bytes.size);
+    buffer_add_text(&writer->keys, bytes);
+}
+
 void gguf_writer_bools(struct gguf_writer *writer, const char *key, const bool *items, size_t n_items)
 {
     put_array(writer, key, GGUF_BOOL, n_items);

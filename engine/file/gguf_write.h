@@ -27,6 +27,7 @@ void gguf_writer_text(struct gguf_writer *writer, const char *key, struct text v
 void gguf_writer_texts(struct gguf_writer *writer, const char *key, const struct text *items, size_t n_items);
 void gguf_writer_i32s(struct gguf_writer *writer, const char *key, const int32_t *items, size_t n_items);
 void gguf_writer_f32s(struct gguf_writer *writer, const char *key, const float *items, size_t n_items);
+void gguf_writer_u8s(struct gguf_writer *writer, const char *key, struct text bytes);
 void gguf_writer_bools(struct gguf_writer *writer, const char *key, const bool *items, size_t n_items);
 // A key-value of another file, unchanged.
 void gguf_writer_copy(struct gguf_writer *writer, const struct gguf *gguf, size_t index);

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES_MAX = 1 << 20, PIECE_BYTES_MAX = 4096, MODEL_BPE = 2 };
+enum { PIECES_MAX = 1 << 20, PIECE_BYTES_MAX = 4096, MODEL_UNIGRAM = 1, MODEL_BPE = 2 };
 enum {
     TYPE_NORMAL = 1,
     TYPE_UNKNOWN = 2,
@@ -232,10 +232,25 @@ static enum status parse_model(struct sentencepiece *model, struct text content)
     return status;
 }
 
-static enum status check_model(struct sentencepiece *model)
+// Unigram's normalization is read. Other classes number the pieces anew (XLMRobertaTokenizer, PegasusTokenizer) or
+// put other tokens around a text.
+static enum status check_unigram(struct sentencepiece *model, const struct value *config)
 {
-    static const char *const types[] = {"model_type 0", "a unigram model", "", "a model of words",
-                                        "a model of characters"};
+    const struct value *class = value_get(config, "tokenizer_class");
+    static const char *const classes[] = {"T5Tokenizer", "T5TokenizerFast", "LlamaTokenizer",
+                                          "LlamaTokenizerFast"};
+    bool is_known = !class || class->kind != VALUE_STRING;
+    for (size_t i = 0; !is_known && i < sizeof classes / sizeof *classes; i++)
+        is_known = text_equals_string(class->text, classes[i]);
+    return is_known ? STATUS_OK
+                    : refuse_unbuilt(model, "a unigram model of this tokenizer_class without tokenizer.json");
+}
+
+static enum status check_model(struct sentencepiece *model, const struct value *config)
+{
+    static const char *const types[] = {"model_type 0", "", "", "a model of words", "a model of characters"};
+    if (model->model_type == MODEL_UNIGRAM)
+        return check_unigram(model, config);
     if (model->model_type != MODEL_BPE)
         return refuse_unbuilt(model, model->model_type >= 0 && model->model_type <= 4
                                          ? types[model->model_type]
@@ -370,7 +385,8 @@ static void put_keys(const struct sentencepiece *model, const struct value *conf
 {
     static const char *const strips[] = {"tokenizer.huggingface.strips_left",
                                          "tokenizer.huggingface.strips_right"};
-    gguf_writer_text(keys, "tokenizer.ggml.model", TEXT("llama"));
+    bool is_unigram = model->model_type == MODEL_UNIGRAM;
+    gguf_writer_text(keys, "tokenizer.ggml.model", is_unigram ? TEXT("t5") : TEXT("llama"));
     gguf_writer_text(keys, "tokenizer.ggml.pre", TEXT("default"));
     gguf_writer_texts(keys, "tokenizer.ggml.tokens", model->pieces, model->n_pieces);
     gguf_writer_f32s(keys, "tokenizer.ggml.scores", model->scores, model->n_pieces);
@@ -380,11 +396,17 @@ static void put_keys(const struct sentencepiece *model, const struct value *conf
     bool has_bos = put_id(model, keys, "tokenizer.ggml.bos_token_id", named(config, "bos_token", model->bos));
     bool has_eos = put_id(model, keys, "tokenizer.ggml.eos_token_id", named(config, "eos_token", model->eos));
     gguf_writer_bool(keys, "tokenizer.ggml.add_bos_token",
-                     has_bos && truth_or(config, "add_bos_token", true));
+                     has_bos && truth_or(config, "add_bos_token", !is_unigram));
     gguf_writer_bool(keys, "tokenizer.ggml.add_eos_token",
-                     has_eos && truth_or(config, "add_eos_token", false));
+                     has_eos && truth_or(config, "add_eos_token", is_unigram));
     gguf_writer_bool(keys, "tokenizer.ggml.add_space_prefix",
                      truth_or(config, "add_prefix_space", model->adds_blank));
+    if (is_unigram) {
+        gguf_writer_u8s(keys, "tokenizer.ggml.precompiled_charsmap", model->charsmap);
+        gguf_writer_bool(keys, "tokenizer.ggml.remove_extra_whitespaces", model->removes_blanks);
+        gguf_writer_bool(keys, "tokenizer.ggml.escape_whitespaces", model->escapes_blanks);
+        gguf_writer_bool(keys, "tokenizer.ggml.treat_whitespace_as_suffix", model->suffixes_blanks);
+    }
     gguf_writer_u32(keys, "tokenizer.huggingface.sentencepieces", model->n_own);
     gguf_writer_bool(keys, "tokenizer.huggingface.space_first_only", !truth_or(config, "legacy", true));
     if (!model->byte_fallback && has_byte_names(model)) // by their names, readers of GGUF fall back to them
@@ -411,7 +433,7 @@ enum status folder_add_sentencepiece(const struct folder_files *files, struct te
     const struct value *described = value_get(config, "added_tokens_decoder");
     enum status status = parse_model(&model, content);
     if (status == STATUS_OK)
-        status = check_model(&model);
+        status = check_model(&model, config);
     model.n_own = (uint32_t)model.n_pieces;
     if (status == STATUS_OK)
         status = add_described(&model, described);

@@ -28,7 +28,7 @@ static bool find_counted(struct tokenizer *tokenizer)
 {
     struct token_bound *bound = &tokenizer->bound;
     bool has_all = true;
-    if (splitter_drops(tokenizer->splitter))
+    if (tokenizer->model != VOCABULARY_BPE || splitter_drops(tokenizer->splitter))
         return false;
     for (int byte = 0; byte < 256; byte++) {
         bound->counts[byte] = true;

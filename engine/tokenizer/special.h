@@ -46,3 +46,6 @@ struct special_controls {
 // The first match in text[from..]. False: none.
 bool special_find(const struct special_matcher *matcher, struct text text, size_t from,
                   struct special_controls controls, struct special_match *match);
+// The longest match that starts at text[start], start < text.size; control tokens match too. False: none.
+bool special_match_at(const struct special_matcher *matcher, struct text text, size_t start,
+                      struct special_match *match);

@@ -82,7 +82,8 @@ bool splitter_drops(const struct splitter *splitter)
 {
     bool drops = false;
     for (size_t i = 0; splitter && i < splitter->n_stages; i++)
-        drops |= splitter->stages[i].definition.behavior == SPLIT_REMOVED;
+        drops |= splitter->stages[i].definition.behavior == SPLIT_REMOVED ||
+                 splitter->stages[i].definition.drops_space;
     return drops;
 }
 
@@ -170,19 +171,28 @@ static void run_pattern(struct split_run *run, size_t index, const char *data, s
     end_piece(&segments);
 }
 
+static bool drops_piece(const struct split_stage *stage, const char *at, const char *end)
+{
+    return stage->definition.drops_space && unicode_at(stage->table, at, end).class & CLASS_SPACE;
+}
+
 // Passes pieces in batches: a call for each would cost as much as encoding most of them.
 static void run_last_stage(struct split_run *run, const struct split_stage *stage, const char *at,
                            const char *end)
 {
     split_end *end_of_piece = stage->definition.end;
     while (at < end) {
+        if (drops_piece(stage, at, end)) {
+            at = end_of_piece(stage, at, end);
+            continue;
+        }
         const char *first = at;
         size_t sizes[SPLIT_WORDS_MAX], n_words = 0;
         do {
             const char *next = end_of_piece(stage, at, end);
             sizes[n_words++] = (size_t)(next - at);
             at = next;
-        } while (at < end && n_words < SPLIT_WORDS_MAX);
+        } while (at < end && n_words < SPLIT_WORDS_MAX && !drops_piece(stage, at, end));
         run->words(run->context, first, sizes, n_words);
     }
 }
@@ -202,7 +212,8 @@ static void run_stage(struct split_run *run, size_t index, const char *at, const
     } else {
         for (const char *next; at < end; at = next) {
             next = stage->definition.end(stage, at, end);
-            run_stage(run, index + 1, at, next);
+            if (!drops_piece(stage, at, end))
+                run_stage(run, index + 1, at, next);
         }
     }
 }

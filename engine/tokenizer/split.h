@@ -25,7 +25,7 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter);
 
 enum { SPLIT_WORDS_MAX = 16 };
 
-// Whether a stage drops text: then the pieces are not the whole text.
+// Whether a stage drops text: then the pieces are not the whole text. NULL: false.
 bool splitter_drops(const struct splitter *splitter);
 
 // Receives consecutive pieces: `data` is the start of the first, sizes[n_words] are their bytes; n_words is 1

@@ -304,6 +304,25 @@ const struct split_definition *split_punctuation(bool contiguous)
     return contiguous ? &falcon_punctuation : &one_punctuation;
 }
 
+const struct split_definition *split_of_type(struct text type, bool contiguous)
+{
+    static const struct split_definition space = {RUN, .set = {CLASS_SPACE, false, NULL, 0},
+                                                  .drops_space = true},
+                                         words = {.end = split_word_runs, .drops_space = true},
+                                         bert = {.end = split_bert, .drops_space = true},
+                                         marks = {.end = split_bert_punctuation},
+                                         mark = {.end = split_bert_punctuation, .run_max = 1};
+    if (text_equals_string(type, "WhitespaceSplit"))
+        return &space;
+    if (text_equals_string(type, "Whitespace"))
+        return &words;
+    if (text_equals_string(type, "BertPreTokenizer"))
+        return &bert;
+    if (text_equals_string(type, "Punctuation"))
+        return contiguous ? &marks : &mark;
+    return NULL;
+}
+
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define REST         "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define UPPER_SET    "\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"

@@ -1,4 +1,5 @@
 // Split patterns that isolate runs of a character set; the text between two runs is a piece of its own.
+#include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/split_stage.h"
 
 #include <assert.h>
@@ -150,5 +151,65 @@ const char *split_threes(const struct split_stage *stage, const char *at, const 
         return end;
     for (int i = 0; i < 3; i++)
         at += unicode_at(stage->table, at, end).size;
+    return at;
+}
+
+// --- Pre-tokenizers of WordPiece and Unigram (github.com/huggingface/tokenizers, src/pre_tokenizers) ---
+
+static bool is_punctuation(const struct split_stage *stage, struct unicode_character character)
+{
+    if (character.codepoint < 128)
+        return stage->table->ascii[character.codepoint] & (CLASS_PUNCTUATION | CLASS_SYMBOL);
+    return character.codepoint != 0xFFFD && bert_is_punctuation(character.codepoint);
+}
+
+// White space, one punctuation character, or a run of others.
+const char *split_bert(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = unicode_at(stage->table, at, end);
+    bool is_space = character.class & CLASS_SPACE;
+    if (!is_space && is_punctuation(stage, character))
+        return at + character.size;
+    do {
+        at += character.size;
+        character = unicode_at(stage->table, at, end);
+    } while (at < end && !(character.class & CLASS_SPACE) == !is_space &&
+             (is_space || !is_punctuation(stage, character)));
+    return at;
+}
+
+// Runs of punctuation, of one character with run_max 1, and of others.
+const char *split_bert_punctuation(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = unicode_at(stage->table, at, end);
+    bool is_mark = is_punctuation(stage, character);
+    do {
+        at += character.size;
+        character = unicode_at(stage->table, at, end);
+    } while (at < end && !(is_mark && stage->definition.run_max == 1) &&
+             is_punctuation(stage, character) == is_mark);
+    return at;
+}
+
+enum word_kind { KIND_SPACE, KIND_WORD, KIND_OTHER };
+
+static enum word_kind kind_of(struct unicode_character character)
+{
+    if (character.class & (CLASS_LETTER | CLASS_MARK))
+        return KIND_WORD;
+    if (character.class & CLASS_SPACE)
+        return KIND_SPACE;
+    return bert_is_of_word(character.codepoint) ? KIND_WORD : KIND_OTHER;
+}
+
+// \w+|[^\w\s]+ and white space
+const char *split_word_runs(const struct split_stage *stage, const char *at, const char *end)
+{
+    struct unicode_character character = unicode_at(stage->table, at, end);
+    enum word_kind kind = kind_of(character);
+    do {
+        at += character.size;
+        character = unicode_at(stage->table, at, end);
+    } while (at < end && kind_of(character) == kind);
     return at;
 }

@@ -44,6 +44,7 @@ struct split_definition {
     const char *pattern;
     enum split_behavior behavior;
     bool inverts;
+    bool drops_space; // pieces that start with white space are dropped
     // split_words.c
     unsigned letters;     // the classes that count as letters in words
     unsigned digits_max;  // digits in one piece; 0: no limit
@@ -90,6 +91,9 @@ const struct split_definition *split_digits(bool individual);
 const struct split_definition *split_byte_digits(bool individual);
 bool split_is_ascii_digits(const struct split_definition *definition); // [0-9][0-9][0-9]
 const struct split_definition *split_punctuation(bool contiguous);
+// The same for WordPiece and Unigram, and their other pre-tokenizers: "Punctuation", "Whitespace",
+// "WhitespaceSplit", "BertPreTokenizer". NULL: none of these.
+const struct split_definition *split_of_type(struct text type, bool contiguous);
 // The hand-written stage of a regular expression; NULL: there is none.
 const struct split_definition *split_of_expression(struct text expression);
 
@@ -99,6 +103,9 @@ split_end split_words;
 split_end split_cased;
 split_end split_deepseek3;
 split_end split_run;
+split_end split_bert;
+split_end split_bert_punctuation;
+split_end split_word_runs;
 split_end split_byte_numbers;
 split_end split_trailing_space;
 split_end split_number_from_right;

@@ -48,11 +48,14 @@ struct encoder {
     const struct tokenizer *tokenizer;
     struct token_array *ids;
     struct merge_scratch scratch;
+    struct piece_scratch pieces;
+    size_t n_first;   // bytes of the normalized text that stand for the first character of the whole text
     int32_t *symbols; // scratch for long words
     size_t n_symbols_max;
     struct buffer prepared, normalized[2];
-    const char *start; // of the whole text
-    const char *end;   // end of the text whose words are being encoded
+    const char *start;       // of the whole text
+    const char *piece_start; // of the normalized text that is being split
+    const char *end;         // end of the text whose words are being encoded
     struct special_controls controls;
     struct text_spans mapped; // controls.plain mapped to the text with U+2581 for blanks
     bool continues;           // TOKENIZER_CONTINUES
@@ -181,7 +184,10 @@ static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, s
 {
     struct token_array *ids = encoder->ids;
     size_t n_before = ids->n_ids;
-    merge_word(encoder, word);
+    if (encoder->tokenizer->model == VOCABULARY_BPE)
+        merge_word(encoder, word);
+    else
+        encoder->failed |= !pieces_encode(&encoder->tokenizer->piece_model, &encoder->pieces, word, ids);
     if (key && !encoder->failed && !ids->failed && ids->n_ids - n_before <= WORD_CACHE_IDS_MAX)
         word_cache_put(encoder->tokenizer->cache, key, ids->ids + n_before, ids->n_ids - n_before);
 }
@@ -300,11 +306,59 @@ static void encode_prepared(struct encoder *encoder, struct text text)
         encoder->failed = true;
 }
 
+// --- WordPiece, Unigram ---
+
+static void split_after(struct encoder *encoder, const char *data, size_t size)
+{
+    const struct splitter *splitter = encoder->tokenizer->splitter_after;
+    if (splitter)
+        encoder->failed |= !splitter_run(splitter, (struct text){data, size}, encode_words, encoder);
+    else
+        encode_word(encoder, data, size);
+}
+
+// The pre-tokenizer Metaspace: writes U+2581 for blanks and, if its scheme says so, before the piece, then cuts
+// before each.
+static void encode_metaspace(void *context, const char *data, const size_t *sizes, size_t n_words)
+{
+    struct encoder *encoder = context;
+    for (size_t i = 0; i < n_words; data += sizes[i++]) {
+        bool is_first = (size_t)(data - encoder->piece_start) < encoder->n_first;
+        struct text text = prepare_text(encoder, (struct text){data, sizes[i]}, is_first);
+        const char *end = encoder->end = text.data + text.size, *start = text.data;
+        for (const char *at = start + 1; encoder->tokenizer->rules.splits_blanks && at + 3 <= end; at++)
+            if (*at == TOKENIZER_BLANK[0] && !memcmp(at, TOKENIZER_BLANK, 3)) {
+                split_after(encoder, start, (size_t)(at - start));
+                start = at;
+            }
+        if (start < end)
+            split_after(encoder, start, (size_t)(end - start));
+    }
+}
+
+static void encode_pieces(struct encoder *encoder, struct text text, bool is_first)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    take_words *words = tokenizer->rules.is_metaspace ? encode_metaspace : encode_words;
+    encoder->end = text.data + text.size;
+    encoder->piece_start = text.data;
+    if (!is_first)
+        encoder->n_first = 0;
+    if (!tokenizer->splitter)
+        words(encoder, text.data, &text.size, 1);
+    else
+        encoder->failed |= !splitter_run(tokenizer->splitter, text, words, encoder);
+}
+
 // Encodes normalized text without added tokens.
 static void encode_normalized(struct encoder *encoder, struct text text, bool is_first)
 {
     if (text.size == 0)
         return;
+    if (encoder->tokenizer->model != VOCABULARY_BPE) {
+        encode_pieces(encoder, text, is_first);
+        return;
+    }
     encode_prepared(encoder, encoder->tokenizer->rules.byte_level ? prepare_bytes(encoder, text, is_first)
                                                                   : prepare_text(encoder, text, is_first));
 }
@@ -410,11 +464,33 @@ static void find_normalized(struct encoder *encoder, struct text text, struct te
                    blanks ? encode_as_is : encode_normalized);
 }
 
+// Sets n_first. Metaspace with the scheme "first" inserts its blank before each piece that starts within the
+// first character's normalized form.
+static void find_first(struct encoder *encoder, struct text text)
+{
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    uint32_t codepoint;
+    size_t size = utf8_decode(text.data, text.size, &codepoint);
+    struct text normalized = {text.data, size ? size : 1};
+    struct normalizer steps = tokenizer->normalizer;
+    for (size_t i = 0; i < steps.n_steps; i++)
+        if (steps.steps[i].kind ==
+            NORMALIZE_PRECOMPILED) // the library lets the next one take a dropped one's place
+            steps.n_steps = i;
+    struct text character = normalized;
+    encoder->failed |= !normalizer_run(&steps, character, encoder->normalized, &normalized);
+    bool is_kept = steps.n_steps < tokenizer->normalizer.n_steps && normalized.size;
+    encoder->failed |= !normalizer_run(&tokenizer->normalizer, character, encoder->normalized, &normalized);
+    encoder->n_first = normalized.size || !is_kept ? normalized.size : 1;
+}
+
 // Encodes text in which the added tokens that match unnormalized text have already been found.
 static void encode_plain(struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
     struct text normalized = text;
+    if (tokenizer->rules.is_metaspace && tokenizer->rules.space_first_only && is_first && text.size)
+        find_first(encoder, text);
     if (text.size && !normalizer_run(&tokenizer->normalizer, text, encoder->normalized, &normalized)) {
         encoder->failed = true;
         return;
@@ -440,14 +516,15 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                          text.size, TOKENIZER_TEXT_BYTES_MAX);
     struct encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_bos)
-        token_array_add(ids, tokenizer->ids.bos);
+    if (flags & TOKENIZER_ADD_SPECIAL)
+        tokenizer_add_around(&tokenizer->templates[0], false, ids);
     encoder.controls = (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain};
     if (text.size)
         encode_between(&encoder, &tokenizer->specials, text, true, encoder.controls, encode_plain);
-    if (flags & TOKENIZER_ADD_SPECIAL && tokenizer->rules.adds_eos)
-        token_array_add(ids, tokenizer->ids.eos);
+    if (flags & TOKENIZER_ADD_SPECIAL)
+        tokenizer_add_around(&tokenizer->templates[0], true, ids);
     merge_scratch_finish(&encoder.scratch);
+    piece_scratch_finish(&encoder.pieces);
     buffer_finish(&encoder.prepared);
     buffer_finish(&encoder.normalized[0]);
     buffer_finish(&encoder.normalized[1]);
@@ -529,10 +606,13 @@ bool tokenizer_adds_eos(const struct tokenizer *tokenizer)
 
 const char *tokenizer_model_name(const struct tokenizer *tokenizer)
 {
+    if (tokenizer->model != VOCABULARY_BPE)
+        return tokenizer->model == VOCABULARY_UNIGRAM ? "unigram" : "wordpiece";
     return tokenizer->splitter ? "bpe" : "spm";
 }
 
 const char *tokenizer_pre_name(const struct tokenizer *tokenizer)
 {
-    return tokenizer->splitter ? splitter_traits(tokenizer->splitter)->name : "";
+    bool has_name = tokenizer->splitter && tokenizer->model == VOCABULARY_BPE;
+    return has_name ? splitter_traits(tokenizer->splitter)->name : "";
 }

@@ -15,7 +15,7 @@ struct gguf;
 struct tokenizer;
 
 enum tokenizer_flags {
-    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos as the model specifies
+    TOKENIZER_ADD_SPECIAL = 1,   // add bos/eos, [CLS]/[SEP] as the model specifies
     TOKENIZER_PARSE_SPECIAL = 2, // encode text such as <|im_start|> as its control token
     TOKENIZER_CONTINUES = 4,     // the text continues another: no blank is inserted before it
 };
@@ -52,6 +52,32 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
                                     const struct text_spans *plain, unsigned flags, struct token_array *ids,
                                     struct error *error) WARN_UNUSED;
 
+// What an encoder reads: one text, or a pair such as a question and a passage.
+struct tokenizer_input {
+    struct text texts[2];
+    size_t n_texts; // 1 or 2
+    size_t
+        n_tokens_max; // 0: no limit. A longer input loses tokens at the end of its texts, first of the longer
+                      // one (longest_first of transformers); added tokens stay
+};
+
+// Appends the ids of the input and to `types` (may be NULL) the type of each token; *n_cut (may be NULL): the
+// number of tokens lost to n_tokens_max. Flags and errors as tokenizer_encode; STATUS_REJECT,
+// ERROR_LIMIT_EXCEEDED also if n_tokens_max is below the number of added tokens.
+enum status tokenizer_encode_input(const struct tokenizer *tokenizer, const struct tokenizer_input *input,
+                                   unsigned flags, struct token_array *ids, struct token_array *types,
+                                   size_t *n_cut, struct error *error) WARN_UNUSED;
+// The number of tokens that TOKENIZER_ADD_SPECIAL adds to an input of n_texts (1 or 2).
+size_t tokenizer_n_added(const struct tokenizer *tokenizer, size_t n_texts);
+// The highest type that tokenizer_encode_input gives.
+int32_t tokenizer_type_max(const struct tokenizer *tokenizer);
+
+// Appends what TOKENIZER_ADD_SPECIAL makes of an input of n_texts (1 or 2): "[CLS] A [SEP] B:1 [SEP]:1", a type
+// other than 0 after its text or token.
+void tokenizer_describe_input(const struct tokenizer *tokenizer, size_t n_texts, struct buffer *out);
+// Appends how BERT's normalizer treats letters, "uncased, accents stripped"; nothing without that normalizer.
+void tokenizer_describe_case(const struct tokenizer *tokenizer, struct buffer *out);
+
 // A lower bound on the number of tokens of `text`, in one linear scan. 0: no bound is known, as for a
 // vocabulary that drops text it has no token for.
 int64_t tokenizer_least_tokens(const struct tokenizer *tokenizer, struct text text);
@@ -79,5 +105,5 @@ int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // for chat temp
 int32_t tokenizer_padding(const struct tokenizer *tokenizer);   // -1: none
 bool tokenizer_adds_bos(const struct tokenizer *tokenizer);
 bool tokenizer_adds_eos(const struct tokenizer *tokenizer);
-const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe"
-const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for SPM
+const char *tokenizer_model_name(const struct tokenizer *tokenizer); // "spm", "bpe", "wordpiece", "unigram"
+const char *tokenizer_pre_name(const struct tokenizer *tokenizer);   // "llama-bpe"; "" for all but "bpe"

@@ -360,11 +360,39 @@ static struct text replace_text(struct arena *arena, const struct decoder_step *
     return (struct text){made, made ? size : 0};
 }
 
+// As the library's decoder of WordPiece, token by token.
+static struct text word_piece_text(struct arena *arena, const struct decoder_step *step, struct text text)
+{
+    static const struct decoder_step cleaning[] = {
+        {.from = {" .", 2}, .to = {".", 1}},     {.from = {" ?", 2}, .to = {"?", 1}},
+        {.from = {" !", 2}, .to = {"!", 1}},     {.from = {" ,", 2}, .to = {",", 1}},
+        {.from = {" ' ", 3}, .to = {"'", 1}},    {.from = {" n't", 4}, .to = {"n't", 3}},
+        {.from = {" 'm", 3}, .to = {"'m", 2}},   {.from = {" 's", 3}, .to = {"'s", 2}},
+        {.from = {" 've", 4}, .to = {"'ve", 3}}, {.from = {" 're", 4}, .to = {"'re", 3}},
+    };
+    struct text prefix = step->from;
+    if (prefix.size && text.size >= prefix.size && !memcmp(text.data, prefix.data, prefix.size)) {
+        text = (struct text){text.data + prefix.size, text.size - prefix.size};
+    } else {
+        char *made = arena_allocate(arena, text.size + 1);
+        if (!made)
+            return (struct text){0};
+        made[0] = ' ';
+        memcpy(made + 1, text.data, text.size);
+        text = (struct text){made, text.size + 1};
+    }
+    for (size_t i = 0; step->cleans && text.data && i < sizeof cleaning / sizeof *cleaning; i++)
+        text = replace_text(arena, &cleaning[i], text);
+    return text;
+}
+
 static struct text decode_text(struct arena *arena, const struct token_decoder *decoder, struct text text)
 {
     for (size_t i = 0; i < decoder->n_steps && text.data; i++)
         text = decoder->steps[i].kind == DECODE_STRIP ? strip_text(&decoder->steps[i], text)
-                                                      : replace_text(arena, &decoder->steps[i], text);
+               : decoder->steps[i].kind == DECODE_WORD_PIECE
+                   ? word_piece_text(arena, &decoder->steps[i], text)
+                   : replace_text(arena, &decoder->steps[i], text);
     return text;
 }
 
@@ -426,7 +454,9 @@ static bool add_specials(struct builder *builder)
     const struct text *normalized = builder->vocabulary->normalized;
     for (int32_t id = 0; id < tokenizer->n_tokens; id++) {
         unsigned flags = tokenizer->flags[id];
-        if (!(flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)))
+        bool is_kept = flags & TOKEN_OF_MODEL && builder->vocabulary->pieces.is_sentencepiece;
+        if (!(flags & (TOKEN_CONTROL | TOKEN_UNKNOWN | TOKEN_USER_DEFINED)) ||
+            (is_kept && flags & TOKEN_USER_DEFINED)) // pieces.c chooses those
             continue;
         bool is_normalized = normalized && normalized[id].size;
         struct text text = is_normalized ? normalized[id] : tokenizer->texts[id];
@@ -439,26 +469,45 @@ static bool add_specials(struct builder *builder)
     return true;
 }
 
-static bool copy_normalizer(struct tokenizer *tokenizer, const struct normalizer *normalizer)
+// Takes over the steps, with copies of their texts.
+static bool take_normalizer(struct tokenizer *tokenizer, struct normalizer *normalizer)
 {
     tokenizer->normalizer = *normalizer;
-    for (size_t i = 0; i < normalizer->n_steps; i++) {
+    *normalizer = (struct normalizer){0};
+    for (size_t i = 0; i < tokenizer->normalizer.n_steps; i++) {
         struct normalizer_step *step = &tokenizer->normalizer.steps[i];
+        const char *before = step->from.data;
         step->from = copy_text(&tokenizer->arena, step->from);
         step->to = copy_text(&tokenizer->arena, step->to);
         if (!step->from.data || !step->to.data)
             return false;
+        if (step->charsmap.units.size) { // views of `from`
+            step->charsmap.units.data = step->from.data + (step->charsmap.units.data - before);
+            step->charsmap.replacements.data = step->from.data + (step->charsmap.replacements.data - before);
+        }
     }
     return true;
+}
+
+static bool build_pieces(struct builder *builder)
+{
+    struct tokenizer *tokenizer = builder->tokenizer;
+    if (!make_forms(builder))
+        return false;
+    find_first_symbols(tokenizer);
+    if (!pieces_build(&tokenizer->piece_model, builder->vocabulary, tokenizer->symbols.byte_symbols,
+                      tokenizer->flags))
+        return false;
+    return make_pieces(builder) && add_specials(builder);
 }
 
 static bool build_tokenizer(struct builder *builder)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
-    if (!copy_normalizer(tokenizer, &builder->vocabulary->normalizer))
-        return false;
     if (!add_tokens(builder))
         return false;
+    if (tokenizer->model != VOCABULARY_BPE)
+        return build_pieces(builder);
     if (!(builder->vocabulary->merges ? add_listed_merges(builder) : add_scored_merges(builder)))
         return false;
     if (!make_forms(builder))
@@ -479,6 +528,9 @@ void tokenizer_close(struct tokenizer *tokenizer)
     special_finish(&tokenizer->specials);
     special_finish(&tokenizer->normalized);
     splitter_close(tokenizer->splitter);
+    splitter_close(tokenizer->splitter_after);
+    normalizer_finish(&tokenizer->normalizer);
+    pieces_finish(&tokenizer->piece_model);
     word_cache_destroy(tokenizer->cache);
     arena_finish(&tokenizer->arena);
     free(tokenizer);
@@ -491,14 +543,18 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     bool built = false;
     if (created) {
         created->rules = vocabulary->rules;
+        created->model = vocabulary->model;
         created->ids = vocabulary->ids;
+        memcpy(created->templates, vocabulary->templates, sizeof created->templates);
+        tokenizer_complete_templates(created);
         created->strips_first = vocabulary->decoder.is_given
                                     ? vocabulary->decoder.strips_first
                                     : vocabulary->rules.adds_space && !vocabulary->rules.byte_level;
         *error = (struct error){0};
         struct builder builder = {.tokenizer = created, .vocabulary = vocabulary, .error = error};
         created->cache = word_cache_create();
-        built = created->cache && build_tokenizer(&builder);
+        built =
+            created->cache && take_normalizer(created, &vocabulary->normalizer) && build_tokenizer(&builder);
         free(builder.symbol_texts);
         token_map_finish(&builder.by_text);
         merge_scratch_finish(&builder.scratch);
@@ -510,7 +566,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
                    : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the tokenizer");
     }
     created->splitter = vocabulary->splitter;
-    vocabulary->splitter = NULL;
+    created->splitter_after = vocabulary->splitter_after;
+    vocabulary->splitter = vocabulary->splitter_after = NULL;
     tokenizer_find_bound(created);
     *tokenizer = created;
     return STATUS_OK;

@@ -3,6 +3,7 @@
 
 #include "engine/tokenizer/merge.h"
 #include "engine/tokenizer/normalizer.h"
+#include "engine/tokenizer/pieces.h"
 #include "engine/tokenizer/special.h"
 #include "engine/tokenizer/split.h"
 #include "engine/tokenizer/token_map.h"
@@ -40,15 +41,18 @@ struct tokenizer {
     struct text *pieces; // their decoded text; empty for unused tokens
     struct token_symbols symbols;
     struct merge_table merges;
+    struct pieces piece_model; // model other than VOCABULARY_BPE
     struct special_matcher specials;
     struct special_matcher normalized; // tokens matched in normalized text
     size_t special_bytes_max;          // longest token of both matchers
-    struct splitter *splitter;
+    struct splitter *splitter, *splitter_after;
+    enum vocabulary_model model;
     struct token_rules rules;
     struct normalizer normalizer;
     bool strips_first;        // decoding drops the first blank of a text
     struct word_cache *cache; // the only mutable part; lock-free
     struct special_ids ids;
+    struct token_template templates[2]; // of one text, of a pair; not empty
     struct token_bound bound;
 };
 
@@ -60,5 +64,10 @@ static inline bool tokenizer_is_space(uint32_t codepoint)
 {
     return codepoint_is_space(codepoint) && !(codepoint >= 0x1C && codepoint < 0x20);
 }
+
+// Completes templates that the vocabulary does not give.
+void tokenizer_complete_templates(struct tokenizer *tokenizer);
+// Appends the template's tokens before its first text, or after its last.
+void tokenizer_add_around(const struct token_template *of, bool after, struct token_array *ids);
 
 void tokenizer_find_bound(struct tokenizer *tokenizer); // sets `bound`; call it last

@@ -10,6 +10,8 @@
 void vocabulary_finish(struct vocabulary *vocabulary)
 {
     splitter_close(vocabulary->splitter);
+    splitter_close(vocabulary->splitter_after);
+    normalizer_finish(&vocabulary->normalizer);
     arena_finish(&vocabulary->arena);
     *vocabulary = (struct vocabulary){0};
 }

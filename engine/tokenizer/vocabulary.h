@@ -26,6 +26,7 @@ enum token_flag {
     TOKEN_STRIPS_LEFT = 64, // strips the white space before it
     TOKEN_STRIPS_RIGHT = 128,
     TOKEN_ENDS_GENERATION = 256,
+    TOKEN_OF_MODEL = 512, // WordPiece, Unigram: a piece of the model, not only a token added beside it
 };
 
 enum {
@@ -38,6 +39,18 @@ struct vocabulary_merge {
     struct text left, right;
 };
 
+// How a word becomes tokens.
+enum vocabulary_model { VOCABULARY_BPE, VOCABULARY_WORD_PIECE, VOCABULARY_UNIGRAM };
+
+// WordPiece and Unigram. Their unknown token exists.
+struct vocabulary_pieces {
+    struct text prefix;    // WordPiece: of pieces inside a word
+    bool marks_starts;     // `prefix` marks the pieces that start a word instead
+    size_t characters_max; // WordPiece: a word of more characters is unknown
+    double *scores;        // [n_tokens] Unigram: finite
+    bool is_sentencepiece; // Unigram: sums are floats, user-defined pieces always win, unused ones never
+};
+
 // How text is split into words and tokens.
 struct token_rules {
     bool byte_level;   // tokens are written in GPT-2's byte alphabet; else as UTF-8 with U+2581 for blanks
@@ -45,6 +58,7 @@ struct token_rules {
     bool adds_space;   // insert a blank before text that follows nothing or a special token
     bool space_unless_there; // but not if the text already starts with a blank
     bool space_first_only;   // only before text that follows nothing
+    bool is_metaspace;       // WordPiece, Unigram: each piece of `splitter` gets U+2581 for blanks
     bool splits_blanks;      // merges never join a blank with the character before it
     bool ignores_merges;     // a word that is a token becomes that token, without merging
     bool normalizes_blanks;  // the normalizer (not a pre-tokenizer) writes U+2581 and inserts the blank
@@ -53,6 +67,7 @@ struct token_rules {
     bool merges_are_tokens; // a merge must name tokens and give a token
     bool fuses_unknown;     // consecutive characters that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
+    bool assumes_case; // the file does not say whether WordPiece is cased
 };
 
 struct special_ids {                    // -1: none
@@ -60,13 +75,33 @@ struct special_ids {                    // -1: none
     int32_t unk_token;                  // for chat templates
 };
 
-enum decoder_kind { DECODE_REPLACE, DECODE_STRIP };
+// What encoding with special tokens gives for one text, or for a pair: texts and tokens in order, each with
+// the type that its tokens have (token_type_ids).
+struct template_item {
+    int32_t text;  // 0, 1: the first or second text; -1: `token`
+    int32_t token; // id
+    int32_t type;
+};
+
+enum { TEMPLATE_ITEMS_MAX = 32, TEMPLATE_TYPE_MAX = 255 };
+
+// Each text of the input once. Without items: bos and eos around each text as the rules say, type 0 for the
+// first text, 1 for the second.
+struct token_template {
+    struct template_item items[TEMPLATE_ITEMS_MAX];
+    size_t n_items;
+};
+
+// DECODE_WORD_PIECE: drops `from` at the start, else puts a blank there; with `cleans` the blanks before
+// punctuation and contractions go.
+enum decoder_kind { DECODE_REPLACE, DECODE_STRIP, DECODE_WORD_PIECE };
 
 // One step of converting a token to text.
 struct decoder_step {
     enum decoder_kind kind;
     struct text from, to; // DECODE_STRIP: up to n_first times `from` at the start, up to n_last at the end
     int64_t n_first, n_last;
+    bool cleans;
 };
 
 enum { DECODER_STEPS_MAX = 8 };
@@ -83,6 +118,8 @@ struct token_decoder {
 
 struct vocabulary {
     struct arena arena; // holds the arrays
+    enum vocabulary_model model;
+    struct vocabulary_pieces pieces;
     size_t n_tokens;
     struct text *texts;
     uint16_t *flags; // enum token_flag
@@ -96,7 +133,9 @@ struct vocabulary {
     float *scores;
     struct token_rules rules;
     struct special_ids ids;
-    struct splitter *splitter; // NULL: text is not split into words
+    struct token_template templates[2]; // of one text, of a pair
+    struct splitter *splitter;          // NULL: text is not split into words
+    struct splitter *splitter_after;    // is_metaspace: of the words that it makes; NULL: none
     struct normalizer normalizer;
     struct token_decoder decoder;
 };

@@ -1,11 +1,12 @@
 // Reads a vocabulary from the keys of a GGUF file:
 //   tokenizer.ggml.model   "llama": SentencePiece, merged by scores; "gpt2": byte-level BPE; "gemma4": BPE of
-//                          characters, with U+2581 for blanks and byte tokens
+//                          characters, with U+2581 for blanks and byte tokens; "bert", "t5":
+//                          vocabulary_gguf_pieces.c
 //   tokenizer.ggml.pre     how byte-level BPE cuts text into words
 //   tokenizer.ggml.tokens, scores, token_type, merges ("left right"), bos_token_id, eos_token_id, ...
 // Missing keys have llama.cpp's defaults (src/llama-vocab.cpp), since its converters wrote most such files.
 #include "engine/file/gguf.h"
-#include "engine/tokenizer/vocabulary.h"
+#include "engine/tokenizer/vocabulary_gguf.h"
 #include "schemas/value.h"
 
 #include <string.h>
@@ -247,6 +248,8 @@ static enum status read_ids(struct vocabulary_source *source)
     for (size_t i = 0; i < sizeof ids / sizeof *ids && status == STATUS_OK; i++)
         status = read_id(source, ids[i].key, ids[i].id);
     if (status == STATUS_OK)
+        status = gguf_read_piece_ids(vocabulary, source->gguf, source->error);
+    if (status == STATUS_OK)
         status = read_ends(source);
     return status == STATUS_OK ? read_folder_ends(source) : status;
 }
@@ -320,9 +323,12 @@ static enum status read_pieces(struct vocabulary_source *source)
     uint32_t n_pieces = 0;
     bool found = false;
     enum status status = gguf_u32(source->gguf, PIECES_KEY, &n_pieces, &found, source->error);
+    bool is_bpe = vocabulary->model == VOCABULARY_BPE;
+    if (status == STATUS_OK && !is_bpe)
+        status = gguf_read_pieces(vocabulary, source->gguf, found ? n_pieces : SIZE_MAX, source->error);
     if (status != STATUS_OK || !found)
         return status;
-    rules->normalizes_blanks = true;
+    rules->normalizes_blanks = is_bpe;
     vocabulary->decoder = (struct token_decoder){
         .is_given = true,
         .strips_first = rules->adds_space,
@@ -332,7 +338,7 @@ static enum status read_pieces(struct vocabulary_source *source)
         arena_allocate_array(&vocabulary->arena, vocabulary->n_tokens, sizeof *vocabulary->normalized);
     if (!vocabulary->normalized)
         return out_of_memory(source);
-    for (size_t i = 0; i < n_pieces && i < vocabulary->n_tokens; i++)
+    for (size_t i = 0; is_bpe && i < n_pieces && i < vocabulary->n_tokens; i++)
         if (vocabulary->flags[i] & TOKEN_USER_DEFINED)
             vocabulary->normalized[i] = vocabulary->texts[i];
     status = gguf_bool(source->gguf, "tokenizer.huggingface.space_first_only", &rules->space_first_only, NULL,
@@ -407,10 +413,10 @@ static enum status read_model(struct vocabulary_source *source, const char *pre)
         return open_splitter(source, pre);
     }
     source->is_gemma4 = text_equals_string(model, "gemma4");
-    if (source->is_gemma4)
+    if (source->is_gemma4 || gguf_set_pieces(vocabulary, model))
         return STATUS_OK;
     return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2 or gemma4",
+                     "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2, gemma4, bert or t5",
                      model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
 }
 
@@ -422,8 +428,9 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
     if (status == STATUS_OK)
         status = read_tokens(&source);
     if (status == STATUS_OK)
-        status =
-            vocabulary->rules.byte_level || source.is_gemma4 ? read_merges(&source) : read_scores(&source);
+        status = vocabulary->rules.byte_level || source.is_gemma4 ? read_merges(&source)
+                 : vocabulary->model != VOCABULARY_WORD_PIECE     ? read_scores(&source)
+                                                                  : STATUS_OK;
     if (status == STATUS_OK)
         status = read_types(&source);
     if (status == STATUS_OK)

@@ -20,14 +20,41 @@ static bool is_id(const struct value *id)
     return id && id->kind == VALUE_INTEGER && id->integer >= 0 && id->integer < VOCABULARY_TOKENS_MAX;
 }
 
+// An entry of "vocab": "text": id, or, in order of the ids, ["text", score].
+struct listed_token {
+    struct text text;
+    int64_t id; // -1: none
+};
+
+static size_t n_listed(const struct value *vocab)
+{
+    return vocab->kind == VALUE_OBJECT ? vocab->object.n_members : vocab->array.n_items;
+}
+
+static struct listed_token listed_token(const struct value *vocab, size_t i)
+{
+    if (vocab->kind == VALUE_OBJECT) {
+        const struct value_member *member = &vocab->object.members[i];
+        return (struct listed_token){member->key, is_id(&member->value) ? member->value.integer : -1};
+    }
+    const struct value *item = &vocab->array.items[i];
+    bool is_pair = item->kind == VALUE_ARRAY && item->array.n_items == 2 && i < VOCABULARY_TOKENS_MAX &&
+                   item->array.items[0].kind == VALUE_STRING;
+    return is_pair ? (struct listed_token){item->array.items[0].text, (int64_t)i}
+                   : (struct listed_token){{0}, -1};
+}
+
 static enum status find_size(struct json_source *source, const struct value *vocab, const struct value *added)
 {
     int64_t last = -1;
-    for (size_t i = 0; i < vocab->object.n_members; i++) {
-        const struct value *id = &vocab->object.members[i].value;
-        if (!is_id(id))
-            return refuse_source(source, "model.vocab: an id is no whole number below 2^20");
-        last = id->integer > last ? id->integer : last;
+    for (size_t i = 0; i < n_listed(vocab); i++) {
+        int64_t id = listed_token(vocab, i).id;
+        if (id < 0)
+            return refuse_source(source,
+                                 vocab->kind == VALUE_OBJECT
+                                     ? "model.vocab: an id is no whole number below 2^20"
+                                     : "model.vocab: an item is no text with its score, or beyond 2^20");
+        last = id > last ? id : last;
     }
     for (size_t i = 0; added && i < added->array.n_items; i++) {
         const struct value *id = value_get(&added->array.items[i], "id");
@@ -48,6 +75,7 @@ static enum status set_token(struct json_source *source, int64_t id, struct text
                          "token %lld has %zu bytes, at most %d", (long long)id, text.size,
                          VOCABULARY_TOKEN_BYTES_MAX);
     source->vocabulary->texts[id] = text;
+    flags |= source->vocabulary->flags[id] & TOKEN_OF_MODEL;
     source->vocabulary->flags[id] = (uint16_t)flags;
     return STATUS_OK;
 }
@@ -73,8 +101,11 @@ static enum status check_added(struct json_source *source, const struct value *a
     struct token_map map = {0};
     bool has_memory = token_map_reserve(&map, vocabulary->n_tokens);
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < vocabulary->n_tokens && has_memory; i++)
-        has_memory = !vocabulary->texts[i].data || token_map_add(&map, vocabulary->texts, (int32_t)i);
+    for (size_t i = 0; i < vocabulary->n_tokens && has_memory; i++) {
+        // the library finds the last of Unigram's tokens with the same text
+        size_t id = vocabulary->model == VOCABULARY_UNIGRAM ? vocabulary->n_tokens - 1 - i : i;
+        has_memory = !vocabulary->texts[id].data || token_map_add(&map, vocabulary->texts, (int32_t)id);
+    }
     for (size_t i = 0; has_memory && added && i < added->array.n_items && status == STATUS_OK; i++) {
         const struct value *content = value_get(&added->array.items[i], "content");
         int64_t id = value_get(&added->array.items[i], "id")->integer;
@@ -113,8 +144,10 @@ static enum status read_tokens(struct json_source *source, const struct value *r
 {
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *vocab = value_get(model, "vocab"), *added = value_get(root, "added_tokens");
-    if (!vocab || vocab->kind != VALUE_OBJECT)
-        return refuse_source(source, "model.vocab is missing or no object");
+    enum value_kind kind = vocabulary->model == VOCABULARY_UNIGRAM ? VALUE_ARRAY : VALUE_OBJECT;
+    if (!vocab || vocab->kind != kind)
+        return refuse_source(source, kind == VALUE_ARRAY ? "model.vocab is missing or no array"
+                                                         : "model.vocab is missing or no object");
     added = added && added->kind == VALUE_ARRAY ? added : NULL;
     enum status status = find_size(source, vocab, added);
     if (status != STATUS_OK)
@@ -124,12 +157,13 @@ static enum status read_tokens(struct json_source *source, const struct value *r
     if (!vocabulary->texts || !vocabulary->flags)
         return json_out_of_memory(source);
     bool bytes = json_truth(model, "byte_fallback", false);
-    for (size_t i = 0; i < vocab->object.n_members && status == STATUS_OK; i++) {
-        const struct value_member *member = &vocab->object.members[i];
-        if (vocabulary->texts[member->value.integer].data)
+    for (size_t i = 0; i < n_listed(vocab) && status == STATUS_OK; i++) {
+        struct listed_token token = listed_token(vocab, i);
+        if (vocabulary->texts[token.id].data)
             return refuse_source(source, "model.vocab: two tokens have the same id");
-        status = set_token(source, member->value.integer, member->key,
-                           bytes && vocabulary_is_byte_token(member->key) ? TOKEN_BYTE : TOKEN_NORMAL);
+        status = set_token(source, token.id, token.text,
+                           (bytes && vocabulary_is_byte_token(token.text) ? TOKEN_BYTE : TOKEN_NORMAL) |
+                               TOKEN_OF_MODEL);
     }
     if (status == STATUS_OK && added)
         status = check_added(source, added);
@@ -208,12 +242,26 @@ static enum status check_keys(struct json_source *source, const struct value *ro
     return STATUS_OK;
 }
 
+// Old files name no type.
+static enum vocabulary_model model_of(const struct value *model, struct text type)
+{
+    const struct value *vocab = value_get(model, "vocab");
+    bool has_limit = value_get(model, "max_input_chars_per_word") && !value_get(model, "merges");
+    if (type.size ? text_equals_string(type, "Unigram") : vocab && vocab->kind == VALUE_ARRAY)
+        return VOCABULARY_UNIGRAM;
+    return (type.size ? text_equals_string(type, "WordPiece") : has_limit) ? VOCABULARY_WORD_PIECE
+                                                                           : VOCABULARY_BPE;
+}
+
 static enum status check_model(struct json_source *source, const struct value *model)
 {
     static const char *const unknown[] = {"dropout", "continuing_subword_prefix", "end_of_word_suffix"};
     struct text type = json_type(model);
     if (model->kind != VALUE_OBJECT)
         return refuse_source(source, "\"model\" is missing or no object");
+    source->vocabulary->model = model_of(model, type);
+    if (source->vocabulary->model != VOCABULARY_BPE)
+        return STATUS_OK;
     if (type.size && !text_equals_string(type, "BPE"))
         return json_refuse(source, "model", type);
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
@@ -226,7 +274,7 @@ static enum status check_model(struct json_source *source, const struct value *m
     return STATUS_OK;
 }
 
-static int32_t id_of(const struct vocabulary *vocabulary, struct text text)
+int32_t json_id_of(const struct vocabulary *vocabulary, struct text text)
 {
     for (size_t i = 0; text.size && i < vocabulary->n_tokens; i++)
         if (text_equal(vocabulary->texts[i], text))
@@ -243,58 +291,12 @@ static struct text token_of(const struct value *object, const char *name)
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
 
-// --- Tokens added around a text ---
-
-// A token before the text's placeholder ("A") is bos, a token after it eos.
-static enum status read_template(struct json_source *source, const struct value *processor)
-{
-    const struct value *single = value_get(processor, "single");
-    bool after = false;
-    if (!single || single->kind != VALUE_ARRAY)
-        return refuse_source(source, "TemplateProcessing without \"single\"");
-    for (size_t i = 0; i < single->array.n_items; i++) {
-        const struct value *special = value_get(&single->array.items[i], "SpecialToken");
-        if (!special) {
-            after = true;
-            continue;
-        }
-        const struct value *text = value_get(special, "id");
-        int32_t id = text && text->kind == VALUE_STRING ? id_of(source->vocabulary, text->text) : -1;
-        bool twice = after ? source->vocabulary->rules.adds_eos : source->vocabulary->rules.adds_bos;
-        if (id < 0 || twice)
-            return refuse_source(
-                source, "TemplateProcessing: expected at most one token of the vocabulary on either side");
-        *(after ? &source->vocabulary->ids.eos : &source->vocabulary->ids.bos) = id;
-        *(after ? &source->vocabulary->rules.adds_eos : &source->vocabulary->rules.adds_bos) = true;
-    }
-    return STATUS_OK;
-}
-
-static enum status read_processor(struct json_source *source, const struct value *processor)
-{
-    struct text type = json_type(processor);
-    if (type.size == 0 || text_equals_string(type, "ByteLevel"))
-        return STATUS_OK;
-    if (text_equals_string(type, "TemplateProcessing"))
-        return read_template(source, processor);
-    const struct value *list = value_get(processor, "processors");
-    if (!text_equals_string(type, "Sequence") || !list || list->kind != VALUE_ARRAY)
-        return json_refuse(source, "post-processor", type);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < list->array.n_items && status == STATUS_OK; i++) {
-        const struct value *item = &list->array.items[i];
-        status = text_equals_string(json_type(item), "Sequence")
-                     ? refuse_source(source, "post-processors within others")
-                     : read_processor(source, item);
-    }
-    return status;
-}
-
 // tokenizer_config.json's token, else special_tokens_map.json's.
 static int32_t named_token(const struct json_source *source, const char *name)
 {
     bool is_named = value_get(&source->config, name);
-    return id_of(source->vocabulary, token_of(is_named ? &source->config : &source->special_tokens, name));
+    return json_id_of(source->vocabulary,
+                      token_of(is_named ? &source->config : &source->special_tokens, name));
 }
 
 static enum status read_settings(struct json_source *source, const struct value *root)
@@ -302,7 +304,8 @@ static enum status read_settings(struct json_source *source, const struct value 
     struct vocabulary *vocabulary = source->vocabulary;
     const struct value *config = &source->config;
     const struct value *model = value_get(root, "model"), *processor = value_get(root, "post_processor");
-    vocabulary->ids.unknown = id_of(vocabulary, token_of(model, "unk_token"));
+    if (vocabulary->model == VOCABULARY_BPE)
+        vocabulary->ids.unknown = json_id_of(vocabulary, token_of(model, "unk_token"));
     // As transformers: templates see the configuration's unk_token, which may be null; encoding uses the
     // model's.
     bool is_named = value_get(config, "unk_token") || value_get(&source->special_tokens, "unk_token");
@@ -311,17 +314,20 @@ static enum status read_settings(struct json_source *source, const struct value 
     vocabulary->ids.eos = named_token(source, "eos_token");
     vocabulary->ids.padding = named_token(source, "pad_token");
     int32_t eos = vocabulary->ids.eos;
-    enum status status = processor ? read_processor(source, processor) : STATUS_OK;
+    enum status status = json_read_processor(source, processor);
     if (status != STATUS_OK)
         return status;
     if (!vocabulary->rules.adds_eos) // then eos is the configuration's, not the template's
         vocabulary->ids.eos = eos;
     else if (eos >= 0) // the post-processor may append another token; eos_token still ends answers
         vocabulary->flags[eos] |= TOKEN_ENDS_GENERATION;
-    vocabulary->rules.adds_bos =
-        json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
-    vocabulary->rules.adds_eos =
+    bool bos = json_truth(config, "add_bos_token", vocabulary->rules.adds_bos) && vocabulary->ids.bos >= 0;
+    bool eos_too =
         json_truth(config, "add_eos_token", vocabulary->rules.adds_eos) && vocabulary->ids.eos >= 0;
+    if (bos != vocabulary->rules.adds_bos || eos_too != vocabulary->rules.adds_eos) // the rules decide
+        vocabulary->templates[0].n_items = vocabulary->templates[1].n_items = 0;
+    vocabulary->rules.adds_bos = bos;
+    vocabulary->rules.adds_eos = eos_too;
     return STATUS_OK;
 }
 
@@ -336,7 +342,8 @@ static enum status read_root(struct json_source *source, const struct value *roo
     if (status == STATUS_OK)
         status = read_tokens(source, root, model);
     if (status == STATUS_OK)
-        status = read_merges(source, model);
+        status = source->vocabulary->model == VOCABULARY_BPE ? read_merges(source, model)
+                                                             : json_read_pieces(source, model);
     if (status == STATUS_OK)
         status = json_read_normalizer(source, value_get(root, "normalizer"));
     if (status == STATUS_OK)
@@ -353,7 +360,7 @@ static enum status read_root(struct json_source *source, const struct value *roo
 static void flag_ends(struct json_source *source, const struct vocabulary_json *json)
 {
     struct vocabulary *vocabulary = source->vocabulary;
-    int32_t mapped = id_of(vocabulary, token_of(&source->special_tokens, "eos_token"));
+    int32_t mapped = json_id_of(vocabulary, token_of(&source->special_tokens, "eos_token"));
     bool is_named = json->n_ends || vocabulary->ids.eos >= 0 || mapped >= 0;
     vocabulary_flag_known(vocabulary, is_named ? 0 : END_ANY);
     if (vocabulary->ids.eos >= 0)

@@ -1,6 +1,6 @@
 // Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
-// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text) and
-// vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
+// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text),
+// vocabulary_json_pieces.c (WordPiece, Unigram), vocabulary_json_processor.c (post-processor) and vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
 // (serde of each component).
 #pragma once
 
@@ -24,6 +24,19 @@ enum status json_refuse(struct json_source *source, const char *what, struct tex
 enum status json_parse_file(struct json_source *source, const char *name, struct text text,
                             struct value *value) WARN_UNUSED;
 enum status json_out_of_memory(struct json_source *source);
+// The token with that text; -1: none.
+int32_t json_id_of(const struct vocabulary *vocabulary, struct text text);
+
+// Adds a step of the normalizer.
+enum status json_add_step(struct json_source *source, struct normalizer_step step) WARN_UNUSED;
+enum status json_add_expression_step(struct json_source *source, struct text expression,
+                                     struct text to) WARN_UNUSED;
+
+// vocabulary_json_pieces.c: the model's settings, after the tokens have been read; steps of the normalizer that
+// came with WordPiece and Unigram.
+enum status json_read_pieces(struct json_source *source, const struct value *model) WARN_UNUSED;
+enum status json_read_pieces_normalizer(struct json_source *source,
+                                        const struct value *normalizer) WARN_UNUSED;
 
 // Sets normalizer, byte_level, adds_space and related rules.
 enum status json_read_normalizer(struct json_source *source, const struct value *normalizer) WARN_UNUSED;
@@ -35,3 +48,6 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
 enum status json_read_decoder(struct json_source *source, const struct value *decoder) WARN_UNUSED;
 // Sets `normalized`. Call it after tokens, normalizer and pre-tokenizer have been read.
 enum status json_read_normalized(struct json_source *source, const struct value *added) WARN_UNUSED;
+// Sets `templates`, and by the template of one text bos, eos and whether they are added. Call it after the
+// tokens have been read; `processor` may be NULL.
+enum status json_read_processor(struct json_source *source, const struct value *processor) WARN_UNUSED;

@@ -45,7 +45,8 @@ static enum status read_replace(struct decoder_source *source, const struct valu
                            pattern ? string_in(pattern, "Regex") : from);
     if (source->is_fused)
         return json_refuse(source->source, "decoder", TEXT("Replace after Fuse"));
-    return add_step(source, (struct decoder_step){DECODE_REPLACE, from, string_in(decoder, "content"), 0, 0});
+    return add_step(source, (struct decoder_step){
+                                .kind = DECODE_REPLACE, .from = from, .to = string_in(decoder, "content")});
 }
 
 static enum status read_strip(struct decoder_source *source, const struct value *decoder)
@@ -57,7 +58,9 @@ static enum status read_strip(struct decoder_source *source, const struct value 
     if (content.size == 0)
         return json_refuse(source->source, "decoder Strip of", content);
     if (!source->is_fused)
-        return add_step(source, (struct decoder_step){DECODE_STRIP, content, {0}, n_first, n_last});
+        return add_step(source,
+                        (struct decoder_step){
+                            .kind = DECODE_STRIP, .from = content, .n_first = n_first, .n_last = n_last});
     if (n_first != 1 || n_last != 0 || !text_equals_string(content, " "))
         return json_refuse(source->source, "decoder",
                            TEXT("Strip after Fuse of other than one blank at the start"));
@@ -73,8 +76,17 @@ static enum status read_metaspace(struct decoder_source *source, const struct va
     bool prepends =
         scheme.size ? !text_equals_string(scheme, "never") : json_truth(decoder, "add_prefix_space", true);
     source->source->vocabulary->decoder.strips_first |= prepends;
-    return add_step(source,
-                    (struct decoder_step){DECODE_REPLACE, from.size ? from : TEXT(BLANK), TEXT(" "), 0, 0});
+    return add_step(source, (struct decoder_step){.kind = DECODE_REPLACE,
+                                                  .from = from.size ? from : TEXT(BLANK),
+                                                  .to = TEXT(" ")});
+}
+
+static enum status read_word_piece(struct decoder_source *source, const struct value *decoder)
+{
+    source->source->vocabulary->decoder.strips_first = true;
+    return add_step(source, (struct decoder_step){.kind = DECODE_WORD_PIECE,
+                                                  .from = string_in(decoder, "prefix"),
+                                                  .cleans = json_truth(decoder, "cleanup", true)});
 }
 
 static enum status read_decoder(struct decoder_source *source, const struct value *decoder)
@@ -86,6 +98,8 @@ static enum status read_decoder(struct decoder_source *source, const struct valu
         return read_strip(source, decoder);
     if (text_equals_string(type, "Metaspace"))
         return read_metaspace(source, decoder);
+    if (text_equals_string(type, "WordPiece"))
+        return read_word_piece(source, decoder);
     if (text_equals_string(type, "Fuse"))
         source->is_fused = true;
     else if (text_equals_string(type, "ByteFallback"))

@@ -49,7 +49,12 @@ static struct text string_of(const struct value *object, const char *name)
 
 // --- Normalizer ---
 
-static enum status add_step(struct json_source *source, struct normalizer_step step)
+static bool is_of_words(const struct json_source *source)
+{
+    return source->vocabulary->model != VOCABULARY_BPE;
+}
+
+enum status json_add_step(struct json_source *source, struct normalizer_step step)
 {
     struct normalizer *normalizer = &source->vocabulary->normalizer;
     if (source->vocabulary->rules.normalizes_blanks) // replacing blanks must be the last step
@@ -67,13 +72,16 @@ static enum status read_replace(struct json_source *source, const struct value *
     const struct value *pattern = value_get(normalizer, "pattern");
     struct text from = pattern ? string_of(pattern, "String") : (struct text){0},
                 to = string_of(normalizer, "content");
+    struct text expression = pattern ? string_of(pattern, "Regex") : (struct text){0};
+    if (expression.size)
+        return json_add_expression_step(source, expression, to);
     if (from.size == 0)
-        return json_refuse(source, "Replace pattern", pattern ? string_of(pattern, "Regex") : from);
-    if (text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
+        return json_refuse(source, "Replace pattern", from);
+    if (!is_of_words(source) && text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
         source->vocabulary->rules.normalizes_blanks = source->replaces_blanks = true;
         return STATUS_OK;
     }
-    return add_step(source, (struct normalizer_step){NORMALIZE_REPLACE, from, to});
+    return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_REPLACE, .from = from, .to = to});
 }
 
 static enum status read_normalizer(struct json_source *source, const struct value *normalizer)
@@ -89,14 +97,14 @@ static enum status read_normalizer(struct json_source *source, const struct valu
     struct text type = json_type(normalizer);
     for (size_t i = 0; i < sizeof simple / sizeof *simple; i++)
         if (text_equals_string(type, simple[i].name))
-            return add_step(source, (struct normalizer_step){.kind = simple[i].kind});
+            return json_add_step(source, (struct normalizer_step){.kind = simple[i].kind});
     if (text_equals_string(type, "Replace"))
         return read_replace(source, normalizer);
     if (!text_equals_string(type, "Prepend"))
-        return json_refuse(source, "normalizer", type);
+        return json_read_pieces_normalizer(source, normalizer);
     struct text prefix = string_of(normalizer, "prepend");
-    if (!text_equals_string(prefix, BLANK))
-        return add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
+    if (is_of_words(source) || !text_equals_string(prefix, BLANK))
+        return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
     source->vocabulary->rules.adds_space = source->vocabulary->rules.normalizes_blanks = true;
     return STATUS_OK;
 }
@@ -121,6 +129,7 @@ enum status json_read_normalizer(struct json_source *source, const struct value 
 struct stages {
     struct json_source *source;
     struct splitter_definition definition;
+    struct splitter_definition before; // is_metaspace, WordPiece or Unigram: the stages before it
     bool is_metaspace;
     bool is_alone; // the pre-tokenizer is not a Sequence
 };
@@ -224,6 +233,12 @@ static enum status read_metaspace(struct stages *stages, const struct value *met
         return json_refuse(stages->source, "Metaspace replacement", replacement);
     if (scheme.size == 0)
         scheme = json_truth(metaspace, "add_prefix_space", true) ? TEXT("always") : TEXT("never");
+    if (stages->is_metaspace)
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("Metaspace after Metaspace"));
+    if (is_of_words(stages->source)) {
+        stages->before = stages->definition;
+        stages->definition.n_stages = 0;
+    }
     vocabulary->rules.space_first_only = text_equals_string(scheme, "first");
     if (!vocabulary->rules.space_first_only && !text_equals_string(scheme, "always") &&
         !text_equals_string(scheme, "never"))
@@ -262,23 +277,50 @@ static enum status read_byte_level(struct stages *stages, const struct value *by
 static enum status read_pre_tokenizer(struct stages *stages, const struct value *item)
 {
     struct text type = json_type(item), behavior = string_of(item, "behavior");
+    bool is_isolated = behavior.size == 0 || text_equals_string(behavior, "Isolated");
+    bool is_contiguous = text_equals_string(behavior, "Contiguous");
+    const struct split_definition *of_words = is_of_words(stages->source) && (is_isolated || is_contiguous)
+                                                  ? split_of_type(type, is_contiguous)
+                                                  : NULL;
+    if (of_words)
+        return add_stage(stages, of_words);
     if (text_equals_string(type, "ByteLevel"))
         return read_byte_level(stages, item);
     if (text_equals_string(type, "Metaspace"))
         return read_metaspace(stages, item);
     if (text_equals_string(type, "Split"))
         return read_split(stages, item);
+    if (text_equals_string(type, "CharDelimiterSplit") && is_of_words(stages->source) &&
+        string_of(item, "delimiter").size)
+        return add_string(stages, string_of(item, "delimiter"),
+                          (struct split_pieces){.behavior = SPLIT_REMOVED});
     bool individual = json_truth(item, "individual_digits", false);
     bool is_after_bytes = stages->source->vocabulary->rules.byte_level;
     if (text_equals_string(type, "Digits"))
         return add_stage(stages, is_after_bytes ? split_byte_digits(individual) : split_digits(individual));
     if (text_equals_string(type, "Punctuation") && is_after_bytes)
         return json_refuse(stages->source, "pre-tokenizer", TEXT("Punctuation after ByteLevel"));
-    if (text_equals_string(type, "Punctuation") &&
-        (text_equals_string(behavior, "Contiguous") || behavior.size == 0 ||
-         text_equals_string(behavior, "Isolated")))
-        return add_stage(stages, split_punctuation(text_equals_string(behavior, "Contiguous")));
+    if (text_equals_string(type, "Punctuation") && !is_of_words(stages->source) &&
+        (is_isolated || is_contiguous))
+        return add_stage(stages, split_punctuation(is_contiguous));
     return json_refuse(stages->source, "pre-tokenizer", type);
+}
+
+// WordPiece, Unigram: the stages before Metaspace, and those after it. Without Metaspace all are in `definition`.
+static enum status open_splitters(struct stages *stages)
+{
+    struct vocabulary *vocabulary = stages->source->vocabulary;
+    struct splitter_definition *first = stages->is_metaspace ? &stages->before : &stages->definition;
+    enum status status = STATUS_OK;
+    vocabulary->rules.is_metaspace = stages->is_metaspace;
+    if (vocabulary->rules.byte_level)
+        return json_refuse(stages->source, "pre-tokenizer", TEXT("ByteLevel of a model that is not BPE"));
+    if (first->n_stages)
+        status = splitter_create(&vocabulary->splitter, first, "tokenizer.json", stages->source->error);
+    if (status == STATUS_OK && stages->is_metaspace && stages->definition.n_stages)
+        status = splitter_create(&vocabulary->splitter_after, &stages->definition, "tokenizer.json",
+                                 stages->source->error);
+    return status;
 }
 
 static enum status open_splitter(struct stages *stages, const char *pre)
@@ -327,6 +369,8 @@ enum status json_read_pre_tokenizer(struct json_source *source, const struct val
     }
     if (status != STATUS_OK)
         return status;
+    if (is_of_words(source))
+        return open_splitters(&stages);
     if (source->vocabulary->rules.byte_level && source->vocabulary->rules.normalizes_blanks)
         return json_refuse(source, "normalizer", TEXT("U+2581 for blanks, before ByteLevel"));
     if (source->vocabulary->rules.byte_level && !stages.is_metaspace)

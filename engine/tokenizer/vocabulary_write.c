@@ -164,7 +164,10 @@ enum status vocabulary_write_ggml(const struct gguf *gguf, struct gguf_writer *k
     enum status status = vocabulary_read_json(&vocabulary, gguf, NULL, error);
     const char *name = vocabulary.splitter ? splitter_traits(vocabulary.splitter)->name : "default";
     const char *known;
-    if (status == STATUS_OK && !splitter_definition_named(text_from_string(name), &known))
+    if (status == STATUS_OK && vocabulary.model != VOCABULARY_BPE)
+        gaps->unknown = vocabulary.model == VOCABULARY_UNIGRAM ? TEXT("Unigram of tokenizer.json")
+                                                               : TEXT("WordPiece of tokenizer.json");
+    else if (status == STATUS_OK && !splitter_definition_named(text_from_string(name), &known))
         gaps->unknown = TEXT("the split pattern of tokenizer.json");
     else if (status == STATUS_OK && write_all(&vocabulary, keys, error))
         gaps->ignored = ignored_setting(&vocabulary);

@@ -1,5 +1,6 @@
 """Published weights (../shared/real): what their authors' arithmetic gives in full precision is what sheaf gives. Skipped where they are absent."""
 import json
+import math
 import os
 
 from session import Skip, case
@@ -73,3 +74,36 @@ def a_published_chat_model_answers_as_in_full_precision(test):
     found = perplexity(test, "f32.gguf", real("held_out.txt"))
     assert found["tokens"] == len(expected["text"]["ids"]), found
     assert abs(found["nll"] - expected["text"]["mean_nll"]) < 1e-5, found
+
+
+def cosine(left, right):
+    return math.fsum(x * y for x, y in zip(left, right)) / math.sqrt(math.fsum(x * x for x in left) * math.fsum(y * y for y in right))
+
+
+@case
+def a_published_encoder_has_the_vectors_of_double_precision(test):
+    """MiniLM's folder, in float16: it cuts texts to 256 tokens, also where its positions go on to 512."""
+    expected, cut = golden("minilm")["texts"], golden("minilm")["cut_to_256"]
+    lines = "".join(json.dumps({"text": text["text"]}) + "\n" for text in expected)
+    found = [json.loads(line) for line in test.run("embed", real("minilm"), stdin=lines).out.splitlines()]
+    assert len(found) == len(expected), found
+    for i, (line, text) in enumerate(zip(found, expected)):
+        text = cut if i == cut["text"] else text
+        assert line["usage"]["prompt_tokens"] == len(text["ids"]), (i, line["usage"], len(text["ids"]))
+        assert 1 - cosine(line["embedding"], text["mean"]) < 1e-10, (i, 1 - cosine(line["embedding"], text["mean"]))
+
+
+@case
+def a_quantized_encoder_keeps_the_nearest_texts(test):
+    expected, cut = golden("minilm")["texts"], golden("minilm")["cut_to_256"]
+    test.run("quantize", real("minilm"), "q8.gguf", "--type", "q8_0")
+    lines = "".join(json.dumps({"text": text["text"]}) + "\n" for text in expected)
+    found = [json.loads(line)["embedding"] for line in test.run("embed", "q8.gguf", stdin=lines).out.splitlines()]
+    vectors = [cut["mean"] if i == cut["text"] else text["mean"] for i, text in enumerate(expected)]
+    cosines = [cosine(left, right) for left, right in zip(found, vectors)]
+    assert sum(cosines) / len(cosines) >= 0.9995 and min(cosines) >= 0.999, cosines
+
+    def nearest(all_vectors, i):
+        return max((j for j in range(15) if j != i), key=lambda j: cosine(all_vectors[i], all_vectors[j]))
+    wrong = [i for i in range(15) if nearest(found, i) != nearest(vectors, i)]
+    assert not wrong, wrong

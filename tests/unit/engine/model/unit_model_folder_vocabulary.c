@@ -287,7 +287,7 @@ TEST(what_a_tokenizer_model_wants_beyond_this_is_refused_by_name)
         struct piece_settings settings;
         const char *words;
     } cases[] = {
-        {{.model_type = 1}, "tokenizer.model: a unigram model is not built"},
+        {{.model_type = 3}, "tokenizer.model: a model of words is not built"},
         {{.model_type = 4}, "tokenizer.model: a model of characters is not built"},
         {{.charsmap = "x"}, "tokenizer.model: precompiled_charsmap"},
         {{.removes_blanks = true}, "tokenizer.model: remove_extra_whitespaces true is not built"},

@@ -188,8 +188,7 @@ TEST(what_is_not_known_is_refused_by_name)
     } cases[] = {
         {"", "\"model\" is missing"},
         {"[", "JSON"},
-        {"{\"model\":{\"type\":\"Unigram\"}}", "Unigram"},
-        {"{\"model\":{\"type\":\"WordPiece\"}}", "WordPiece"},
+        {"{\"model\":{\"type\":\"WordLevel\"}}", "WordLevel"},
         {"{\"model\":{\"end_of_word_suffix\":\"</w>\"}}", "end_of_word_suffix"},
         {"{\"model\":{\"vocab\":{}}}", "empty"},
         {"{\"model\":{\"vocab\":{\"a\":-1}}}", "whole number"},
@@ -198,10 +197,10 @@ TEST(what_is_not_known_is_refused_by_name)
         {"{\"model\":{\"vocab\":{\"a\":0}}}", "merges"},
         {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"ab\"]}}", "item 0"},
         {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"\"]]}}", "item 0"},
-        {"{\"normalizer\":{\"type\":\"Nmt\"}," BYTES_MODEL "}", "Nmt"},
-        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x+\"},\"content\":\"\"}," BYTES_MODEL
+        {"{\"normalizer\":{\"type\":\"ByteLevel\"}," BYTES_MODEL "}", "ByteLevel"},
+        {"{\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}," BYTES_MODEL
          "}",
-         "x+"},
+         "parenthesis"},
         {"{\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"}," BYTES_MODEL "}", "BertPreTokenizer"},
         {"{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"x\"},\"behavior\":\"Merged\"}"
          "," BYTES_MODEL "}",

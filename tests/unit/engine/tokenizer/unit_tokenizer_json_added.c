@@ -275,7 +275,6 @@ TEST(what_is_not_built_is_refused_by_name)
     static const struct {
         const char *json, *words;
     } cases[] = {
-        {"{\"decoder\":{\"type\":\"WordPiece\"}," MODEL("") "}", "decoder \"WordPiece\""},
         {"{\"decoder\":{\"type\":\"CTC\"}," MODEL("") "}", "decoder \"CTC\""},
         {"{\"decoder\":{\"type\":\"ByteLevel\"}," MODEL("") "}",
          "ByteLevel with tokens that are not of bytes"},

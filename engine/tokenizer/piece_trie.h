@@ -1,0 +1,52 @@
+// A trie over the bytes of pieces, built once: the pieces that are prefixes of a text. The children of a node
+// are consecutive nodes, sorted by byte. Immutable once built: any thread may search.
+#pragma once
+
+#include "schemas/base/text.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct trie_node {
+    uint32_t first; // its first child; the children end where those of the next node start
+    int32_t id;     // of the piece that ends here; -1: none
+};
+
+// Zeroed is valid and empty.
+struct piece_trie {
+    struct trie_node *nodes; // [n_nodes + 1]
+    unsigned char *bytes;    // [n_nodes] of the edge to the node
+    size_t n_nodes;
+    uint32_t roots[256]; // child of the root; 0: none
+};
+
+struct trie_piece {
+    struct text text; // not empty
+    int32_t id;
+};
+
+// Sorts `pieces`. Of pieces with the same text the last id counts. False: no memory.
+bool piece_trie_build(struct piece_trie *trie, struct trie_piece *pieces, size_t n_pieces);
+void piece_trie_finish(struct piece_trie *trie);
+
+uint32_t piece_trie_child_of_many(const struct piece_trie *trie, uint32_t node, unsigned char byte);
+
+// The child of a node for a byte, from node 0 on; 0: none.
+static inline uint32_t piece_trie_child(const struct piece_trie *trie, uint32_t node, unsigned char byte)
+{
+    if (node == 0)
+        return trie->roots[byte];
+    uint32_t first = trie->nodes[node].first, end = trie->nodes[node + 1].first;
+    if (end - first > 8)
+        return piece_trie_child_of_many(trie, node, byte);
+    for (; first < end; first++)
+        if (trie->bytes[first] == byte)
+            return first;
+    return 0;
+}
+
+// The id of the piece with that text; -1: none.
+int32_t piece_trie_find(const struct piece_trie *trie, struct text text);
+// The longest piece that is a prefix of `text`, its size in *size; -1: none.
+int32_t piece_trie_longest(const struct piece_trie *trie, struct text text, size_t *size);

@@ -1,0 +1,48 @@
+// The models that choose among pieces instead of merging: WordPiece (BERT), which takes the longest piece from
+// left to right, and Unigram (Kudo 2018, arxiv.org/abs/1804.10959), which takes the pieces with the highest sum
+// of scores. Both give the ids of the tokenizers library, Unigram also those of SentencePiece. Immutable once
+// built.
+#pragma once
+
+#include "engine/tokenizer/piece_trie.h"
+#include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/vocabulary.h"
+
+struct pieces {
+    enum vocabulary_model model;
+    struct piece_trie starts;    // Unigram: all pieces; WordPiece: those that start a word
+    struct piece_trie continues; // WordPiece: those inside a word, without their prefix
+    size_t characters_max;       // WordPiece: a longer word is unknown
+    double *scores;              // [n_tokens] Unigram
+    double unknown_score;
+    double bonus;       // SentencePiece: of a user-defined piece, for each byte
+    bool single;        // SentencePiece: sums are floats
+    bool byte_fallback; // an unknown character becomes its byte tokens, if all exist
+    int32_t unknown;
+    const int32_t *byte_ids; // [256]
+    const uint16_t *flags;   // [n_tokens] enum token_flag
+};
+
+// Best path that ends at a byte.
+struct piece_path {
+    double score;
+    uint32_t start; // where its last piece starts; UINT32_MAX: no path
+    int32_t id;     // of its last piece
+};
+
+// Reused from word to word. Zeroed is valid and empty.
+struct piece_scratch {
+    struct piece_path *paths;
+    size_t capacity;
+};
+
+// Builds from a vocabulary whose scores are numbers and whose unknown token exists; `byte_ids` and `flags` must
+// outlive the pieces. False: no memory.
+bool pieces_build(struct pieces *pieces, const struct vocabulary *vocabulary, const int32_t *byte_ids,
+                  const uint16_t *flags);
+void pieces_finish(struct pieces *pieces);
+void piece_scratch_finish(struct piece_scratch *scratch);
+
+// Appends the ids of a word. Time: the word's size times the longest piece's. False: no memory.
+bool pieces_encode(const struct pieces *pieces, struct piece_scratch *scratch, struct text word,
+                   struct token_array *ids) WARN_UNUSED;
