@@ -410,7 +410,9 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
     uint64_t bytes = 0;
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
-    for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
+    // A bidirectional model keeps one layer at a time.
+    int32_t n_layers = model->shape.bidirectional ? kv.n_layers : model->shape.n_layers;
+    for (int32_t layer = 0; layer < n_layers; layer++)
         bytes += model->layers[layer].kv_layer == layer && !model->layers[layer].recurrent
                      ? position_bytes(model_layer_heads(model, layer), kv_type)
                      : 0;
